@@ -1,0 +1,245 @@
+//! Blocks: what one rank puts of one field at one step, and where it is held.
+
+use crate::dtype::Dtype;
+use crate::ids::{BlockKey, ServerId};
+use crate::region::{Dims, MAX_NDIM, Region};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// The box of a block: its interior, its place in the global array if it has one, and its ghosts.
+///
+/// Kept in one allocation, because a directory holds very many of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "ExtentParts", into = "ExtentParts")]
+pub struct Extent {
+    ndim: u8,
+    placed: bool,
+    ghosts: bool,
+    /// `shape`, then `offset` if placed, then `ghost_low` and `ghost_high` if there are ghosts.
+    values: Box<[u64]>,
+}
+
+type ExtentParts = (Dims, Option<Dims>, Option<(Dims, Dims)>);
+
+impl TryFrom<ExtentParts> for Extent {
+    type Error = Error;
+    fn try_from((shape, offset, ghosts): ExtentParts) -> Result<Self> {
+        let (low, high) = match &ghosts {
+            Some((low, high)) => (&low[..], &high[..]),
+            None => (&[][..], &[][..]),
+        };
+        Extent::new(offset.as_deref(), &shape, low, high)
+    }
+}
+
+impl From<Extent> for ExtentParts {
+    fn from(extent: Extent) -> Self {
+        let ghosts = extent.ghosts.then(|| (extent.ghost_low(), extent.ghost_high()));
+        (extent.shape().into(), extent.offset().map(Dims::from), ghosts)
+    }
+}
+
+impl Extent {
+    /// A block's box. `offset` is `None` for a local array without a place in a global one; empty ghost
+    /// slices mean no ghosts. Fails if lengths differ or sizes overflow.
+    pub fn new(offset: Option<&[u64]>, shape: &[u64], low: &[u64], high: &[u64]) -> Result<Extent> {
+        let ndim = shape.len();
+        if ndim > MAX_NDIM {
+            return Err(Error::out_of_bounds(format!("an array has at most {MAX_NDIM} dimensions, this one {ndim}")));
+        }
+        for (what, given) in [("offset", offset.unwrap_or(shape)), ("ghost widths", low), ("ghost widths", high)] {
+            if given.len() != ndim && !(what == "ghost widths" && given.is_empty()) {
+                return Err(Error::out_of_bounds(format!(
+                    "{what} {given:?} has {} numbers for a block of {ndim} dimensions",
+                    given.len()
+                )));
+            }
+        }
+        Region::new(offset.unwrap_or(&[0; MAX_NDIM][..ndim]), shape)?;
+        let ghosts = low.iter().chain(high).any(|width| *width > 0);
+        let mut values = shape.to_vec();
+        values.extend(offset.unwrap_or_default());
+        if ghosts {
+            let width = |side: &[u64], d: usize| side.get(d).copied().unwrap_or(0);
+            values.extend((0..ndim).map(|d| width(low, d)));
+            values.extend((0..ndim).map(|d| width(high, d)));
+        }
+        let extent = Extent { ndim: ndim as u8, placed: offset.is_some(), ghosts, values: values.into() };
+        let overflow = || Error::out_of_bounds(format!("a block of shape {shape:?} with its ghosts exceeds 64 bits"));
+        let mut stored = Dims::new();
+        for d in 0..ndim {
+            let sum = shape[d].checked_add(extent.low(d)).and_then(|n| n.checked_add(extent.high(d)));
+            stored.push(sum.ok_or_else(overflow)?);
+        }
+        Region::whole(&stored).map_err(|_| overflow())?;
+        Ok(extent)
+    }
+
+    fn group(&self, index: usize) -> &[u64] {
+        let n = self.ndim as usize;
+        &self.values[index * n..(index + 1) * n]
+    }
+
+    /// The number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.ndim as usize
+    }
+
+    /// The interior's extents.
+    pub fn shape(&self) -> &[u64] {
+        self.group(0)
+    }
+
+    /// The interior's place in the global array, if it has one.
+    pub fn offset(&self) -> Option<&[u64]> {
+        self.placed.then(|| self.group(1))
+    }
+
+    fn low(&self, d: usize) -> u64 {
+        if self.ghosts { self.group(1 + self.placed as usize)[d] } else { 0 }
+    }
+
+    fn high(&self, d: usize) -> u64 {
+        if self.ghosts { self.group(2 + self.placed as usize)[d] } else { 0 }
+    }
+
+    /// Ghost layers before the interior, in each dimension.
+    pub fn ghost_low(&self) -> Dims {
+        (0..self.ndim()).map(|d| self.low(d)).collect()
+    }
+
+    /// Ghost layers after the interior, in each dimension.
+    pub fn ghost_high(&self) -> Dims {
+        (0..self.ndim()).map(|d| self.high(d)).collect()
+    }
+
+    /// The extents of the array as it is stored, ghosts included.
+    pub fn stored_shape(&self) -> Dims {
+        (0..self.ndim()).map(|d| self.shape()[d] + self.low(d) + self.high(d)).collect()
+    }
+
+    /// Bytes of the array as it is stored.
+    pub fn bytes(&self, dtype: Dtype) -> Result<u64> {
+        let shape = self.stored_shape();
+        if shape.contains(&0) {
+            return Ok(0);
+        }
+        shape.iter().try_fold(dtype.size() as u64, |bytes, n| bytes.checked_mul(*n)).ok_or_else(|| {
+            Error::out_of_bounds(format!("a block of shape {shape:?} of {dtype} has more than 2^64 bytes"))
+        })
+    }
+
+    /// The interior as a region of the global array; for a block without a place, of itself.
+    pub fn interior(&self) -> Region {
+        let zero = [0; MAX_NDIM];
+        let offset = self.offset().unwrap_or(&zero[..self.ndim()]);
+        Region::from_checked(offset.into(), self.shape().into())
+    }
+
+    /// Where a part of the interior lies in the stored array.
+    pub fn stored_region(&self, part: &Region) -> Region {
+        let interior = self.interior();
+        let offset = (0..self.ndim()).map(|d| part.offset()[d] - interior.offset()[d] + self.low(d)).collect();
+        Region::from_checked(offset, part.shape().into())
+    }
+}
+
+/// Where a block's bytes are. An arena is named by its number on its server, a range by the
+/// generation of its handle, so that a stale one is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// The server that holds it.
+    pub server: ServerId,
+    /// The arena on that server.
+    pub arena: u32,
+    /// Where it starts in the arena, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Tells this use of the range from earlier ones.
+    pub generation: u64,
+}
+
+/// Statistics of one block's interior and ghosts, for real dtypes. Non-finite elements are counted and
+/// take no part in the rest; if there are no others, `min` is `+inf` and `max` is `-inf`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// The smallest finite element.
+    pub min: f64,
+    /// The largest finite element.
+    pub max: f64,
+    /// The sum of the finite elements.
+    pub sum: f64,
+    /// How many elements are finite.
+    pub count: u64,
+    /// How many are not.
+    pub non_finite: u64,
+}
+
+impl Stats {
+    /// The statistics of no elements.
+    pub const EMPTY: Stats = Stats { min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0, count: 0, non_finite: 0 };
+
+    /// The statistics of both sets of elements together.
+    pub fn merge(&mut self, other: &Stats) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.count += other.count;
+        self.non_finite += other.non_finite;
+    }
+}
+
+/// All that a directory keeps of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockRecord {
+    /// Which block of its field it is.
+    pub key: BlockKey,
+    /// Refinement level.
+    pub level: u32,
+    /// Its box.
+    pub extent: Extent,
+    /// Where its bytes are.
+    pub location: Location,
+    /// The bytes themselves, if they are few.
+    pub inline: Option<Box<[u8]>>,
+    /// Statistics, if they were asked for.
+    pub stats: Option<Box<Stats>>,
+}
+
+/// Blocks of up to this many bytes travel inside messages and are kept beside their record.
+pub const INLINE_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_with_ghosts_knows_its_interior() {
+        let extent = Extent::new(Some(&[10, 20]), &[4, 6], &[1, 0], &[2, 3]).unwrap();
+        assert_eq!(extent.stored_shape()[..], [7, 9]);
+        assert_eq!(extent.bytes(Dtype::F64).unwrap(), 7 * 9 * 8);
+        let part = Region::new(&[11, 20], &[2, 3]).unwrap();
+        assert_eq!(extent.stored_region(&part), Region::new(&[2, 0], &[2, 3]).unwrap());
+        let parts: ExtentParts = extent.clone().into();
+        assert_eq!(Extent::try_from(parts).unwrap(), extent);
+    }
+
+    #[test]
+    fn bad_boxes_are_refused() {
+        assert!(Extent::new(Some(&[0]), &[1, 2], &[], &[]).is_err());
+        assert!(Extent::new(None, &[1, 2], &[1], &[]).is_err());
+        assert!(Extent::new(None, &[u64::MAX], &[1], &[]).is_err());
+        assert!(Extent::new(Some(&[u64::MAX]), &[1], &[], &[]).is_err());
+        assert!(Extent::new(None, &[1 << 62], &[], &[]).unwrap().bytes(Dtype::F64).is_err());
+        assert_eq!(Extent::new(None, &[0, u64::MAX], &[], &[]).unwrap().bytes(Dtype::F64).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_record_of_a_3d_block_is_small() {
+        // The directory's bar is 256 bytes a block; the allocator rounds up and adds a little.
+        let extent = Extent::new(Some(&[0; 3]), &[8; 3], &[1; 3], &[1; 3]).unwrap();
+        let heap = extent.values.len() * 8 + 16;
+        assert!(size_of::<BlockRecord>() + heap <= 256, "{} + {heap}", size_of::<BlockRecord>());
+    }
+}

@@ -1,0 +1,229 @@
+//! Contracts: what a producer offers, what a consumer needs, and how they match.
+//!
+//! The matching list is Algorithm 1 of Mommessin et al., "Automatic data filtering for in situ
+//! workflows" (CLUSTER 2017): a consumer's period counts the producer's outputs, so that the absolute
+//! period is the product of both.
+
+use crate::dtype::Dtype;
+use crate::ids::{StepNumber, check_name};
+use crate::region::{Dims, MAX_NDIM, Region};
+use crate::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+/// What the values of a field belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Association {
+    Cell,
+    Vertex,
+}
+
+/// A field as its producer offers it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Field {
+    /// Its name within the stream.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The number of its dimensions.
+    pub ndim: u8,
+    /// The global shape; `None` for a field whose blocks have no place in one.
+    pub shape: Option<Dims>,
+    /// It is offered at steps that are multiples of this.
+    pub every: u32,
+    /// Whether values belong to cells or vertices.
+    pub association: Association,
+    /// Names of the dimensions, slowest first; empty or one for each.
+    pub dims: Vec<String>,
+    /// The distance between neighbours in each dimension; empty or one for each.
+    pub spacing: Vec<f64>,
+    /// Where index zero lies; empty or one for each dimension.
+    pub origin: Vec<f64>,
+    /// Physical units, as the user writes them.
+    pub units: String,
+    /// Whether blocks are to carry statistics.
+    pub stats: bool,
+}
+
+impl Field {
+    /// A field with a name, dtype and global shape, and defaults for the rest.
+    pub fn new(name: &str, dtype: Dtype, shape: Option<&[u64]>, ndim: usize) -> Field {
+        Field {
+            name: name.to_owned(),
+            dtype,
+            ndim: ndim.min(MAX_NDIM + 1) as u8,
+            shape: shape.map(Dims::from),
+            every: 1,
+            association: Association::Cell,
+            dims: Vec::new(),
+            spacing: Vec::new(),
+            origin: Vec::new(),
+            units: String::new(),
+            stats: false,
+        }
+    }
+
+    /// Checks everything that can be wrong with a field in itself.
+    pub fn check(&self) -> Result<()> {
+        check_name("field", &self.name)?;
+        let n = self.ndim as usize;
+        let fail = |text: String| Err(Error::invalid(format!("field '{}': {text}", self.name)));
+        if n > MAX_NDIM {
+            return fail(format!("{n} dimensions; at most {MAX_NDIM} are allowed"));
+        }
+        if let Some(shape) = &self.shape {
+            if shape.len() != n {
+                return fail(format!("shape {shape:?} does not have {n} numbers"));
+            }
+            Region::whole(shape).map_err(|error| error.during(format!("field '{}'", self.name)))?;
+        }
+        if self.every == 0 {
+            return fail("its period is 0; use 1 for every step".into());
+        }
+        for (what, given) in
+            [("dims", self.dims.len()), ("spacing", self.spacing.len()), ("origin", self.origin.len())]
+        {
+            if given != 0 && given != n {
+                return fail(format!("{what} has {given} entries for {n} dimensions"));
+            }
+        }
+        for dim in &self.dims {
+            check_name(&format!("a dimension of field '{}'", self.name), dim)?;
+        }
+        if self.units.len() > 4096 {
+            return fail(format!("units of {} bytes; at most 4096 are allowed", self.units.len()));
+        }
+        Ok(())
+    }
+
+    /// Whether `other`, given by another rank, is the same offer (the shape may change from step to step).
+    pub fn agrees_with(&self, other: &Field) -> bool {
+        Field { shape: None, ..self.clone() } == Field { shape: None, ..other.clone() }
+            && self.shape.is_some() == other.shape.is_some()
+    }
+}
+
+/// One field that a consumer needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// The field's name.
+    pub field: String,
+    /// The dtype it must have, if that matters.
+    pub dtype: Option<Dtype>,
+    /// Every so many of the steps that the producer offers.
+    pub every: u32,
+}
+
+/// What a consumer needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Needs {
+    /// Every field there is, every so many of the offered steps.
+    All {
+        /// The period.
+        every: u32,
+    },
+    /// These.
+    Fields(Vec<Need>),
+}
+
+impl Needs {
+    /// Checks everything that can be wrong with needs in themselves.
+    pub fn check(&self) -> Result<()> {
+        let periods: Vec<(&str, u32)> = match self {
+            Needs::All { every } => vec![("*", *every)],
+            Needs::Fields(needs) => needs.iter().map(|need| (&need.field[..], need.every)).collect(),
+        };
+        if periods.is_empty() {
+            return Err(Error::invalid("a contract needs at least one field; leave the fields out to need all"));
+        }
+        for (index, (field, every)) in periods.iter().enumerate() {
+            if *every == 0 {
+                return Err(Error::invalid(format!("field '{field}': its period is 0; use 1 for every step")));
+            }
+            if periods[..index].iter().any(|(earlier, _)| earlier == field) {
+                return Err(Error::invalid(format!("field '{field}' is named twice in one contract")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The period at which this field is needed, counted in the producer's outputs.
+    pub fn period_of(&self, field: &str) -> Option<u32> {
+        match self {
+            Needs::All { every } => Some(*every),
+            Needs::Fields(needs) => needs.iter().find(|need| need.field == field).map(|need| need.every),
+        }
+    }
+
+    /// Whether this field is needed at this step.
+    pub fn wants(&self, field: &Field, step: StepNumber) -> bool {
+        self.period_of(&field.name).is_some_and(|period| step.is_multiple_of(absolute_period(field.every, period)))
+    }
+
+    /// Checks the needs against a complete offer: every field must be there with the right dtype.
+    pub fn check_against<'a>(&self, stream: &str, offers: impl Iterator<Item = &'a Field> + Clone) -> Result<()> {
+        let Needs::Fields(needs) = self else { return Ok(()) };
+        for need in needs {
+            let Some(offer) = offers.clone().find(|offer| offer.name == need.field) else {
+                let known: Vec<_> = offers.map(|offer| &offer.name[..]).collect();
+                return Err(Error::not_found(format!(
+                    "stream '{stream}' has no field '{}'; it offers {}",
+                    need.field,
+                    if known.is_empty() { "none".into() } else { known.join(", ") }
+                )));
+            };
+            if need.dtype.is_some_and(|dtype| dtype != offer.dtype) {
+                return Err(Error::new(
+                    ErrorKind::TypeMismatch,
+                    format!(
+                        "field '{}' of stream '{stream}' is {}, the contract needs {}",
+                        need.field,
+                        offer.dtype,
+                        need.dtype.map_or("any", Dtype::name)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The period, in steps, of a field offered and needed with these periods.
+pub fn absolute_period(offered: u32, needed: u32) -> u64 {
+    u64::from(offered.max(1)) * u64::from(needed.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_multiply() {
+        let mut field = Field::new("U", Dtype::F64, Some(&[4, 5]), 2);
+        field.every = 3;
+        let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: None, every: 2 }]);
+        let wanted: Vec<u64> = (0..20).filter(|step| needs.wants(&field, *step)).collect();
+        assert_eq!(wanted, [0, 6, 12, 18]);
+    }
+
+    #[test]
+    fn mismatches_are_named() {
+        let field = Field::new("U", Dtype::F64, None, 1);
+        let needs = |name: &str, dtype| Needs::Fields(vec![Need { field: name.into(), dtype, every: 1 }]);
+        let check = |needs: Needs| needs.check_against("s", [&field].into_iter());
+        assert!(check(needs("U", Some(Dtype::F64))).is_ok());
+        assert_eq!(check(needs("W", None)).unwrap_err().kind, ErrorKind::NotFound);
+        assert_eq!(check(needs("U", Some(Dtype::F32))).unwrap_err().kind, ErrorKind::TypeMismatch);
+    }
+
+    #[test]
+    fn fields_are_checked() {
+        assert!(Field::new("U", Dtype::F64, Some(&[4, 5]), 3).check().is_err());
+        assert!(Field::new("U", Dtype::F64, None, 9).check().is_err());
+        let mut field = Field::new("U", Dtype::F64, Some(&[4, 5]), 2);
+        field.dims = vec!["x".into()];
+        assert!(field.check().is_err());
+        field.dims.push("y".into());
+        assert!(field.check().is_ok());
+    }
+}

@@ -1,0 +1,250 @@
+//! The directory's leaf: the blocks of one field at one step, found by region.
+
+use crate::block::BlockRecord;
+use crate::contract::Field;
+use crate::coverage;
+use crate::ids::BlockKey;
+use crate::region::Region;
+use crate::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+
+/// A block that touches more cells than this is looked at by every search instead.
+const CELLS_MAX: u64 = 64;
+
+/// The blocks of one field at one step.
+///
+/// Placed blocks are found through a uniform grid whose cell is the first block's shape: decompositions
+/// are nearly always into equal boxes, so that a block touches one cell and a search few.
+#[derive(Debug)]
+pub struct FieldIndex {
+    field: Field,
+    blocks: Vec<BlockRecord>,
+    by_key: HashMap<BlockKey, u32>,
+    cell: Vec<u64>,
+    cells: HashMap<Box<[u64]>, Vec<u32>>,
+    large: Vec<u32>,
+}
+
+impl FieldIndex {
+    /// An empty index of this field, as it is at this step.
+    pub fn new(field: Field) -> FieldIndex {
+        FieldIndex {
+            field,
+            blocks: Vec::new(),
+            by_key: HashMap::new(),
+            cell: Vec::new(),
+            cells: HashMap::new(),
+            large: Vec::new(),
+        }
+    }
+
+    /// The field, as it is at this step.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// All blocks, in the order in which they were registered.
+    pub fn blocks(&self) -> &[BlockRecord] {
+        &self.blocks
+    }
+
+    /// Registers a block. The same block again is harmless (`Ok(false)`); the same key with another box or
+    /// place, a box outside the field, and an interior that overlaps another's are errors.
+    pub fn insert(&mut self, record: BlockRecord) -> Result<bool> {
+        self.check_fits(&record)?;
+        if let Some(index) = self.by_key.get(&record.key) {
+            let known = &self.blocks[*index as usize];
+            if known.extent == record.extent && known.location == record.location {
+                return Ok(false);
+            }
+            return Err(Error::conflict(format!(
+                "{} of field '{}' was already put with other content; give each block of a step its own number",
+                record.key, self.field.name
+            )));
+        }
+        let index = self.blocks.len() as u32;
+        if record.extent.offset().is_some() {
+            let interior = record.extent.interior();
+            if let Some(other) = self.find(&interior).find(|other| other.level == record.level) {
+                return Err(Error::conflict(format!(
+                    "{} of field '{}' at {interior} overlaps {} at {}; interiors must be disjoint, declare shared \
+                     layers as ghosts",
+                    record.key,
+                    self.field.name,
+                    other.key,
+                    other.extent.interior()
+                )));
+            }
+            self.add_to_cells(index, &interior);
+        }
+        self.by_key.insert(record.key, index);
+        self.blocks.push(record);
+        Ok(true)
+    }
+
+    fn check_fits(&self, record: &BlockRecord) -> Result<()> {
+        check_block_fits(&self.field, &record.key.to_string(), record.extent.offset(), record.extent.shape())
+    }
+
+    fn add_to_cells(&mut self, index: u32, interior: &Region) {
+        if interior.is_empty() {
+            return;
+        }
+        if self.cell.is_empty() {
+            self.cell = interior.shape().to_vec();
+        }
+        match cells_of(interior, &self.cell) {
+            Some(cells) => cells.into_iter().for_each(|cell| self.cells.entry(cell).or_default().push(index)),
+            None => self.large.push(index),
+        }
+    }
+
+    /// The placed blocks whose interior meets a region, each once.
+    pub fn find<'a>(&'a self, region: &'a Region) -> impl Iterator<Item = &'a BlockRecord> {
+        let cells = if self.cell.is_empty() { None } else { cells_of(region, &self.cell) };
+        let mut candidates: Vec<u32> = match cells {
+            Some(cells) => {
+                let near = cells.iter().filter_map(|cell| self.cells.get(cell)).flatten();
+                near.chain(&self.large).copied().collect()
+            }
+            None => (0..self.blocks.len() as u32).collect(),
+        };
+        candidates.sort_unstable();
+        candidates.dedup();
+        candidates
+            .into_iter()
+            .map(|index| &self.blocks[index as usize])
+            .filter(move |block| block.extent.offset().is_some() && block.extent.interior().intersect(region).is_some())
+    }
+
+    /// The first part of a region that no block of level 0 fills.
+    pub fn missing(&self, region: &Region) -> Option<Region> {
+        let interiors: Vec<Region> =
+            self.find(region).filter(|block| block.level == 0).map(|block| block.extent.interior()).collect();
+        coverage::missing(region, interiors.iter())
+    }
+
+    /// An error that names the part of a region that is missing, if one is.
+    pub fn check_covered(&self, step: &str, region: &Region) -> Result<()> {
+        match self.missing(region) {
+            None => Ok(()),
+            Some(part) => Err(Error::new(
+                ErrorKind::NotCovered,
+                format!("field '{}' at {step}: nothing was put at {part}, which is part of {region}", self.field.name),
+            )),
+        }
+    }
+}
+
+/// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds.
+pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shape: &[u64]) -> Result<()> {
+    let fail = |text: String| Err(Error::out_of_bounds(format!("{block} of field '{}': {text}", field.name)));
+    if shape.len() != field.ndim as usize {
+        return fail(format!("it has {} dimensions, the field {}", shape.len(), field.ndim));
+    }
+    match (&field.shape, offset) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => fail("it has an offset, but the field has no global shape; declare one".into()),
+        (Some(_), None) => fail("it has no offset; say where it lies in the field's global shape".into()),
+        (Some(global), Some(offset)) => {
+            for d in 0..shape.len() {
+                if offset[d].checked_add(shape[d]).is_none_or(|end| end > global[d]) {
+                    return fail(format!(
+                        "offset {offset:?} + shape {shape:?} reaches outside the global shape {:?} in dimension {d}",
+                        &global[..]
+                    ));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The grid cells that a region touches, or `None` if they are many.
+fn cells_of(region: &Region, cell: &[u64]) -> Option<Vec<Box<[u64]>>> {
+    let n = cell.len();
+    if region.ndim() != n {
+        return Some(Vec::new());
+    }
+    if region.is_empty() {
+        return Some(Vec::new());
+    }
+    let low: Vec<u64> = (0..n).map(|d| region.offset()[d] / cell[d]).collect();
+    let high: Vec<u64> = (0..n).map(|d| (region.end(d) - 1) / cell[d]).collect();
+    let count = (0..n).try_fold(1u64, |count, d| count.checked_mul(high[d] - low[d] + 1))?;
+    if count > CELLS_MAX {
+        return None;
+    }
+    let mut cells = vec![Vec::new()];
+    for d in 0..n {
+        cells = cells
+            .into_iter()
+            .flat_map(|cell| (low[d]..=high[d]).map(move |i| [&cell[..], &[i]].concat()))
+            .collect();
+    }
+    Some(cells.into_iter().map(Vec::into_boxed_slice).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Extent, Location};
+    use crate::dtype::Dtype;
+    use crate::ids::ServerId;
+    use proptest::prelude::*;
+
+    fn record(rank: u32, offset: &[u64], shape: &[u64]) -> BlockRecord {
+        BlockRecord {
+            key: BlockKey { rank, number: 0 },
+            level: 0,
+            extent: Extent::new(Some(offset), shape, &[], &[]).unwrap(),
+            location: Location { server: ServerId(0), arena: 0, offset: 0, bytes: 0, generation: 0 },
+            inline: None,
+            stats: None,
+        }
+    }
+
+    fn field(shape: &[u64]) -> Field {
+        Field::new("U", Dtype::F64, Some(shape), shape.len())
+    }
+
+    #[test]
+    fn retries_are_harmless_and_conflicts_are_not() {
+        let mut index = FieldIndex::new(field(&[10, 7]));
+        assert!(index.insert(record(0, &[0, 0], &[5, 7])).unwrap());
+        assert!(!index.insert(record(0, &[0, 0], &[5, 7])).unwrap());
+        assert_eq!(index.insert(record(0, &[0, 0], &[4, 7])).unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(index.insert(record(1, &[4, 0], &[2, 7])).unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(index.insert(record(1, &[5, 0], &[6, 7])).unwrap_err().kind, ErrorKind::OutOfBounds);
+        let whole = Region::whole(&[10, 7]).unwrap();
+        let error = index.check_covered("step 3", &whole).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotCovered);
+        assert!(error.text.contains("[5:10, 0:7]"), "{error}");
+        assert!(index.insert(record(1, &[5, 0], &[5, 7])).unwrap());
+        assert!(index.check_covered("step 3", &whole).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn the_grid_finds_what_a_scan_finds(
+            boxes in prop::collection::vec(((0u64..30, 0u64..20), (0u64..12, 0u64..25)), 0..40),
+            (a, b, c, d) in (0u64..30, 0u64..20, 0u64..30, 0u64..20),
+        ) {
+            let mut index = FieldIndex::new(field(&[60, 60]));
+            for (rank, ((y, x), (h, w))) in boxes.iter().enumerate() {
+                let before = index.blocks.len();
+                let new = record(rank as u32, &[*y, *x], &[*h, *w]);
+                let interior = new.extent.interior();
+                let overlaps = index.blocks.iter().any(|other| other.extent.interior().intersect(&interior).is_some());
+                prop_assert_eq!(index.insert(new).is_err(), overlaps);
+                prop_assert_eq!(index.blocks.len() - before, usize::from(!overlaps));
+            }
+            let region = Region::new(&[a, b], &[c, d]).unwrap();
+            let found: Vec<_> = index.find(&region).map(|block| block.key.rank).collect();
+            let scanned: Vec<_> = index.blocks.iter()
+                .filter(|block| block.extent.interior().intersect(&region).is_some())
+                .map(|block| block.key.rank).collect();
+            prop_assert_eq!(found, scanned);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Names and numbers that identify things, the same on every server.
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The number of an iteration, as the producer gave it.
+pub type StepNumber = u64;
+
+/// One life of a stream, counted from 1 by its coordinator.
+pub type RunNumber = u64;
+
+/// A server's place in the view that created the group; it never changes and is never given again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServerId(pub u32);
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server{}", self.0)
+    }
+}
+
+/// One line of a group's history: made at random when the group is founded, renewed by force only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lineage(pub [u8; 16]);
+
+impl fmt::Display for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lineage({self})")
+    }
+}
+
+/// The number of a view within a lineage.
+pub type Epoch = u64;
+
+/// What tells one block from another within a stream, run, step and field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BlockKey {
+    /// The rank that put it.
+    pub rank: u32,
+    /// Its number among the blocks of that rank.
+    pub number: u64,
+}
+
+impl fmt::Display for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} of rank {}", self.number, self.rank)
+    }
+}
+
+/// A step of a run of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepId {
+    /// The stream's name.
+    pub stream: String,
+    /// The run.
+    pub run: RunNumber,
+    /// The step's number.
+    pub step: StepNumber,
+}
+
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} of run {} of stream '{}'", self.step, self.run, self.stream)
+    }
+}
+
+/// The longest name of a stream, field, pipeline or dimension, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Checks a name that a user chose: 1 to [`NAME_MAX`] bytes, no control characters, not `.`-separated
+/// for streams (the dot separates stream and field in expressions).
+pub fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::invalid(format!(
+            "{what}: a name has 1 to {NAME_MAX} bytes, this one has {}",
+            name.len()
+        )));
+    }
+    if let Some(bad) = name.chars().find(|c| c.is_control()) {
+        return Err(Error::invalid(format!("{what} {name:?}: the character {bad:?} is not allowed in a name")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert!(check_name("stream", "gray scott/π").is_ok());
+        assert!(check_name("stream", "").is_err());
+        assert!(check_name("stream", "a\nb").is_err());
+        assert!(check_name("stream", &"x".repeat(256)).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! The sans-IO core of Forebay: plain state machines and pure functions.
+//!
+//! Nothing here knows of sockets, clocks, threads or shared memory. The same code runs in a server, in
+//! unit tests and in simulations of many servers. A newcomer reads it in this order:
+//!
+//! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`error`];
+//! - who demands what from which step on: [`demand`], [`cut`];
+//! - a step's life: [`steps`];
+//! - where blocks are: [`view`], [`placement`], [`hilbert`], [`directory`], [`coverage`].
+
+pub mod block;
+pub mod contract;
+pub mod coverage;
+pub mod cut;
+pub mod demand;
+pub mod directory;
+pub mod dtype;
+pub mod error;
+pub mod hilbert;
+pub mod ids;
+pub mod placement;
+pub mod region;
+pub mod steps;
+pub mod view;
+
+pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,93 @@
+//! The life of a stream's steps, as its coordinator sees it: ranks join and end steps, steps close, go to
+//! those attached, are released, and are free again.
+//!
+//! Every method takes what happened and returns what must now be done, as [`Effect`]s.
+
+mod attachment;
+mod coordinator;
+mod run;
+
+pub use attachment::{Attachment, AttachmentId, Start};
+pub use coordinator::{StreamCoordinator, StreamStatus};
+pub use run::{EndedField, Policy, RunOptions, StepEnded};
+
+use crate::block::BlockRecord;
+use crate::contract::Field;
+use crate::cut::Decision;
+use crate::ids::{RunNumber, ServerId, StepId};
+use crate::{Error, demand::Demand};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One field of a step, as it is told to those who read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FieldReport {
+    /// The field, with its shape at this step.
+    pub field: Field,
+    /// Its blocks.
+    pub blocks: Vec<BlockRecord>,
+}
+
+/// A closed step, as it is told to those who read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Which step it is.
+    pub id: StepId,
+    /// Physical time.
+    pub time: f64,
+    /// How many steps that this reader wanted were dropped before this one.
+    pub missed: u64,
+    /// Whether a new run went back: what was read of steps from this number on is no longer true.
+    pub rewound: bool,
+    /// Whether a rank died in it.
+    pub torn: bool,
+    /// The fields that the reader wants at this step.
+    pub fields: Vec<FieldReport>,
+}
+
+/// What must be done after something happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Ask every server to prepare a change of the demand.
+    Prepare {
+        /// The run whose steps it is about.
+        run: RunNumber,
+        /// The demand's version.
+        version: u64,
+    },
+    /// Tell every server the decision.
+    Decide(Decision),
+    /// Tell an attachment of a closed step. It holds the step until it releases it.
+    Deliver(AttachmentId, Box<StepReport>),
+    /// Tell an attachment that the stream has ended.
+    Ended(AttachmentId),
+    /// Tell an attachment that its contract cannot be met; it is gone.
+    Failed(AttachmentId, Error),
+    /// Nothing holds the step any more: these servers may free its blocks.
+    Free {
+        /// The step.
+        id: StepId,
+        /// The servers that hold blocks of it.
+        servers: Vec<ServerId>,
+    },
+    /// Tell a rank, at its next call, of something that went wrong with what it put.
+    RankError {
+        /// Its home server.
+        server: ServerId,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// What went wrong.
+        error: Error,
+    },
+}
+
+/// What a rank learns when it joins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Joined {
+    /// Its run.
+    pub run: RunNumber,
+    /// The demand in force from the run's first step on.
+    pub demand: Arc<Demand>,
+}

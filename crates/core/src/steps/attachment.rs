@@ -1,0 +1,77 @@
+//! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
+
+use crate::contract::Needs;
+use crate::ids::{RunNumber, ServerId, StepNumber};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Names an attachment within its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttachmentId(pub u64);
+
+/// With which step an attachment begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Start {
+    /// The next step that begins.
+    #[default]
+    Next,
+    /// The oldest closed step that is still held (the stream's `keep`), then all later ones.
+    Oldest,
+}
+
+/// A consumer or a pipeline.
+#[derive(Debug)]
+pub struct Attachment {
+    /// What it needs.
+    pub needs: Needs,
+    /// The server that it is connected to.
+    pub server: ServerId,
+    /// How many steps it may hold unreleased at once.
+    pub window: u32,
+    /// Whether it goes on with the next run when one ends.
+    pub follow: bool,
+    /// Whether torn steps are of use to it.
+    pub takes_torn: bool,
+    /// From which step of which run on its demand is in force; `None` until that is decided.
+    pub(super) from: Option<(RunNumber, StepNumber)>,
+    /// Closed steps that wait for it.
+    pub(super) queue: VecDeque<(RunNumber, StepNumber)>,
+    /// Steps it was told of and has not finished with.
+    pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
+    /// Steps it was told of, has finished with, and still holds because arrays of them live.
+    pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
+    /// Steps dropped since the last one it was told of.
+    pub(super) missed: u64,
+    /// The last step it was told of.
+    pub(super) last: Option<(RunNumber, StepNumber)>,
+}
+
+impl Attachment {
+    /// A new attachment.
+    pub fn new(needs: Needs, server: ServerId, window: u32) -> Attachment {
+        Attachment {
+            needs,
+            server,
+            window: window.clamp(1, 1024),
+            follow: false,
+            takes_torn: true,
+            from: None,
+            queue: VecDeque::new(),
+            delivered: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            missed: 0,
+            last: None,
+        }
+    }
+
+    /// Whether its demand is in force at this step.
+    pub(super) fn in_force(&self, run: RunNumber, step: StepNumber) -> bool {
+        self.from.is_some_and(|(from_run, from)| run > from_run || (run == from_run && step >= from))
+    }
+
+    /// Whether it is waiting for this step or holds it.
+    pub(super) fn holds(&self, run: RunNumber, step: StepNumber) -> bool {
+        let id = (run, step);
+        self.delivered.contains(&id) || self.pinned.contains(&id) || self.queue.contains(&id)
+    }
+}

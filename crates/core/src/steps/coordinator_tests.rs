@@ -1,0 +1,192 @@
+use super::*;
+use crate::ErrorKind;
+use crate::block::{BlockRecord, Extent, Location};
+use crate::contract::Need;
+use crate::dtype::Dtype;
+use crate::ids::BlockKey;
+use crate::steps::EndedField;
+
+const S0: ServerId = ServerId(0);
+const S1: ServerId = ServerId(1);
+
+fn options(size: u32, policy: Policy) -> RunOptions {
+    RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None }
+}
+
+fn field() -> Field {
+    Field::new("U", Dtype::U8, Some(&[4, 10]), 2)
+}
+
+fn ended(rank: u32, step: StepNumber) -> StepEnded {
+    let block = BlockRecord {
+        key: BlockKey { rank, number: 0 },
+        level: 0,
+        extent: Extent::new(Some(&[u64::from(rank) * 2, 0]), &[2, 10], &[], &[]).unwrap(),
+        location: Location { server: ServerId(rank), arena: 0, offset: 0, bytes: 20, generation: step },
+        inline: None,
+        stats: None,
+    };
+    StepEnded { step, time: step as f64, fields: vec![EndedField { field: field(), blocks: vec![block] }], dropped: false }
+}
+
+fn needs(every: u32) -> Needs {
+    Needs::Fields(vec![Need { field: "U".into(), dtype: None, every }])
+}
+
+/// A stream with two ranks on two servers and one consumer attached before it begins.
+fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let attachment = Attachment::new(needs(every), S0, window);
+    assert_eq!(stream.attach(AttachmentId(7), attachment, Start::Next).unwrap(), []);
+    for rank in 0..2 {
+        let (joined, _) = stream.join(rank, ServerId(rank), options(2, policy)).unwrap();
+        assert_eq!(joined.run, 1);
+        assert!(joined.demand.wants(&field(), 0));
+        stream.define(1, rank, field()).unwrap();
+    }
+    stream
+}
+
+fn step(stream: &mut StreamCoordinator, number: StepNumber) -> Vec<Effect> {
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
+    stream.step_ended(1, 1, S1, ended(1, number))
+}
+
+fn delivered(effects: &[Effect]) -> Vec<(StepNumber, u64)> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Deliver(_, report) => Some((report.id.step, report.missed)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn freed(effects: &[Effect]) -> Vec<StepNumber> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Free { id, .. } => Some(id.step),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_step_closes_with_its_last_rank_and_is_freed_on_release() {
+    let mut stream = stream(Policy::DropOldest, 1, 2);
+    let effects = step(&mut stream, 0);
+    assert_eq!(delivered(&effects), [(0, 0)]);
+    let Effect::Deliver(_, report) = &effects[0] else { panic!() };
+    assert_eq!(report.fields[0].blocks.len(), 2);
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, true)), [0u64; 0]);
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+}
+
+#[test]
+fn undemanded_steps_are_freed_at_once() {
+    let mut stream = stream(Policy::DropOldest, 2, 2);
+    assert_eq!(freed(&step(&mut stream, 1)), [1]);
+    assert_eq!(delivered(&step(&mut stream, 2)), [(2, 0)]);
+}
+
+#[test]
+fn a_full_queue_drops_the_oldest_and_says_so() {
+    let mut stream = stream(Policy::DropOldest, 1, 1);
+    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+    // Steps have 40 bytes each, 100 may wait.
+    assert_eq!(freed(&step(&mut stream, 1)), [0u64; 0]);
+    assert_eq!(freed(&step(&mut stream, 2)), [0u64; 0]);
+    assert_eq!(freed(&step(&mut stream, 3)), [1]);
+    assert_eq!(delivered(&stream.release(AttachmentId(7), 1, 0, false)), [(2, 1)]);
+}
+
+#[test]
+fn latest_keeps_one() {
+    let mut stream = stream(Policy::Latest, 1, 1);
+    for number in 0..5 {
+        step(&mut stream, number);
+    }
+    assert_eq!(delivered(&stream.release(AttachmentId(7), 1, 0, false)), [(4, 3)]);
+}
+
+#[test]
+fn blocking_streams_drop_nothing_even_under_pressure() {
+    let mut stream = stream(Policy::Block, 1, 1);
+    for number in 0..5 {
+        assert_eq!(freed(&step(&mut stream, number)), [0u64; 0]);
+    }
+    assert_eq!(stream.pressure(), []);
+}
+
+#[test]
+fn pressure_takes_what_nobody_reads() {
+    let mut stream = stream(Policy::DropOldest, 1, 1);
+    step(&mut stream, 0);
+    step(&mut stream, 1);
+    assert_eq!(freed(&stream.pressure()), [1], "step 0 is being read");
+    assert_eq!(stream.pressure(), []);
+}
+
+#[test]
+fn a_dead_rank_tears_its_step_and_ends_the_run() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    step(&mut stream, 0);
+    stream.step_ended(1, 0, S0, ended(0, 1));
+    let effects = stream.rank_gone(1, 1, true);
+    let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
+    assert!(report.torn);
+    assert_eq!(stream.rank_gone(1, 0, false), []);
+    stream.release(AttachmentId(7), 1, 0, false);
+    assert!(stream.release(AttachmentId(7), 1, 1, false).contains(&Effect::Ended(AttachmentId(7))));
+}
+
+#[test]
+fn a_restart_is_a_new_run_and_readers_that_follow_rewind() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    stream.attachments.get_mut(&AttachmentId(7)).unwrap().follow = true;
+    step(&mut stream, 5);
+    stream.rank_gone(1, 0, true);
+    stream.rank_gone(1, 1, true);
+    for rank in 0..2 {
+        assert_eq!(stream.join(rank, S0, options(2, Policy::DropOldest)).unwrap().0.run, 2);
+        stream.define(2, rank, field()).unwrap();
+    }
+    stream.step_ended(2, 0, S0, ended(0, 4));
+    let effects = stream.step_ended(2, 1, S0, ended(1, 4));
+    let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
+    assert!(report.rewound && report.id.run == 2);
+}
+
+#[test]
+fn attaching_while_running_goes_through_a_cut() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    stream.begun(1);
+    let wrong = Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
+    assert_eq!(stream.attach(AttachmentId(1), wrong, Start::Next).unwrap_err().kind, ErrorKind::NotFound);
+    let effects = stream.attach(AttachmentId(2), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+    let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
+    assert_eq!(stream.prepared(S0, version, Some(9)), []);
+    let effects = stream.prepared(S1, version, None);
+    let [Effect::Decide(decision)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((decision.run, decision.from), (1, 10));
+    let one = |number| {
+        let mut ended = ended(0, number);
+        ended.fields[0].blocks[0].location.server = S0;
+        ended
+    };
+    assert_eq!(delivered(&stream.step_ended(1, 0, S0, one(9))), []);
+    assert_eq!(delivered(&stream.step_ended(1, 0, S0, one(10))), [(10, 0)]);
+}
+
+#[test]
+fn overlaps_are_told_to_the_rank_that_caused_them() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    stream.step_ended(1, 0, S0, ended(0, 0));
+    let mut bad = ended(1, 0);
+    bad.fields[0].blocks[0].extent = Extent::new(Some(&[1, 0]), &[2, 10], &[], &[]).unwrap();
+    let effects = stream.step_ended(1, 1, S1, bad);
+    assert!(matches!(&effects[0], Effect::RankError { rank: 1, error, .. } if error.kind == ErrorKind::Conflict));
+}

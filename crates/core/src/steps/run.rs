@@ -1,0 +1,211 @@
+//! Runs: one life of a stream, its ranks and its steps.
+
+use super::StepReport;
+use crate::block::BlockRecord;
+use crate::contract::{Field, Needs};
+use crate::directory::FieldIndex;
+use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What happens to closed steps when readers or memory cannot keep up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Policy {
+    /// The oldest closed steps go; they are counted and readers see a gap.
+    #[default]
+    DropOldest,
+    /// The producer waits for room, up to its deadline.
+    Block,
+    /// Only the latest closed step waits for each reader.
+    Latest,
+}
+
+/// What the ranks of a run agree on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// How many ranks there are.
+    pub size: u32,
+    /// What happens when readers or memory cannot keep up.
+    pub policy: Policy,
+    /// How many closed steps are kept although nobody reads them.
+    pub keep: u32,
+    /// Bytes of closed steps that may wait for readers; beyond, the policy decides.
+    pub queue_bytes: u64,
+    /// The run and the last step of it that this one continues.
+    pub continues: Option<(RunNumber, StepNumber)>,
+}
+
+impl RunOptions {
+    /// Checks what can be wrong in itself.
+    pub fn check(&self, rank: u32) -> Result<()> {
+        if self.size == 0 || rank >= self.size {
+            return Err(Error::invalid(format!("rank {rank} of {}: ranks count from 0", self.size)));
+        }
+        Ok(())
+    }
+}
+
+/// One field of what a rank put in a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndedField {
+    /// The field, with its shape at this step.
+    pub field: Field,
+    /// What this rank put.
+    pub blocks: Vec<BlockRecord>,
+}
+
+/// A rank ended a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepEnded {
+    /// Which step.
+    pub step: StepNumber,
+    /// Physical time.
+    pub time: f64,
+    /// What was put.
+    pub fields: Vec<EndedField>,
+    /// Whether something of it did not fit and was dropped by policy.
+    pub dropped: bool,
+}
+
+/// Where a rank is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rank {
+    pub(super) server: ServerId,
+    pub(super) state: RankState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RankState {
+    Open,
+    Closed,
+    Dead,
+}
+
+/// One life of a stream.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) number: RunNumber,
+    pub(super) options: RunOptions,
+    pub(super) ranks: BTreeMap<u32, Rank>,
+    pub(super) contract: BTreeMap<String, Field>,
+    /// Whether a rank has begun a step: the contract is then complete.
+    pub(super) begun: bool,
+    pub(super) steps: BTreeMap<StepNumber, Step>,
+    pub(super) closed_steps: u64,
+    pub(super) dropped_steps: u64,
+}
+
+/// One step of a run.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) time: f64,
+    pub(super) ended: BTreeSet<u32>,
+    pub(super) fields: BTreeMap<String, FieldIndex>,
+    pub(super) servers: BTreeSet<ServerId>,
+    pub(super) bytes: u64,
+    pub(super) closed: bool,
+    pub(super) torn: bool,
+    pub(super) dropped: bool,
+}
+
+impl Run {
+    pub(super) fn new(number: RunNumber, options: RunOptions) -> Run {
+        Run {
+            number,
+            options,
+            ranks: BTreeMap::new(),
+            contract: BTreeMap::new(),
+            begun: false,
+            steps: BTreeMap::new(),
+            closed_steps: 0,
+            dropped_steps: 0,
+        }
+    }
+
+    /// Whether every rank that will ever come has come and gone.
+    pub(super) fn is_over(&self) -> bool {
+        let gone = |rank: &Rank| rank.state != RankState::Open;
+        let complete = self.ranks.len() == self.options.size as usize;
+        let died = self.ranks.values().any(|rank| rank.state == RankState::Dead);
+        !self.ranks.is_empty() && (complete || died) && self.ranks.values().all(gone)
+    }
+
+    /// Whether a rank has left, so that a newly opened one must belong to a new run.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.ranks.values().any(|rank| rank.state != RankState::Open)
+    }
+
+    pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
+        self.steps.entry(step).or_insert_with(|| Step {
+            time,
+            ended: BTreeSet::new(),
+            fields: BTreeMap::new(),
+            servers: BTreeSet::new(),
+            bytes: 0,
+            closed: false,
+            torn: false,
+            dropped: false,
+        })
+    }
+
+    /// Whether every rank has ended this step or can no longer.
+    pub(super) fn is_complete(&self, step: &Step) -> bool {
+        let missing = |(rank, state): (&u32, &Rank)| state.state == RankState::Open && !step.ended.contains(rank);
+        let all_joined = self.ranks.len() == self.options.size as usize || self.is_leaving();
+        all_joined && !self.ranks.iter().any(missing)
+    }
+}
+
+impl Step {
+    /// Takes in what a rank put. The first problem is returned; what fits is kept.
+    pub(super) fn register(&mut self, rank: u32, server: ServerId, ended: StepEnded) -> Result<()> {
+        let mut result = Ok(());
+        self.ended.insert(rank);
+        self.dropped |= ended.dropped;
+        for EndedField { field, blocks } in ended.fields {
+            let index = self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
+            if index.field() != &field && result.is_ok() {
+                result = Err(Error::conflict(format!(
+                    "rank {rank} gives field '{}' shape {:?} at step {}, another rank gave {:?}; all ranks of a step \
+                     must agree",
+                    field.name,
+                    field.shape.as_deref(),
+                    ended.step,
+                    index.field().shape.as_deref()
+                )));
+            }
+            for block in blocks {
+                self.servers.insert(server);
+                self.servers.insert(block.location.server);
+                let bytes = block.location.bytes;
+                match index.insert(block) {
+                    Ok(true) => self.bytes += bytes,
+                    Ok(false) => {}
+                    Err(error) if result.is_ok() => result = Err(error.during(format!("step {}", ended.step))),
+                    Err(_) => {}
+                }
+            }
+        }
+        result
+    }
+
+    /// Whether something of this step is needed.
+    pub(super) fn is_wanted(&self, contract: &BTreeMap<String, Field>, needs: &Needs, step: StepNumber) -> bool {
+        contract.values().any(|field| needs.wants(field, step))
+    }
+
+    /// The step as it is told to somebody with these needs.
+    pub(super) fn report(&self, id: StepId, needs: &Needs) -> StepReport {
+        let wanted = self.fields.values().filter(|index| needs.wants(index.field(), id.step));
+        let fields = wanted
+            .map(|index| super::FieldReport { field: index.field().clone(), blocks: index.blocks().to_vec() })
+            .collect();
+        StepReport { id, time: self.time, missed: 0, rewound: false, torn: self.torn, fields }
+    }
+
+    /// The blocks of a step, for the directory's accounts.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &BlockRecord> {
+        self.fields.values().flat_map(|index| index.blocks())
+    }
+}

@@ -1,0 +1,261 @@
+//! One arena: an anonymous memory file and the life of its ranges.
+
+use crate::allocator::Allocator;
+use crate::mapping::{Access, Mapping};
+use crate::pages;
+use crate::ranges::RangeSet;
+use forebay_core::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// A range of an arena, as it is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Where it starts.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Tells this use of the range from earlier and later ones.
+    pub generation: u64,
+    /// Whether pages of it have never been touched, or were given back.
+    pub fresh: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reserved,
+    Committed,
+}
+
+#[derive(Debug)]
+struct Use {
+    bytes: u64,
+    generation: u64,
+    state: State,
+}
+
+/// A memory file, its free ranges and the used ones. The file is as large as the budget, but sparse: only
+/// touched pages cost memory.
+#[derive(Debug)]
+pub struct Arena {
+    file: OwnedFd,
+    size: u64,
+    allocator: Allocator,
+    used: BTreeMap<u64, Use>,
+    used_bytes: u64,
+    touched: RangeSet,
+    next_generation: u64,
+    mapping: OnceLock<Arc<Mapping>>,
+    /// The least touched but unused bytes since the last trim: memory that was not needed all that while.
+    idle_low: u64,
+}
+
+impl Arena {
+    /// Makes a memory file of this size (rounded up to pages) and seals its size.
+    pub fn create(size: u64) -> Result<Arena> {
+        let size = pages(size.max(1));
+        let failed = |what: &str, e: rustix::io::Errno| Error::io(format!("cannot {what} an arena of {size} bytes"), &e.into());
+        let file = rustix::fs::memfd_create("forebay-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|e| failed("create", e))?;
+        rustix::fs::ftruncate(&file, size).map_err(|e| failed("size", e))?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(|e| failed("seal", e))?;
+        Ok(Arena {
+            file,
+            size,
+            allocator: Allocator::new(size),
+            used: BTreeMap::new(),
+            used_bytes: 0,
+            touched: RangeSet::default(),
+            next_generation: 1,
+            mapping: OnceLock::new(),
+            idle_low: 0,
+        })
+    }
+
+    /// Its size; most of it costs no memory.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of ranges that are reserved or committed, in whole pages.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Bytes of pages that were touched and not given back: what it costs.
+    pub fn touched_bytes(&self) -> u64 {
+        self.touched.total()
+    }
+
+    /// Whether nothing of it is in use.
+    pub fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    /// A descriptor for its producer, which may write.
+    pub fn writable_descriptor(&self) -> Result<OwnedFd> {
+        self.file.try_clone().map_err(|e| Error::io("cannot share an arena", &e))
+    }
+
+    /// A descriptor for readers, which cannot map it for writing.
+    pub fn readable_descriptor(&self) -> Result<OwnedFd> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::open(&path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+            .map_err(|e| Error::io("cannot open an arena for reading (is /proc mounted?)", &e.into()))
+    }
+
+    /// The server's own mapping, made at first use: for bytes that come or go over the network.
+    pub fn mapping(&self) -> Result<Arc<Mapping>> {
+        if let Some(mapping) = self.mapping.get() {
+            return Ok(mapping.clone());
+        }
+        let mapping = Arc::new(Mapping::new(self.file.as_fd(), self.size, Access::Write)?);
+        Ok(self.mapping.get_or_init(|| mapping).clone())
+    }
+
+    /// How many fresh pages a range of this length may need at most, beyond those touched and unused.
+    pub fn fresh_needed(&self, bytes: u64) -> u64 {
+        pages(bytes).saturating_sub(self.touched.total() - self.used_touched())
+    }
+
+    fn used_touched(&self) -> u64 {
+        // Every used range counts as touched from its reservation on.
+        self.used_bytes
+    }
+
+    /// Reserves a range; `None` if no hole is large enough. Page-aligned.
+    pub fn reserve(&mut self, bytes: u64) -> Option<Range> {
+        let length = pages(bytes.max(1));
+        let offset = self.allocator.allocate(length)?;
+        let fresh = !self.touched.contains(offset, offset + length);
+        self.touched.insert(offset, offset + length);
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        self.used.insert(offset, Use { bytes, generation, state: State::Reserved });
+        self.used_bytes += length;
+        self.idle_low = self.idle_low.min(self.touched.total() - self.used_bytes);
+        Some(Range { offset, bytes, generation, fresh })
+    }
+
+    fn find(&mut self, offset: u64, generation: u64) -> Result<&mut Use> {
+        self.used.get_mut(&offset).filter(|used| used.generation == generation).ok_or_else(|| {
+            Error::protocol(format!("range {offset} of generation {generation} is not in use: the handle is stale"))
+        })
+    }
+
+    /// A reserved range now holds a block of `bytes`.
+    pub fn commit(&mut self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
+        let used = self.find(offset, generation)?;
+        if used.state != State::Reserved || used.bytes != bytes {
+            return Err(Error::protocol(format!("range {offset}: {bytes} bytes do not fit its reservation, or twice")));
+        }
+        used.state = State::Committed;
+        Ok(())
+    }
+
+    /// Checks that a committed block of this length is there.
+    pub fn check_committed(&self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
+        let found = self.used.get(&offset);
+        match found.filter(|used| used.generation == generation && used.state == State::Committed && used.bytes == bytes) {
+            Some(_) => Ok(()),
+            None => Err(Error::new(
+                forebay_core::ErrorKind::Lost,
+                "the block is not held any more: its step was released, dropped or removed",
+            )),
+        }
+    }
+
+    /// Gives a range back, whatever its state. Its pages stay until [`Arena::trim`].
+    pub fn free(&mut self, offset: u64, generation: u64) -> Result<()> {
+        let bytes = self.find(offset, generation)?.bytes;
+        self.used.remove(&offset);
+        let length = pages(bytes.max(1));
+        self.used_bytes -= length;
+        self.allocator.free(offset, length);
+        Ok(())
+    }
+
+    /// Gives the pages of all ranges that are reserved but not committed back to nobody: lists them, so that
+    /// they can be freed once their producer is known to be dead.
+    pub fn reserved(&self) -> Vec<(u64, u64)> {
+        let reserved = self.used.iter().filter(|(_, used)| used.state == State::Reserved);
+        reserved.map(|(offset, used)| (*offset, used.generation)).collect()
+    }
+
+    /// Gives back to the system what was touched but not used at any time since the last call, highest
+    /// addresses first, and at least `at_least` bytes if there are so many unused. Returns how many.
+    pub fn trim(&mut self, at_least: u64) -> u64 {
+        let idle = self.touched.total() - self.used_bytes;
+        let goal = self.idle_low.min(idle).max(at_least.min(idle));
+        let mut freed = 0;
+        let holes: Vec<(u64, u64)> = self.allocator.holes_from_top().collect();
+        for (start, end) in holes {
+            if freed >= goal {
+                break;
+            }
+            let parts: Vec<(u64, u64)> = self.touched.within(start, end).collect();
+            for (part_start, part_end) in parts.into_iter().rev() {
+                let length = (part_end - part_start).min(pages(goal.saturating_sub(freed)));
+                if length > 0 && self.punch(part_end - length, length) {
+                    freed += length;
+                }
+            }
+        }
+        self.idle_low = self.touched.total() - self.used_bytes;
+        freed
+    }
+
+    fn punch(&mut self, start: u64, length: u64) -> bool {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let done = rustix::fs::fallocate(&self.file, flags, start, length).is_ok();
+        if done {
+            self.touched.remove(start, start + length);
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+
+    fn allocated(arena: &Arena) -> u64 {
+        rustix::fs::fstat(&arena.file).unwrap().st_blocks as u64 * 512
+    }
+
+    #[test]
+    fn ranges_live_and_pages_go_back() {
+        let mut arena = Arena::create(1 << 40).unwrap();
+        let a = arena.reserve(3 * PAGE - 5).unwrap();
+        assert!(a.fresh);
+        arena.mapping().unwrap().write(a.offset, &vec![7; a.bytes as usize]).unwrap();
+        assert_eq!(allocated(&arena), 3 * PAGE);
+        arena.commit(a.offset, a.generation, a.bytes).unwrap();
+        assert!(arena.commit(a.offset, a.generation, a.bytes).is_err(), "twice");
+        assert!(arena.check_committed(a.offset, a.generation, a.bytes).is_ok());
+        arena.free(a.offset, a.generation).unwrap();
+        assert!(arena.free(a.offset, a.generation).is_err(), "stale");
+        let b = arena.reserve(2 * PAGE).unwrap();
+        assert!(!b.fresh && b.offset == a.offset && b.generation != a.generation);
+        arena.free(b.offset, b.generation).unwrap();
+        arena.trim(0);
+        assert_eq!(arena.touched_bytes(), 3 * PAGE, "it was in use since the last trim");
+        assert_eq!(arena.trim(0), 3 * PAGE);
+        assert_eq!((allocated(&arena), arena.touched_bytes(), arena.used_bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn readers_cannot_write() {
+        let arena = Arena::create(PAGE).unwrap();
+        let file = arena.readable_descriptor().unwrap();
+        assert!(Mapping::new(file.as_fd(), PAGE, Access::Write).is_err());
+        assert!(Mapping::new(file.as_fd(), PAGE, Access::Read).is_ok());
+        assert!(Mapping::new(file.as_fd(), 2 * PAGE, Access::Read).is_err(), "shorter than announced");
+        assert!(rustix::fs::ftruncate(arena.writable_descriptor().unwrap(), 0).is_err(), "sealed");
+    }
+}

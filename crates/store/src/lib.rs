@@ -1,0 +1,28 @@
+//! Where blocks live: arenas of shared memory, handed out in ranges by the server alone.
+//!
+//! - [`mapping`] maps an arena into a process (unsafe code stands there and in [`strided`] only);
+//! - [`allocator`] and [`ranges`] are the arithmetic of ranges;
+//! - [`arena`] is one memory file with its ranges' life: reserved, committed, retired, free;
+//! - [`store`] is all arenas of a server under one byte [`budget`];
+//! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass.
+
+pub mod allocator;
+pub mod arena;
+pub mod budget;
+pub mod mapping;
+pub mod ranges;
+pub mod stats;
+pub mod store;
+pub mod strided;
+
+pub use arena::{Arena, Range};
+pub use mapping::{Access, Mapping};
+pub use store::{Store, Usage};
+
+/// Bytes of a page; arenas count in these.
+pub const PAGE: u64 = 4096;
+
+/// Rounds up to whole pages.
+pub fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE).saturating_mul(PAGE)
+}

@@ -1,0 +1,185 @@
+//! All arenas of a server, under one byte budget.
+
+use crate::arena::{Arena, Range};
+use crate::{Mapping, pages};
+use forebay_core::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a server's memory is used for, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Ranges that are reserved or committed.
+    pub staged: u64,
+    /// The most that was ever staged.
+    pub peak: u64,
+    /// Pages of arenas that cost memory now.
+    pub touched: u64,
+    /// The limit.
+    pub budget: u64,
+}
+
+/// All arenas of a server.
+#[derive(Debug)]
+pub struct Store {
+    budget: u64,
+    peak: u64,
+    arenas: BTreeMap<u32, Entry>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    arena: Arena,
+    /// Whether somebody may still reserve: when not, it goes with its last block.
+    open: bool,
+}
+
+impl Store {
+    /// An empty store that never holds more than `budget` bytes.
+    pub fn new(budget: u64) -> Store {
+        Store { budget: pages(budget), peak: 0, arenas: BTreeMap::new(), next: 1 }
+    }
+
+    /// What is used.
+    pub fn usage(&self) -> Usage {
+        let sum = |of: fn(&Arena) -> u64| self.arenas.values().map(|entry| of(&entry.arena)).sum();
+        Usage { staged: sum(Arena::used_bytes), peak: self.peak, touched: sum(Arena::touched_bytes), budget: self.budget }
+    }
+
+    /// Makes an arena; returns its number and size. It costs no memory yet.
+    pub fn create_arena(&mut self) -> Result<(u32, u64)> {
+        // Twice the budget, so that holes between blocks never stand in the way: addresses cost nothing.
+        let arena = Arena::create(self.budget.saturating_mul(2))?;
+        let (number, size) = (self.next, arena.size());
+        self.next += 1;
+        self.arenas.insert(number, Entry { arena, open: true });
+        Ok((number, size))
+    }
+
+    fn entry(&mut self, arena: u32) -> Result<&mut Entry> {
+        self.arenas.get_mut(&arena).ok_or_else(|| Error::protocol(format!("there is no arena {arena}")))
+    }
+
+    /// Nobody will reserve in it any more: it goes with its last block.
+    pub fn close_arena(&mut self, arena: u32) {
+        if let Some(entry) = self.arenas.get_mut(&arena) {
+            entry.open = false;
+        }
+        self.drop_if_done(arena);
+    }
+
+    fn drop_if_done(&mut self, arena: u32) {
+        if self.arenas.get(&arena).is_some_and(|entry| !entry.open && entry.arena.is_empty()) {
+            self.arenas.remove(&arena);
+        }
+    }
+
+    /// Reserves a range. `None` if the budget has no room now; an error if it never can.
+    pub fn reserve(&mut self, arena: u32, bytes: u64) -> Result<Option<Range>> {
+        let wanted = pages(bytes.max(1));
+        if wanted > self.budget {
+            return Err(Error::new(
+                ErrorKind::OverBudget,
+                format!(
+                    "{bytes} bytes can never fit into this server's budget of {}: start the group with a larger \
+                     --budget, with more servers, or put smaller blocks",
+                    self.budget
+                ),
+            ));
+        }
+        if self.usage().staged + wanted > self.budget {
+            return Ok(None);
+        }
+        let range = self.entry(arena)?.arena.reserve(bytes);
+        let usage = self.usage();
+        self.peak = self.peak.max(usage.staged);
+        if usage.touched > self.budget {
+            // Pages that lie unused elsewhere make room for the new ones.
+            let mut excess = usage.touched - self.budget;
+            for entry in self.arenas.values_mut() {
+                excess = excess.saturating_sub(entry.arena.trim(excess));
+            }
+        }
+        Ok(range)
+    }
+
+    /// A reserved range now holds a block.
+    pub fn commit(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<()> {
+        self.entry(arena)?.arena.commit(offset, generation, bytes)
+    }
+
+    /// Gives a range back.
+    pub fn free(&mut self, arena: u32, offset: u64, generation: u64) -> Result<()> {
+        let result = self.entry(arena)?.arena.free(offset, generation);
+        self.drop_if_done(arena);
+        result
+    }
+
+    /// What is reserved and not committed in an arena, as offset and generation.
+    pub fn reserved(&self, arena: u32) -> Vec<(u64, u64)> {
+        self.arenas.get(&arena).map_or(Vec::new(), |entry| entry.arena.reserved())
+    }
+
+    /// The server's own mapping of an arena.
+    pub fn mapping(&mut self, arena: u32) -> Result<Arc<Mapping>> {
+        self.entry(arena)?.arena.mapping()
+    }
+
+    /// Checks that a block is held.
+    pub fn check_committed(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<()> {
+        self.entry(arena)
+            .map_err(|_| Error::new(ErrorKind::Lost, "the block is not held any more: its arena is gone"))?
+            .arena
+            .check_committed(offset, generation, bytes)
+    }
+
+    /// A descriptor of an arena, for its producer.
+    pub fn writable_descriptor(&mut self, arena: u32) -> Result<OwnedFd> {
+        self.entry(arena)?.arena.writable_descriptor()
+    }
+
+    /// A descriptor of an arena for readers, and its size.
+    pub fn readable_descriptor(&mut self, arena: u32) -> Result<(OwnedFd, u64)> {
+        let entry = self.entry(arena)?;
+        Ok((entry.arena.readable_descriptor()?, entry.arena.size()))
+    }
+
+    /// Gives pages back that were not needed since the last call; returns how many bytes.
+    pub fn trim(&mut self) -> u64 {
+        self.arenas.values_mut().map(|entry| entry.arena.trim(0)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_holds_across_arenas() {
+        let mut store = Store::new(1 << 20);
+        let (a, _) = store.create_arena().unwrap();
+        let (b, _) = store.create_arena().unwrap();
+        assert_eq!(store.reserve(a, (1 << 20) + 1).unwrap_err().kind, ErrorKind::OverBudget);
+        let first = store.reserve(a, 600 << 10).unwrap().unwrap();
+        assert_eq!(store.reserve(b, 600 << 10).unwrap(), None);
+        store.free(a, first.offset, first.generation).unwrap();
+        assert!(store.reserve(b, 600 << 10).unwrap().is_some());
+        let usage = store.usage();
+        assert!(usage.touched <= usage.budget, "unused pages of the first arena went back: {usage:?}");
+    }
+
+    #[test]
+    fn a_closed_arena_goes_with_its_last_block() {
+        let mut store = Store::new(1 << 20);
+        let (a, _) = store.create_arena().unwrap();
+        let range = store.reserve(a, 100).unwrap().unwrap();
+        store.commit(a, range.offset, range.generation, 100).unwrap();
+        store.close_arena(a);
+        assert!(store.check_committed(a, range.offset, range.generation, 100).is_ok());
+        store.free(a, range.offset, range.generation).unwrap();
+        assert_eq!(store.check_committed(a, range.offset, range.generation, 100).unwrap_err().kind, ErrorKind::Lost);
+        assert_eq!(store.usage().touched, 0);
+    }
+}

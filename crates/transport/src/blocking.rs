@@ -1,0 +1,318 @@
+//! The blocking driver: one connection, used by one thread at a time, that starts no thread of its own.
+//!
+//! While it waits for an answer it first looks again and again for a short time, giving way to whatever
+//! else wants the processor, and only then sleeps: waking a sleeping process costs more than most answers.
+
+use crate::address::Address;
+use crate::link::{Kind, Link};
+use crate::{shm, tcp};
+use forebay_core::ids::Lineage;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::frame::{self, Decoder, Frame, Header};
+use forebay_wire::handshake::{HANDSHAKE_MAX, Initiator, Secret};
+use forebay_wire::seal::{PLAIN_MAX, Sealer};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Asked when a wait is interrupted by a signal: whether to give up.
+pub type InterruptCheck = fn() -> bool;
+
+static INTERRUPT_CHECK: OnceLock<InterruptCheck> = OnceLock::new();
+
+/// Lets a language binding end waits, for example on Ctrl-C. The first one given stays.
+pub fn set_interrupt_check(check: InterruptCheck) {
+    let _ = INTERRUPT_CHECK.set(check);
+}
+
+fn interrupted() -> bool {
+    INTERRUPT_CHECK.get().is_some_and(|check| check())
+}
+
+/// How long a wait looks again and again before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// A received frame with what came along; a payload is still to be received.
+#[derive(Debug)]
+pub struct Received {
+    /// The frame.
+    pub frame: Frame,
+    /// Its descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Connection {
+    end: End,
+    sealer: Option<Sealer>,
+    decoder: Decoder,
+    out: Vec<u8>,
+}
+
+/// Our end of the link: raw bytes, waits and failures.
+#[derive(Debug)]
+struct End {
+    link: Box<dyn Link>,
+    peer: String,
+    /// Descriptors that came ahead of the frame that announces them.
+    descriptors: VecDeque<OwnedFd>,
+    /// Set when the stream can no longer be trusted: everything fails with it from then on.
+    broken: Option<Error>,
+}
+
+impl Connection {
+    /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
+    pub fn connect(address: &Address, peer: &str, secret: &Secret, lineage: &Lineage, deadline: Instant) -> Result<Connection> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let failed = |e: io::Error| {
+            let why = match e.kind() {
+                io::ErrorKind::ConnectionRefused => "nobody listens there: the server has ended or the connection file is stale".into(),
+                io::ErrorKind::TimedOut => format!("no answer within {patience:.1?}"),
+                _ => e.to_string(),
+            };
+            Error::unreachable(format!("cannot reach {peer} at {address}: {why}"))
+        };
+        let link: Box<dyn Link> = match address {
+            Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
+            Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
+        };
+        Connection::from_link(link, peer, secret, lineage, deadline)
+    }
+
+    /// As [`Connection::connect`], over a link that is connected already.
+    pub fn from_link(link: Box<dyn Link>, peer: &str, secret: &Secret, lineage: &Lineage, deadline: Instant) -> Result<Connection> {
+        let (initiator, opening) = Initiator::start(secret, lineage)?;
+        let end = End { link, peer: peer.to_owned(), descriptors: VecDeque::new(), broken: None };
+        let mut connection = Connection { end, sealer: None, decoder: Decoder::new(None), out: Vec::new() };
+        connection.end.send_all(&opening, &[], deadline)?;
+        let mut answer = Vec::new();
+        loop {
+            let wanted = Initiator::answer_length(&answer)?.unwrap_or(answer.len() + 1);
+            if wanted > HANDSHAKE_MAX + 64 {
+                return Err(Error::protocol(format!("{peer} sent a handshake of {wanted} bytes")));
+            }
+            if answer.len() >= wanted {
+                break;
+            }
+            let at = answer.len();
+            // Byte by byte until the length is known: what follows the handshake is not to be touched.
+            answer.resize(wanted, 0);
+            let n = connection.end.receive_some(&mut [IoSliceMut::new(&mut answer[at..])], deadline, "its handshake")?;
+            answer.truncate(at + n);
+        }
+        let (sealer, opener) = initiator.finish(&answer).map_err(|e| e.during(peer))?;
+        if connection.end.link.is_exposed() {
+            connection.sealer = Some(sealer);
+            connection.decoder = Decoder::new(Some(opener));
+        }
+        Ok(connection)
+    }
+
+    /// Which transport it uses.
+    pub fn kind(&self) -> Kind {
+        self.end.link.kind()
+    }
+
+    /// The server's name in errors.
+    pub fn peer(&self) -> &str {
+        &self.end.peer
+    }
+
+    /// What to wait for besides calls.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.end.link.descriptor()
+    }
+
+    /// Sends a message. Waits only while the peer does not take it.
+    pub fn send<M: Serialize>(&mut self, header: &Header, message: &M, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+        self.end.check()?;
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        let header = Header { descriptors: descriptors.len() as u8, ..*header };
+        let result = frame::encode(&header, message, self.sealer.as_mut(), &mut out)
+            .and_then(|()| self.end.send_all(&out, descriptors, deadline));
+        if out.capacity() <= 1 << 20 {
+            self.out = out;
+        }
+        result
+    }
+
+    /// Sends payload bytes of a message whose header announced them. Raw bytes go from where they lie.
+    pub fn send_payload(&mut self, payload: &[u8], sealed: bool, deadline: Instant) -> Result<()> {
+        self.end.check()?;
+        if !sealed {
+            return self.end.send_all(payload, &[], deadline);
+        }
+        for chunk in payload.chunks(16 * PLAIN_MAX) {
+            let mut out = std::mem::take(&mut self.out);
+            out.clear();
+            match &mut self.sealer {
+                Some(sealer) => sealer.seal(chunk, &mut out)?,
+                None => return Err(Error::internal("a sealed payload on a link that is not sealed")),
+            }
+            self.end.send_all(&out, &[], deadline)?;
+            self.out = out;
+        }
+        Ok(())
+    }
+
+    /// The next frame, until `deadline`; `what` says what is being waited for.
+    pub fn receive(&mut self, deadline: Instant, what: &str) -> Result<Received> {
+        self.end.check()?;
+        loop {
+            let next = self.decoder.next_frame();
+            match next.map_err(|e| self.end.break_with(e))? {
+                Some(frame) => {
+                    let n = usize::from(frame.header.descriptors);
+                    if n > self.end.descriptors.len() {
+                        return Err(self.end.break_with(Error::protocol("a frame's descriptors did not arrive")));
+                    }
+                    return Ok(Received { frame, descriptors: self.end.descriptors.drain(..n).collect() });
+                }
+                None => self.fill(deadline, what)?,
+            }
+        }
+    }
+
+    /// The next frame if one has arrived already.
+    pub fn try_receive(&mut self, what: &str) -> Result<Option<Received>> {
+        match self.receive(Instant::now(), what) {
+            Ok(received) => Ok(Some(received)),
+            Err(error) if error.kind == ErrorKind::Timeout => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fill(&mut self, deadline: Instant, what: &str) -> Result<()> {
+        let n = self.end.receive_some(&mut [IoSliceMut::new(self.decoder.space())], deadline, what)?;
+        self.decoder.filled(n);
+        Ok(())
+    }
+
+    /// Receives exactly as many payload bytes as `target` has room for, directly to where they belong.
+    pub fn receive_payload(&mut self, target: &mut [u8], sealed: bool, deadline: Instant) -> Result<()> {
+        self.end.check()?;
+        let mut at = 0;
+        while at < target.len() {
+            let n = if sealed {
+                self.decoder.take_sealed_payload(&mut target[at..])
+            } else {
+                Ok(self.decoder.take_payload(&mut target[at..]))
+            };
+            let n = n.map_err(|e| self.end.break_with(e))?;
+            at += n;
+            if n > 0 || at == target.len() {
+                continue;
+            }
+            if sealed {
+                self.fill(deadline, "the rest of its data").map_err(|e| self.end.break_with(e))?;
+            } else {
+                let mut rest = [IoSliceMut::new(&mut target[at..])];
+                let received = self.end.receive_some(&mut rest, deadline, "the rest of its data");
+                at += received.map_err(|e| self.end.break_with(e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the connection as unusable.
+    pub fn break_with(&mut self, error: Error) -> Error {
+        self.end.break_with(error)
+    }
+
+    /// Whether the connection is unusable.
+    pub fn is_broken(&self) -> bool {
+        self.end.broken.is_some()
+    }
+}
+
+impl End {
+    fn send_all(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+        let mut at = 0;
+        let mut descriptors = descriptors;
+        while at < bytes.len() {
+            match self.link.try_send(&[IoSlice::new(&bytes[at..])], descriptors) {
+                Ok(n) => {
+                    at += n;
+                    descriptors = &[];
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if let Err(error) = self.wait(PollFlags::OUT, deadline, "to take a message") {
+                        // Half a message cannot be taken back.
+                        return Err(if at > 0 { self.break_with(error) } else { error });
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.gone(&e.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_some(&mut self, space: &mut [IoSliceMut<'_>], deadline: Instant, what: &str) -> Result<usize> {
+        let started = Instant::now();
+        let mut descriptors = Vec::new();
+        loop {
+            match self.link.try_receive(space, &mut descriptors) {
+                Ok(0) => return Err(self.gone("it closed the connection")),
+                Ok(n) => {
+                    self.descriptors.extend(descriptors);
+                    if self.descriptors.len() > 4 * frame::DESCRIPTORS_MAX {
+                        return Err(self.break_with(Error::protocol("descriptors arrived that no frame announced")));
+                    }
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let now = Instant::now();
+                    if now < deadline && now.duration_since(started) < SPIN {
+                        std::thread::yield_now();
+                    } else {
+                        self.wait(PollFlags::IN, deadline, what)?;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.gone(&e.to_string())),
+            }
+        }
+    }
+
+    fn wait(&self, flags: PollFlags, deadline: Instant, what: &str) -> Result<()> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::timeout(format!("the deadline passed while waiting for {} {what}", self.peer)));
+            }
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
+            let descriptor = self.link.descriptor();
+            let mut waiting = [PollFd::from_borrowed_fd(descriptor, flags)];
+            match rustix::event::poll(&mut waiting, Some(&timeout)) {
+                Ok(0) => {}
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) if interrupted() => {
+                    return Err(Error::timeout(format!("a signal ended the wait for {} {what}", self.peer)));
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Error::io("cannot wait for a connection", &e.into())),
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn break_with(&mut self, error: Error) -> Error {
+        self.broken.get_or_insert_with(|| error.clone());
+        error
+    }
+
+    fn gone(&mut self, why: &str) -> Error {
+        let error = Error::unreachable(format!("the connection to {} is lost: {why}", self.peer));
+        self.break_with(error)
+    }
+}

@@ -1,0 +1,21 @@
+//! Transports: how bytes and file descriptors get from one process to another.
+//!
+//! A [`Link`] is one connected pair of ends that never blocks. [`shm`] links are Unix sockets, which also
+//! carry descriptors of shared memory; [`tcp`] links reach other hosts; [`inprocess`] ones serve tests.
+//! Two drivers stand on top: [`blocking`] for clients, which start no thread, and [`asynchronous`] for
+//! servers. Both speak the frames of `forebay-wire`. Every link passes one conformance suite (`tests/`).
+
+pub mod address;
+#[cfg(feature = "asynchronous")]
+pub mod asynchronous;
+pub mod blocking;
+pub mod host;
+pub mod inprocess;
+pub mod link;
+pub mod listener;
+pub mod shm;
+pub mod tcp;
+
+pub use address::Address;
+pub use link::{Kind, Link};
+pub use listener::Listener;

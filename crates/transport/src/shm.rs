@@ -1,0 +1,83 @@
+//! Links on one host: Unix sockets, which carry descriptors of shared memory (`SCM_RIGHTS`).
+
+use crate::link::{Kind, Link};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// One end of a Unix socket.
+#[derive(Debug)]
+pub struct ShmLink {
+    socket: OwnedFd,
+    peer: Option<u32>,
+}
+
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+const DESCRIPTORS: usize = forebay_wire::frame::DESCRIPTORS_MAX;
+
+impl ShmLink {
+    /// Wraps a connected, non-blocking Unix stream socket.
+    pub fn new(socket: OwnedFd) -> ShmLink {
+        let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
+        ShmLink { socket, peer: peer.map(|peer| peer.pid.as_raw_nonzero().get() as u32) }
+    }
+
+    /// Connects to an abstract name. On one host this never waits.
+    pub fn connect(name: &str) -> io::Result<ShmLink> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        Ok(ShmLink::new(socket))
+    }
+}
+
+/// Listens on an abstract name.
+pub fn listen(name: &str) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::listen(&socket, 1024)?;
+    Ok(socket)
+}
+
+/// Accepts one connection.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<ShmLink> {
+    Ok(ShmLink::new(rustix::net::accept_with(listener, FLAGS)?))
+}
+
+impl Link for ShmLink {
+    fn kind(&self) -> Kind {
+        Kind::Shm
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn try_send(&self, bytes: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors in one message"));
+        }
+        Ok(rustix::net::sendmsg(&self.socket, bytes, &mut ancillary, SendFlags::NOSIGNAL)?)
+    }
+
+    fn try_receive(&self, bytes: &mut [IoSliceMut<'_>], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = rustix::net::recvmsg(&self.socket, bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        Ok(received.bytes)
+    }
+
+    fn peer_process(&self) -> Option<u32> {
+        self.peer
+    }
+}

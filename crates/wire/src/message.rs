@@ -1,0 +1,413 @@
+//! Messages between a client (producer, consumer, worker, administrator) and a server.
+//!
+//! Enumerations are append-only within a protocol version. A message with a request number is answered by
+//! one with the same number; others are told and not answered.
+
+use forebay_core::block::{Extent, Stats};
+use forebay_core::contract::{Field, Needs};
+use forebay_core::demand::Demand;
+use forebay_core::error::Error;
+use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepNumber};
+use forebay_core::region::{Dims, Region};
+use forebay_core::steps::{AttachmentId, FieldReport, RunOptions, Start, StepReport};
+use serde::{Deserialize, Serialize};
+
+/// What tells whether two processes can share memory: the machine's boot and its network namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostId(pub String);
+
+/// What a connection is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// A rank of a simulation.
+    Producer,
+    /// A reader, `Space` or tool.
+    Consumer,
+    /// The process that runs one pipeline beside one server.
+    Worker {
+        /// The pipeline.
+        pipeline: String,
+    },
+    /// Another server of the group.
+    Server(ServerId),
+}
+
+/// The first message on every connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// What the connection is for.
+    pub role: Role,
+    /// The process, for messages to people and to prove its death on the same host.
+    pub pid: u32,
+    /// Where it runs.
+    pub host: HostId,
+    /// Whether descriptors can be passed on this connection.
+    pub shared_memory: bool,
+}
+
+/// The answer to [`Hello`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Which server this is.
+    pub server: ServerId,
+    /// The members of the current view.
+    pub members: Vec<ServerId>,
+    /// Whether payloads are to be sealed on connections that are sealed.
+    pub seal_payload: bool,
+}
+
+/// A range of an arena that a producer may write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The arena on this server.
+    pub arena: u32,
+    /// Where the range starts, in bytes.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Tells this use of the range from others.
+    pub generation: u64,
+    /// Whether pages of it may be missing: then it pays to populate them in one go.
+    pub fresh: bool,
+}
+
+/// Where the bytes of a committed block are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Bytes {
+    /// In the range that was granted, written by the client.
+    Granted {
+        /// The arena.
+        arena: u32,
+        /// The range's start.
+        offset: u64,
+        /// The grant's generation.
+        generation: u64,
+    },
+    /// In this message.
+    Inline(Box<[u8]>),
+    /// In the payload that follows this message.
+    Payload,
+}
+
+/// A block that is put.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PutBlock {
+    /// The field, as this rank defined it.
+    pub field: String,
+    /// Which block of the field it is.
+    pub number: u64,
+    /// Refinement level.
+    pub level: u32,
+    /// Its box.
+    pub extent: Extent,
+    /// Statistics, if they were computed.
+    pub stats: Option<Box<Stats>>,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// The part of a block that is fetched: every `step[d]`-th element of a box of the stored array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// The first element in each dimension, in the stored array.
+    pub offset: Dims,
+    /// How many elements in each dimension.
+    pub shape: Dims,
+    /// Distance between them.
+    pub step: Dims,
+}
+
+/// From a client to a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToServer {
+    /// The first message. Answer: [`ToClient::Welcome`].
+    Hello(Hello),
+
+    // A producer's.
+    /// Joins a stream as one rank. Answer: [`ToClient::Producing`], with the arena's descriptor.
+    Produce {
+        /// The stream.
+        stream: String,
+        /// This rank.
+        rank: u32,
+        /// What all ranks agree on.
+        options: RunOptions,
+    },
+    /// Offers a field, or changes its shape from the next step on. Answer: [`ToClient::Done`].
+    Define(Field),
+    /// Begins a step. Answer: [`ToClient::Begun`].
+    Begin {
+        /// The step.
+        step: StepNumber,
+        /// Physical time.
+        time: f64,
+        /// The version of the demand that the client knows.
+        known: u64,
+        /// How long the client will wait, in milliseconds.
+        patience_ms: u64,
+    },
+    /// Asks for a range. Answer: [`ToClient::Granted`].
+    Reserve {
+        /// How many bytes.
+        bytes: u64,
+        /// How long the client will wait, in milliseconds.
+        patience_ms: u64,
+    },
+    /// Publishes a block. Answered with [`ToClient::Done`] if it has a request number; otherwise a failure
+    /// comes with the answer to the next `Begin` or `Flush`.
+    Put(PutBlock),
+    /// Gives an unused range back. Not answered.
+    Abort {
+        /// The arena.
+        arena: u32,
+        /// The range's start.
+        offset: u64,
+        /// The grant's generation.
+        generation: u64,
+    },
+    /// Ends the step. Not answered unless it has a request number.
+    End {
+        /// The step.
+        step: StepNumber,
+        /// How many blocks were put; a check that none was lost.
+        blocks: u64,
+        /// Whether something did not fit and was dropped by policy.
+        dropped: bool,
+    },
+    /// Answer: [`ToClient::Done`] when all that was put before is held, or what failed.
+    Flush,
+    /// Closes this rank of the stream. Answer: [`ToClient::Done`].
+    Leave,
+
+    // A consumer's.
+    /// Attaches to a stream. Answer: [`ToClient::Attached`]; then steps are told with request number 0.
+    Attach {
+        /// The stream.
+        stream: String,
+        /// What is needed.
+        needs: Needs,
+        /// How many steps may be told before one is released.
+        window: u32,
+        /// With which step to begin.
+        start: Start,
+        /// Whether to go on with the next run when one ends.
+        follow: bool,
+    },
+    /// Has finished with a step. Not answered.
+    Release {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// The run.
+        run: RunNumber,
+        /// The step.
+        step: StepNumber,
+        /// Whether arrays of it live on.
+        pinned: bool,
+    },
+    /// Detaches. Answer: [`ToClient::Done`].
+    Detach(AttachmentId),
+    /// Asks for an arena to map. Answer: [`ToClient::Arena`], with its descriptor opened for reading.
+    OpenArena {
+        /// The arena.
+        arena: u32,
+    },
+    /// Asks for bytes of a block that this client holds. Answer: [`ToClient::Data`] with a payload.
+    Fetch {
+        /// The arena.
+        arena: u32,
+        /// Where the block starts.
+        offset: u64,
+        /// Its length.
+        bytes: u64,
+        /// Its generation.
+        generation: u64,
+        /// Its extents as stored.
+        stored: Dims,
+        /// The size of an element.
+        element: u8,
+        /// Which part.
+        part: Part,
+    },
+
+    // The space's.
+    /// Puts a block to be kept until it is removed. Answer: [`ToClient::Done`].
+    SpacePut {
+        /// The field, with its shape.
+        field: Field,
+        /// The step.
+        step: StepNumber,
+        /// The block.
+        block: PutBlock,
+    },
+    /// Asks for the blocks that meet a region, waiting until they cover it. Answer: [`ToClient::Found`]; the
+    /// blocks are held for this client until `SpaceRelease`.
+    SpaceFind {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The region; `None` for the whole field.
+        region: Option<Region>,
+        /// How long the client will wait, in milliseconds.
+        patience_ms: u64,
+    },
+    /// Has finished with the blocks of an earlier answer. Not answered.
+    SpaceRelease {
+        /// The number given in the answer.
+        lease: u64,
+    },
+    /// Removes what was put of a field at a step. Answer: [`ToClient::Done`].
+    SpaceRemove {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+    },
+
+    // An administrator's.
+    /// Answer: [`ToClient::Status`].
+    Status,
+    /// Creates a pipeline on every server. Answer: [`ToClient::Done`] when every worker is ready.
+    CreatePipeline(PipelineSpec),
+    /// Ends a pipeline. Answer: [`ToClient::Done`].
+    DestroyPipeline {
+        /// Its name.
+        name: String,
+    },
+    /// Ends the server. Answer: [`ToClient::Done`], then the connection closes.
+    Shutdown,
+
+    // A worker's.
+    /// The worker's code is loaded and it listens for its comm here. Answer: [`ToClient::Done`].
+    WorkerReady {
+        /// Where the other workers reach it.
+        addresses: Vec<String>,
+        /// Needs that the pipeline's code declares, if it does.
+        needs: Option<Needs>,
+    },
+    /// The worker ran a step. Not answered.
+    WorkerDone {
+        /// Which execution.
+        execution: u64,
+        /// `None`, or the traceback.
+        error: Option<String>,
+        /// How long it took, in seconds.
+        seconds: f64,
+    },
+    /// The worker's code could not be loaded. Not answered; the worker ends.
+    WorkerFailed {
+        /// The traceback.
+        error: String,
+    },
+}
+
+/// A pipeline as it is created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineSpec {
+    /// Its name.
+    pub name: String,
+    /// The stream it runs on.
+    pub stream: String,
+    /// The program that runs a worker, and its first arguments.
+    pub command: Vec<String>,
+    /// The user's code, as `path:Class`.
+    pub code: String,
+    /// Its configuration, as JSON.
+    pub config: String,
+    /// What it needs; empty means that the code says it.
+    pub needs: Option<Needs>,
+    /// The directory it runs in.
+    pub directory: String,
+}
+
+/// One member of a pipeline's comm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommMember {
+    /// Its server.
+    pub server: ServerId,
+    /// Where it listens.
+    pub addresses: Vec<String>,
+}
+
+/// An order to run a pipeline on a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Execute {
+    /// Names this execution within the group.
+    pub execution: u64,
+    /// The members of the comm, in the order of their ranks.
+    pub members: Vec<CommMember>,
+    /// This worker's rank.
+    pub rank: u32,
+    /// The step, with all its blocks.
+    pub report: StepReport,
+}
+
+/// From a server to a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToClient {
+    /// To [`ToServer::Hello`].
+    Welcome(Welcome),
+    /// It failed.
+    Failed(Error),
+    /// It is done.
+    Done,
+    /// To [`ToServer::Produce`].
+    Producing {
+        /// The run that was joined.
+        run: RunNumber,
+        /// The arena to write to and its size, if memory is shared.
+        arena: Option<(u32, u64)>,
+    },
+    /// To [`ToServer::Begin`].
+    Begun {
+        /// The demand, if the client does not know it yet.
+        demand: Option<Demand>,
+        /// Ranges for what was put in the step before, so that the same needs no further question.
+        grants: Vec<Grant>,
+        /// Something that went wrong since the last answer.
+        trouble: Option<Error>,
+    },
+    /// To [`ToServer::Reserve`]; `None` if the policy is not to wait and nothing could be given up.
+    Granted(Option<Grant>),
+    /// To [`ToServer::Attach`].
+    Attached(AttachmentId),
+    /// A closed step.
+    Step {
+        /// The attachment it is for.
+        attachment: AttachmentId,
+        /// The step.
+        report: Box<StepReport>,
+    },
+    /// The stream has ended.
+    Ended(AttachmentId),
+    /// The attachment's contract cannot be met, or its coordinator is gone.
+    Detached {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// Why.
+        error: Error,
+    },
+    /// To [`ToServer::OpenArena`], with a descriptor.
+    Arena {
+        /// Its size.
+        bytes: u64,
+    },
+    /// To [`ToServer::Fetch`]: the bytes follow, dense and row-major.
+    Data,
+    /// To [`ToServer::SpaceFind`].
+    Found {
+        /// Names the hold on these blocks; 0 if there is none.
+        lease: u64,
+        /// The field and the blocks.
+        report: Box<FieldReport>,
+    },
+    /// To [`ToServer::Status`]: JSON.
+    Status(String),
+    /// To a worker: run this.
+    Execute(Box<Execute>),
+}
+
+/// What a block's key is made of on the server's side.
+pub fn key_of(rank: u32, block: &PutBlock) -> BlockKey {
+    BlockKey { rank, number: block.number }
+}

@@ -1,0 +1,193 @@
+//! Messages between servers. Each flows one way on a connection that its sender dialled; an answer is a
+//! message of its own, with the token of its question.
+
+use crate::message::{CommMember, Execute, PipelineSpec};
+use forebay_core::contract::{Field, Needs};
+use forebay_core::demand::Demand;
+use forebay_core::error::Error;
+use forebay_core::ids::{RunNumber, StepId, StepNumber};
+use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
+use serde::{Deserialize, Serialize};
+
+/// From one server to another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum PeerMessage {
+    // From a rank's home to the stream's coordinator.
+    /// A rank wants to join. Answer: `Joined`.
+    Join {
+        /// Ties the answer to it.
+        token: u64,
+        /// The stream.
+        stream: String,
+        /// The rank.
+        rank: u32,
+        /// What all ranks agree on.
+        options: RunOptions,
+    },
+    /// A rank offers a field. Answer: `Answer`.
+    Define {
+        /// Ties the answer to it.
+        token: u64,
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// The field.
+        field: Field,
+    },
+    /// A rank has begun its first step.
+    Begun {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+    },
+    /// A rank ended a step at which something was demanded.
+    StepEnded {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// What it put.
+        ended: StepEnded,
+    },
+    /// A rank closed its handle or died.
+    RankGone {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// Whether it died.
+        died: bool,
+    },
+    /// Memory is short: a closed step may be given up.
+    Pressure {
+        /// The stream.
+        stream: String,
+    },
+    /// To `Prepare`.
+    Prepared {
+        /// The stream.
+        stream: String,
+        /// The demand's version.
+        version: u64,
+        /// The highest step begun here.
+        highest: Option<StepNumber>,
+    },
+
+    // From the coordinator.
+    /// To `Join`.
+    Joined {
+        /// The question's token.
+        token: u64,
+        /// The run and the demand, or why not.
+        result: Result<(RunNumber, Demand), Error>,
+    },
+    /// To `Define` and others that are done or not.
+    Answer {
+        /// The question's token.
+        token: u64,
+        /// Whether it went well.
+        result: Result<(), Error>,
+    },
+    /// The demand is about to change. Answer: `Prepared`.
+    Prepare {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The demand's version.
+        version: u64,
+    },
+    /// The demand holds from this step on.
+    Decide {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The first step.
+        from: StepNumber,
+        /// The demand.
+        demand: Demand,
+    },
+    /// Nothing holds this step any more.
+    Free(StepId),
+    /// Tell a rank of what went wrong.
+    RankError {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// What.
+        error: Error,
+    },
+
+    // About the space's blocks.
+    /// To the directory's owner of the field: these blocks are held by the sender.
+    SpaceRegister {
+        /// Ties the answer to it.
+        token: u64,
+        /// The step.
+        step: StepNumber,
+        /// The field and the blocks.
+        report: FieldReport,
+    },
+    /// To the holders: remove what was put.
+    SpaceRemove {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+    },
+
+    // About pipelines.
+    /// Start a worker of this pipeline. Answer: `WorkerReady`, or `PipelineTrouble`.
+    StartPipeline(PipelineSpec),
+    /// End the worker of this pipeline.
+    StopPipeline {
+        /// Its name.
+        name: String,
+    },
+    /// To the pipeline's coordinator: the sender's worker is ready.
+    WorkerReady {
+        /// The pipeline.
+        pipeline: String,
+        /// Where it listens.
+        member: CommMember,
+        /// What its code says it needs.
+        needs: Option<Needs>,
+    },
+    /// To the pipeline's coordinator: the sender's worker is gone or could not start.
+    WorkerGone {
+        /// The pipeline.
+        pipeline: String,
+        /// Why.
+        error: String,
+    },
+    /// Run this on the worker beside the receiver.
+    Execute {
+        /// The pipeline.
+        pipeline: String,
+        /// What.
+        order: Box<Execute>,
+    },
+    /// To the pipeline's coordinator: the sender's worker ran it.
+    Executed {
+        /// The pipeline.
+        pipeline: String,
+        /// Which execution.
+        execution: u64,
+        /// `None`, or the traceback.
+        error: Option<String>,
+        /// How long it took, in seconds.
+        seconds: f64,
+    },
+}

@@ -1,0 +1,238 @@
+/* Forebay: stage a simulation's fields in memory, step by step.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The order of calls in a simulation (one handle for each rank; there is no MPI inside):
+ *
+ *     fb_producer_open
+ *       fb_array                     once for each field, and again when its global shape changes
+ *       +-> fb_step_begin            waits for one answer of the rank's home server
+ *       |     fb_put ...             any number of blocks, from any thread
+ *       |     fb_alloc / fb_commit   or compute in place, without a copy
+ *       +-- fb_step_end
+ *     fb_producer_close
+ *
+ * and in a reader:
+ *
+ *     fb_consumer_open
+ *       +-> fb_consumer_next         FB_ENDED when the simulation has ended
+ *       |     fb_get ...             any region, assembled across blocks and servers
+ *       +-- fb_step_release
+ *     fb_consumer_close
+ *
+ * Every function returns FB_OK (0) or an error kind (positive); fb_error() then gives the text for the
+ * calling thread.  Every struct begins with its own size, so that it can grow: initialise it with the
+ * FB_..._INIT macro beside it.  All sizes are 64-bit.  Arrays are row-major (C order): the last
+ * dimension varies fastest.  Strings are UTF-8 and end with NUL.  The library starts no thread, installs
+ * no signal handler and prints nothing.
+ */
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Result codes: an append-only list, the same in every language and on the wire. */
+enum {
+    FB_OK = 0,
+    FB_INVALID = 1,        /* an argument is wrong in itself */
+    FB_NOT_FOUND = 2,      /* no such stream, field, step, pipeline or server */
+    FB_TIMEOUT = 3,        /* the deadline passed; the text names what was being waited for */
+    FB_LOST = 4,           /* the data was held by a process that died */
+    FB_NOT_COVERED = 5,    /* a region is not filled by what was put; the text names the missing part */
+    FB_CONFLICT = 6,       /* the same block with other content, or blocks that overlap */
+    FB_TYPE_MISMATCH = 7,  /* the dtype differs from the contract's */
+    FB_OUT_OF_BOUNDS = 8,  /* rank, offset or shape do not fit the field */
+    FB_OVER_BUDGET = 9,    /* can never fit into the byte budget */
+    FB_FULL = 10,          /* does not fit now, and the stream's policy is not to wait */
+    FB_CLOSED = 11,        /* the handle was closed */
+    FB_WRONG_SECRET = 12,  /* the other side does not hold this group's secret */
+    FB_WRONG_VERSION = 13, /* the other side speaks another protocol version */
+    FB_UNREACHABLE = 14,   /* the peer cannot be reached, or went away */
+    FB_PROTOCOL = 15,      /* a malformed message */
+    FB_CONNECTION_FILE = 16, /* the connection file is missing, stale, foreign or readable by others */
+    FB_UNSUPPORTED = 17,   /* not built yet, or not in this build */
+    FB_STEP_ORDER = 18,    /* a step number was used twice or goes backwards, or a call is out of order */
+    FB_FORKED = 19,        /* a handle was used in a forked child */
+    FB_ENDED = 20,         /* the stream has ended: no error, the end of the loop */
+    FB_TORN = 21,          /* a rank died in the step, or its deadline passed */
+    FB_DROPPED = 22,       /* the stream's policy dropped it */
+    FB_PIPELINE_FAILED = 23, /* a pipeline raised an error; the text holds its traceback */
+    FB_INTERNAL = 24,      /* a defect of Forebay's; please report it */
+    FB_IO = 25             /* the operating system refused something; the text says what */
+};
+
+enum { /* dtypes */
+    FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, FB_I64 = 8, FB_U64 = 9,
+    FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15
+};
+
+enum { FB_MEMORY_HOST = 0 }; /* other kinds are refused with FB_UNSUPPORTED until they are built */
+
+enum { FB_ASSOCIATION_CELL = 0, FB_ASSOCIATION_VERTEX = 1 };
+
+enum { /* what happens to a stream's steps when its readers or the memory cannot keep up */
+    FB_POLICY_DROP_OLDEST = 0, /* the default: the oldest closed steps go, counted, and readers see a gap */
+    FB_POLICY_BLOCK = 1,       /* fb_step_begin waits, until its deadline */
+    FB_POLICY_LATEST = 2,      /* only the latest closed step is kept for each reader */
+    FB_POLICY_SPILL = 3        /* refused with FB_UNSUPPORTED until it is built */
+};
+
+typedef struct fb_producer fb_producer;
+typedef struct fb_consumer fb_consumer;
+typedef struct fb_step fb_step; /* one step, as a consumer holds it */
+
+typedef struct fb_producer_options {
+    uint64_t size;
+    const char *group;       /* connection file: a path, a group's name, or the file's text; NULL: FOREBAY_GROUP */
+    const char *stream;
+    uint32_t rank, ranks;    /* this rank and how many there are */
+    int32_t policy;          /* FB_POLICY_... */
+    uint32_t keep;           /* closed steps to keep although nobody reads (default 0) */
+    double timeout;          /* seconds; the deadline of every wait (default 30) */
+    const char *transport;   /* "auto" (or NULL), "shm" or "tcp" */
+    int32_t has_continues;   /* whether the next two are set: a restart from a checkpoint */
+    uint64_t continues_run;
+    uint64_t continues_step; /* the last step of that run that is still true */
+} fb_producer_options;
+#define FB_PRODUCER_OPTIONS_INIT { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, 0, 0 }
+
+/* A field of the output contract. */
+typedef struct fb_field {
+    uint64_t size;
+    const char *name;
+    int32_t dtype;
+    int32_t association;     /* FB_ASSOCIATION_... */
+    uint32_t ndim;           /* 0 to 8 */
+    uint32_t every;          /* offered every so many steps (default 1) */
+    const uint64_t *shape;   /* [ndim] the global shape; NULL for a field whose blocks have no place in one */
+    const char *const *dims; /* [ndim] names, slowest first; or NULL */
+    const double *spacing;   /* [ndim] or NULL */
+    const double *origin;    /* [ndim] or NULL */
+    const char *units;       /* or NULL */
+} fb_field;
+#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL }
+
+/* What is put: a box of the global array (or a local array without a place in one).
+ * `offset` and `shape` are the interior's; the array in memory has shape + ghost_low + ghost_high
+ * elements in each dimension, and `data` points at its first element, ghosts included. */
+typedef struct fb_block {
+    uint64_t size;
+    const char *field;
+    uint64_t number;            /* tells apart several blocks of one rank, field and step (default 0) */
+    const void *data;
+    int32_t memory;             /* FB_MEMORY_HOST */
+    int32_t dtype;
+    uint32_t ndim;
+    uint32_t level;             /* refinement level (default 0) */
+    const uint64_t *offset;     /* [ndim] in the global array; NULL for an unplaced field */
+    const uint64_t *shape;      /* [ndim] of the interior */
+    const uint64_t *ghost_low;  /* [ndim] or NULL for none */
+    const uint64_t *ghost_high; /* [ndim] or NULL for none */
+    const int64_t *strides;     /* [ndim] bytes between neighbours; NULL for dense row-major */
+} fb_block;
+#define FB_BLOCK_INIT { sizeof(fb_block), NULL, 0, NULL, FB_MEMORY_HOST, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+
+/* ---- producer ------------------------------------------------------------------------------- */
+
+/* Joins the stream as one rank. Waits for one or two answers of a server. */
+int fb_producer_open(const fb_producer_options *options, fb_producer **producer);
+
+/* Adds a field to the output contract, or changes its global shape from the next step on. */
+int fb_array(fb_producer *producer, const fb_field *field);
+
+/* Begins a step. `time` is physical time. Waits for one answer of the home server; with FB_POLICY_BLOCK
+ * also for room. Step numbers must grow within a run. */
+int fb_step_begin(fb_producer *producer, uint64_t number, double time);
+
+/* Sets *demanded to 1 if something wants this field at the current step. Never waits. */
+int fb_demanded(fb_producer *producer, const char *field, int *demanded);
+
+/* Stages one block by one copy; the buffer is yours again on return. An undemanded field costs one check. */
+int fb_put(fb_producer *producer, const fb_block *block);
+
+/* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data is
+ * ignored. *data is NULL if nothing wants the field: then skip fb_commit too. */
+int fb_alloc(fb_producer *producer, const fb_block *block, void **data);
+/* Publishes (or gives back) what fb_alloc gave. The memory must not be touched afterwards. */
+int fb_commit(fb_producer *producer, void *data);
+int fb_abort(fb_producer *producer, void *data);
+
+/* Ends the step of this rank. */
+int fb_step_end(fb_producer *producer);
+
+/* Ends the stream for this rank and frees the handle (also after an error). NULL is allowed. */
+int fb_producer_close(fb_producer *producer);
+
+/* ---- consumer ------------------------------------------------------------------------------- */
+
+typedef struct fb_need {
+    uint64_t size;
+    const char *field;
+    int32_t dtype;  /* 0: any */
+    uint32_t every; /* every so many of the steps the producer offers (default 1) */
+} fb_need;
+#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1 }
+
+typedef struct fb_consumer_options {
+    uint64_t size;
+    const char *group;     /* as in fb_producer_options */
+    const char *stream;
+    uint32_t needs_count;  /* 0: all fields */
+    uint32_t needs_stride; /* sizeof(fb_need) as the caller compiled it */
+    const fb_need *needs;
+    double timeout;        /* seconds (default 30) */
+    const char *transport;
+} fb_consumer_options;
+#define FB_CONSUMER_OPTIONS_INIT { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL }
+
+typedef struct fb_step_info {
+    uint64_t size;
+    uint64_t run, number;
+    double time;
+    uint64_t missed; /* steps that were dropped before this one */
+    int32_t rewound; /* 1 if a new run went back: forget steps from `number` on */
+    int32_t torn;
+} fb_step_info;
+
+typedef struct fb_selection {
+    uint64_t size;
+    const char *field;
+    int32_t dtype;          /* of `data`; must be the field's */
+    uint32_t ndim;
+    const uint64_t *offset; /* [ndim] */
+    const uint64_t *shape;  /* [ndim] elements taken in each dimension */
+    const uint64_t *step;   /* [ndim] every so many elements; NULL: 1 */
+    void *data;             /* where they go */
+    const int64_t *strides; /* [ndim] of `data` in bytes; NULL for dense row-major */
+} fb_selection;
+#define FB_SELECTION_INIT { sizeof(fb_selection), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL }
+
+/* Attaches to a stream, which may not exist yet. */
+int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer);
+/* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. */
+int fb_consumer_next(fb_consumer *consumer, double timeout, fb_step **step);
+int fb_step_info_get(const fb_step *step, fb_step_info *info);
+/* The field's global shape at this step: *ndim is in: room in `shape`, out: dimensions. */
+int fb_step_field(const fb_step *step, const char *field, int32_t *dtype, uint32_t *ndim, uint64_t *shape);
+/* Copies exactly the region asked for, or fails and says what is missing. */
+int fb_get(fb_step *step, const fb_selection *selection);
+int fb_step_release(fb_step *step);
+int fb_consumer_close(fb_consumer *consumer);
+
+/* ---- general -------------------------------------------------------------------------------- */
+
+/* The text of the calling thread's last error; valid until its next call. Never NULL. */
+const char *fb_error(void);
+/* The name of a result code, as in the list above. Never NULL. */
+const char *fb_result_name(int result);
+const char *fb_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FOREBAY_H */
