@@ -1,1 +1,124 @@
-//! placeholder
+//! The server: one process of a staging group.
+//!
+//! - [`options`]: what a server is started with;
+//! - `forming`: founding a group, or joining one that forms, through its connection file;
+//! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
+//! - `session`: one task for each connection, by role;
+//! - `peers`: messages to the other servers;
+//! - `pipelines`, `workers`: executions, and the processes that run them;
+//! - `space`: blocks that were put to be kept;
+//! - `status`: what `forebay status` shows.
+
+mod forming;
+mod handle;
+mod node;
+pub mod options;
+mod peers;
+mod pipelines;
+mod session;
+mod space;
+mod status;
+mod workers;
+
+pub use options::ServerOptions;
+
+use forebay_core::{Error, Result};
+use forebay_transport::Listener;
+use node::Node;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs a server until it is told to end. `ready` is called once its group is complete.
+///
+/// Blocks; starts its own runtime with a few threads.
+pub fn run(options: ServerOptions, ready: impl FnOnce() + Send + 'static) -> Result<()> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("forebay")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("cannot start the server's runtime", &e))?;
+    let result = runtime.block_on(serve(options, ready));
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}
+
+async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
+    let parent = options.watch_parent.map(watch_process).transpose()?;
+    let formed = tokio::select! {
+        formed = forming::form(&options) => formed?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    let node = Node::new(&options, &formed)?;
+    let founder = formed.founder;
+    for listener in formed.listeners {
+        tokio::spawn(accept(node.clone(), listener));
+    }
+    tokio::spawn(node::housekeeping(node.clone()));
+    ready();
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = parent_gone(parent) => {}
+        () = node.shutdown.notified() => {}
+    }
+    workers::stop_all(&node).await;
+    if founder {
+        forming::remove_file(&options.group, &node.view.lineage);
+    }
+    Ok(())
+}
+
+async fn accept(node: Arc<Node>, listener: Listener) {
+    let Ok(readable) = forming::pollable(&listener) else { return };
+    loop {
+        let Ok(mut ready) = readable.readable().await else { return };
+        loop {
+            match listener.try_accept() {
+                Ok(link) => {
+                    tokio::spawn(session::run(node.clone(), link));
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(e) => {
+                    // Out of descriptors, most likely: existing connections go on.
+                    tracing::warn!("cannot accept a connection: {e}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the process has ended.
+pub(crate) fn watch_process(pid: u32) -> Result<rustix::fd::OwnedFd> {
+    let gone = || Error::not_found(format!("process {pid} has ended already"));
+    let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(gone)?;
+    rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()).map_err(|_| gone())
+}
+
+async fn parent_gone(parent: Option<rustix::fd::OwnedFd>) {
+    let Some(parent) = parent else { return std::future::pending().await };
+    process_gone(&parent).await;
+}
+
+/// Waits until a watched process has ended.
+pub(crate) async fn process_gone(process: &rustix::fd::OwnedFd) {
+    let Ok(copy) = process.try_clone() else { return };
+    // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
+    #[allow(unsafe_code)]
+    let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
+    if let Ok(pollable) = registered {
+        let _ = pollable.readable().await;
+    }
+}

@@ -9,6 +9,7 @@ pub mod address;
 #[cfg(feature = "asynchronous")]
 pub mod asynchronous;
 pub mod blocking;
+pub mod group_file;
 pub mod host;
 pub mod inprocess;
 pub mod link;
@@ -17,5 +18,6 @@ pub mod shm;
 pub mod tcp;
 
 pub use address::Address;
+pub use group_file::ConnectionFile;
 pub use link::{Kind, Link};
 pub use listener::Listener;

@@ -5,13 +5,35 @@ use crate::message::{CommMember, Execute, PipelineSpec};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{RunNumber, StepId, StepNumber};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
+
+/// What a new member is told when its group is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupComplete {
+    /// Its id.
+    pub you: ServerId,
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Id, process and addresses of every member.
+    pub servers: Vec<(ServerId, u32, Vec<String>)>,
+}
 
 /// From one server to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PeerMessage {
+    // While the group forms.
+    /// To the founder: a server wants to be a member.
+    JoinGroup {
+        /// Its process.
+        pid: u32,
+        /// Where it can be reached.
+        addresses: Vec<String>,
+    },
+    /// From the founder: all members have come, or why the sender cannot be one.
+    GroupComplete(Result<GroupComplete, Error>),
+
     // From a rank's home to the stream's coordinator.
     /// A rank wants to join. Answer: `Joined`.
     Join {

@@ -126,6 +126,7 @@ impl StreamCoordinator {
         } else {
             self.last_run += 1;
             self.runs.insert(self.last_run, Run::new(self.last_run, options));
+            self.demand = Arc::new(self.union());
             for attachment in self.attachments.values_mut() {
                 attachment.from.get_or_insert((self.last_run, 0));
             }
@@ -409,19 +410,24 @@ impl StreamCoordinator {
 
     // ---- demand ---------------------------------------------------------------------------------
 
+    /// The demand of all that is attached, and of the run itself if it keeps steps that nobody reads.
+    fn union(&self) -> Demand {
+        let keeps = self.runs.get(&self.last_run).is_some_and(|run| run.options.keep > 0);
+        let kept = keeps.then_some(&Needs::All { every: 1 });
+        Demand::union(self.demand.version + 1, self.attachments.values().map(|a| &a.needs).chain(kept))
+    }
+
     fn demand_changed(&mut self) -> Vec<Effect> {
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
         let Some(run) = live else {
-            let union = Demand::union(self.demand.version + 1, self.attachments.values().map(|a| &a.needs));
-            self.demand = Arc::new(union);
+            self.demand = Arc::new(self.union());
             return Vec::new();
         };
         if self.cut.is_busy() {
             self.stale = true;
             return Vec::new();
         }
-        let union = Demand::union(self.demand.version + 1, self.attachments.values().map(|a| &a.needs));
-        self.demand = Arc::new(union);
+        self.demand = Arc::new(self.union());
         self.stale = false;
         self.cut.propose(run, self.demand.clone(), self.members.iter().copied());
         vec![Effect::Prepare { run, version: self.demand.version }]

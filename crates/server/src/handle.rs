@@ -1,0 +1,215 @@
+//! What each message between servers does to a server's state.
+
+use crate::node::{Attached, Node, State};
+use forebay_core::error::Error;
+use forebay_core::ids::ServerId;
+use forebay_core::steps::{Effect, StreamCoordinator};
+use forebay_wire::message::ToClient;
+use forebay_wire::peer::PeerMessage;
+use std::sync::Arc;
+
+impl Node {
+    /// The coordinator of a stream, made at first use.
+    pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
+        let members = || self.view.members.iter().copied().filter(|id| !state.gone.contains(id)).collect();
+        if !state.coordinators.contains_key(stream) {
+            let members = members();
+            state.coordinators.insert(stream.to_owned(), StreamCoordinator::new(stream, members));
+        }
+        state.coordinators.entry(stream.to_owned()).or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
+    }
+
+    /// Handles one message; what follows from it is queued.
+    pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+        use PeerMessage as M;
+        match message {
+            M::Join { token, stream, rank, options } => {
+                let joined = self.coordinator(state, &stream).join(rank, from, options);
+                let result = match joined {
+                    Ok((joined, effects)) => {
+                        // The answer goes first: a decision that follows must find the run there.
+                        let result = Ok((joined.run, (*joined.demand).clone()));
+                        self.tell(state, from, M::Joined { token, result });
+                        return self.apply(state, &stream, effects);
+                    }
+                    Err(error) => Err(error),
+                };
+                self.tell(state, from, M::Joined { token, result });
+            }
+            M::Joined { token, result } => {
+                let Some(pending) = state.pending.remove(&token) else { return };
+                if let Ok((run, demand)) = &result {
+                    let member = state.members.entry(pending.stream.clone()).or_default();
+                    member.cut.open_run(*run, Arc::new(demand.clone()));
+                    member.ranks.insert((*run, pending.rank), None);
+                }
+                let _ = pending.reply.send(M::Joined { token, result });
+            }
+            M::Define { token, stream, run, rank, field } => {
+                let result = self.coordinator(state, &stream).define(run, rank, field);
+                self.tell(state, from, M::Answer { token, result });
+            }
+            M::Answer { token, result } => {
+                if let Some(pending) = state.pending.remove(&token) {
+                    let _ = pending.reply.send(M::Answer { token, result });
+                }
+            }
+            M::Begun { stream, run } => {
+                let effects = self.coordinator(state, &stream).begun(run);
+                self.apply(state, &stream, effects);
+            }
+            M::StepEnded { stream, run, rank, ended } => {
+                let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
+                self.apply(state, &stream, effects);
+            }
+            M::RankGone { stream, run, rank, died } => {
+                let effects = self.coordinator(state, &stream).rank_gone(run, rank, died);
+                self.apply(state, &stream, effects);
+                self.forget_idle(state, &stream);
+            }
+            M::Pressure { stream } => {
+                let effects = self.coordinator(state, &stream).pressure();
+                self.apply(state, &stream, effects);
+            }
+            M::Prepare { stream, run, version } => {
+                let highest = state.members.get_mut(&stream).and_then(|member| member.cut.prepare(run, version));
+                self.tell(state, from, M::Prepared { stream, version, highest });
+            }
+            M::Prepared { stream, version, highest } => {
+                let effects = self.coordinator(state, &stream).prepared(from, version, highest);
+                self.apply(state, &stream, effects);
+            }
+            M::Decide { stream, run, from: first, demand } => {
+                if let Some(member) = state.members.get_mut(&stream) {
+                    member.cut.decide(run, first, Arc::new(demand));
+                    member.changed.notify_waiters();
+                }
+            }
+            M::Free(id) => {
+                if let Some(held) = state.held.remove(&id) {
+                    self.free(held);
+                }
+            }
+            M::RankError { stream, run, rank, error } => {
+                let rank = state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
+                if let Some(trouble) = rank {
+                    trouble.get_or_insert(error);
+                }
+            }
+            M::SpaceRegister { token, step, report } => self.space_register(state, from, token, step, report),
+            M::SpaceRemove { field, step } => self.space_remove(state, &field, step),
+            M::StartPipeline(_)
+            | M::StopPipeline { .. }
+            | M::WorkerReady { .. }
+            | M::WorkerGone { .. }
+            | M::Execute { .. }
+            | M::Executed { .. } => self.handle_pipeline(state, from, message),
+            // These belong to the time while the group forms.
+            M::JoinGroup { .. } | M::GroupComplete(_) => {}
+        }
+    }
+
+    /// Does what a stream's coordinator says must be done.
+    pub(crate) fn apply(&self, state: &mut State, stream: &str, effects: Vec<Effect>) {
+        let name = || stream.to_owned();
+        for effect in effects {
+            match effect {
+                Effect::Prepare { run, version } => {
+                    for server in self.view.members.clone() {
+                        if !self.tell(state, server, PeerMessage::Prepare { stream: name(), run, version }) {
+                            let effects = self.coordinator(state, stream).prepared(server, version, None);
+                            self.apply(state, stream, effects);
+                        }
+                    }
+                }
+                Effect::Decide(decision) => {
+                    for server in self.view.members.clone() {
+                        let demand = (*decision.demand).clone();
+                        let decide = PeerMessage::Decide { stream: name(), run: decision.run, from: decision.from, demand };
+                        self.tell(state, server, decide);
+                    }
+                }
+                Effect::Deliver(attachment, report) => match state.attachments.get(&attachment).cloned() {
+                    Some(Attached::Consumer { outbox, .. }) => {
+                        self.tell_client(&outbox, &ToClient::Step { attachment, report });
+                    }
+                    Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
+                    None => {}
+                },
+                Effect::Ended(attachment) => {
+                    if let Some(Attached::Consumer { outbox, .. }) = state.attachments.get(&attachment) {
+                        self.tell_client(outbox, &ToClient::Ended(attachment));
+                    }
+                }
+                Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
+                    Some(Attached::Consumer { outbox, .. }) => {
+                        self.tell_client(&outbox, &ToClient::Detached { attachment, error });
+                    }
+                    Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
+                    None => {}
+                },
+                Effect::Free { id, servers } => {
+                    for server in servers {
+                        self.tell(state, server, PeerMessage::Free(id.clone()));
+                    }
+                }
+                Effect::RankError { server, run, rank, error } => {
+                    self.tell(state, server, PeerMessage::RankError { stream: name(), run, rank, error });
+                }
+            }
+        }
+    }
+
+    /// Forgets a stream that nobody uses any more.
+    pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
+        if state.coordinators.get(stream).is_some_and(|c| c.is_idle() && c.last_run().is_none()) {
+            state.coordinators.remove(stream);
+        }
+    }
+
+    /// Another server died: nothing is awaited from it any more, and what it coordinated is told as lost.
+    pub(crate) fn peer_gone(&self, peer: ServerId) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.gone.contains(&peer) {
+            return;
+        }
+        tracing::warn!("{peer} is gone");
+        state.gone.push(peer);
+        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        for stream in streams {
+            let effects = self.coordinator(state, &stream).server_gone(peer);
+            self.apply(state, &stream, effects);
+        }
+        // What it coordinated: running simulations go on, their steps are counted as dropped.
+        for (stream, member) in &mut state.members {
+            if self.coordinator_of(stream) == peer {
+                member.cut.thaw();
+                member.changed.notify_waiters();
+            }
+        }
+        let orphans: Vec<_> = state.held.keys().filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
+        for id in orphans {
+            if let Some(held) = state.held.remove(&id) {
+                self.free(held);
+            }
+        }
+        let lost: Vec<u64> = state
+            .pending
+            .iter()
+            .filter(|(_, pending)| self.coordinator_of(&pending.stream) == peer)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in lost {
+            // Dropping the sender ends the wait.
+            state.pending.remove(&token);
+        }
+        self.pipelines_peer_gone(state, peer);
+        self.drain(state);
+    }
+}
+
+/// An error with which a pipeline's worker is told to be gone.
+pub(crate) fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
+    Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
+}

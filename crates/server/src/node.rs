@@ -1,0 +1,240 @@
+//! The server's state, shared by all its tasks.
+
+use crate::ServerOptions;
+use crate::forming::Formed;
+use crate::peers::{self, Peers};
+use crate::pipelines::Pipelines;
+use crate::space::Space;
+use forebay_core::cut::CutMember;
+use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::steps::{AttachmentId, StreamCoordinator};
+use forebay_core::view::View;
+use forebay_core::{Error, Result};
+use forebay_store::Store;
+use forebay_store::budget::default_budget;
+use forebay_transport::asynchronous::Outbox;
+use forebay_wire::frame::Header;
+use forebay_wire::handshake::Secret;
+use forebay_wire::message::ToClient;
+use forebay_wire::peer::PeerMessage;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// A range that holds a block, and the arena it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) arena: u32,
+    pub(crate) offset: u64,
+    pub(crate) generation: u64,
+}
+
+/// A server.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: ServerId,
+    pub(crate) view: View,
+    pub(crate) secret: Secret,
+    pub(crate) group: PathBuf,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) seal_payload: bool,
+    pub(crate) peers: Peers,
+    pub(crate) started: Instant,
+    /// Locked before `store`, never the other way round.
+    pub(crate) state: Mutex<State>,
+    pub(crate) store: Mutex<Store>,
+    /// Memory became free: those who wait for room look again.
+    pub(crate) memory_freed: Notify,
+    pub(crate) shutdown: Notify,
+    /// For tasks that outlive the call that starts them.
+    pub(crate) me: std::sync::Weak<Node>,
+    counter: AtomicU64,
+}
+
+/// What messages change.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The streams that this server coordinates.
+    pub(crate) coordinators: BTreeMap<String, StreamCoordinator>,
+    /// The streams that have ranks here.
+    pub(crate) members: HashMap<String, Member>,
+    /// Where each attachment's steps are told.
+    pub(crate) attachments: HashMap<AttachmentId, Attached>,
+    /// The ranges that each step's blocks hold here.
+    pub(crate) held: HashMap<StepId, Vec<Held>>,
+    /// Questions to other servers that wait for an answer.
+    pub(crate) pending: HashMap<u64, Pending>,
+    /// Messages to be handled, this server's own to itself among them.
+    pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
+    pub(crate) pipelines: Pipelines,
+    pub(crate) space: Space,
+    /// Servers that are known to be gone.
+    pub(crate) gone: Vec<ServerId>,
+    /// How many connections there are, by role.
+    pub(crate) connections: BTreeMap<&'static str, u64>,
+}
+
+/// A stream, as a server with ranks of it sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Member {
+    pub(crate) cut: CutMember,
+    /// The cut changed: those who wait to begin a step look again.
+    pub(crate) changed: Arc<Notify>,
+    /// Ranks whose home this server is, with what went wrong for them.
+    pub(crate) ranks: HashMap<(RunNumber, u32), Option<Error>>,
+}
+
+/// Where an attachment's steps go.
+#[derive(Debug, Clone)]
+pub(crate) enum Attached {
+    /// To a consumer.
+    Consumer {
+        /// The stream.
+        stream: String,
+        /// Its connection.
+        outbox: Arc<Outbox>,
+    },
+    /// To a pipeline that this server coordinates.
+    Pipeline {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A question that waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) stream: String,
+    pub(crate) rank: u32,
+    pub(crate) reply: oneshot::Sender<PeerMessage>,
+}
+
+impl Node {
+    pub(crate) fn new(options: &ServerOptions, formed: &Formed) -> Result<Arc<Node>> {
+        let (peers, ends) = Peers::new(&formed.file.servers, formed.id);
+        let own = formed.file.servers.iter().find(|server| server.id == formed.id);
+        let budget = options.budget.unwrap_or_else(|| default_budget(u64::from(formed.file.size)));
+        let node = Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            id: formed.id,
+            view: formed.file.view(),
+            secret: formed.file.secret.clone(),
+            group: options.group.clone(),
+            addresses: own.map(|server| server.addresses.clone()).unwrap_or_default(),
+            seal_payload: options.seal_payload,
+            peers,
+            started: Instant::now(),
+            state: Mutex::default(),
+            store: Mutex::new(Store::new(budget)),
+            memory_freed: Notify::new(),
+            shutdown: Notify::new(),
+            counter: AtomicU64::new(1),
+        });
+        peers::start(&node, ends);
+        Ok(node)
+    }
+
+    /// A number that no other server gives.
+    pub(crate) fn unique(&self) -> u64 {
+        (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The server that coordinates a stream.
+    pub(crate) fn coordinator_of(&self, stream: &str) -> ServerId {
+        self.view.coordinator_of(stream).unwrap_or(self.id)
+    }
+
+    pub(crate) fn header(&self, request: u64) -> Header {
+        Header { request, epoch: self.view.epoch, sealed_payload: self.seal_payload, ..Header::default() }
+    }
+
+    /// Tells a client something; one that is gone is noticed by its session.
+    pub(crate) fn tell_client(&self, outbox: &Outbox, message: &ToClient) {
+        let _ = outbox.push(self.header(0), message);
+    }
+
+    /// Handles a message from another server, or from a session of this one.
+    pub(crate) fn dispatch(&self, from: ServerId, message: PeerMessage) {
+        let mut state = self.state.lock();
+        state.queue.push_back((from, message));
+        self.drain(&mut state);
+    }
+
+    /// Handles what is queued, until nothing is.
+    pub(crate) fn drain(&self, state: &mut State) {
+        while let Some((from, message)) = state.queue.pop_front() {
+            self.handle(state, from, message);
+        }
+    }
+
+    /// Tells a server something, maybe itself. `false` if it is gone.
+    pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: PeerMessage) -> bool {
+        if to == self.id {
+            state.queue.push_back((to, message));
+            return true;
+        }
+        !state.gone.contains(&to) && self.peers.send(to, message)
+    }
+
+    /// Asks a stream's coordinator something and waits for the answer.
+    pub(crate) async fn ask(
+        &self,
+        stream: &str,
+        rank: u32,
+        patience: Duration,
+        question: impl FnOnce(u64) -> PeerMessage,
+    ) -> Result<PeerMessage> {
+        let token = self.unique();
+        let coordinator = self.coordinator_of(stream);
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            state.pending.insert(token, Pending { stream: stream.to_owned(), rank, reply });
+            if !self.tell(&mut state, coordinator, question(token)) {
+                state.pending.remove(&token);
+                return Err(lost_coordinator(stream, coordinator));
+            }
+            self.drain(&mut state);
+        }
+        match tokio::time::timeout(patience, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),
+            Err(_) => {
+                self.state.lock().pending.remove(&token);
+                Err(Error::timeout(format!("{coordinator}, which coordinates stream '{stream}', did not answer")))
+            }
+        }
+    }
+
+    /// Frees ranges and lets those who wait for memory look again.
+    pub(crate) fn free(&self, held: impl IntoIterator<Item = Held>) {
+        let mut store = self.store.lock();
+        for range in held {
+            if let Err(error) = store.free(range.arena, range.offset, range.generation) {
+                tracing::warn!("a range was freed twice: {error}");
+            }
+        }
+        drop(store);
+        self.memory_freed.notify_waiters();
+    }
+}
+
+/// The error for a stream whose coordinator has died.
+pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
+    Error::unreachable(format!("{coordinator}, which coordinates stream '{stream}', is gone"))
+}
+
+/// Gives unused pages back, from time to time. Idle servers do next to nothing.
+pub(crate) async fn housekeeping(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        node.store.lock().trim();
+        node.pipelines_tick();
+    }
+}
+

@@ -1,0 +1,25 @@
+//! What a server is started with.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What a server is started with.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The group's connection file.
+    pub group: PathBuf,
+    /// How many servers the group has; the founder decides.
+    pub servers: u32,
+    /// Bytes of blocks that this server may hold; by default a share of what memory is left.
+    pub budget: Option<u64>,
+    /// Addresses to listen on for TCP; empty means shared memory only.
+    pub bind: Vec<IpAddr>,
+    /// The address to tell others, if it differs from `bind`.
+    pub advertise: Option<IpAddr>,
+    /// Ports that may be used, inclusive; by default the system chooses.
+    pub ports: Option<(u16, u16)>,
+    /// Whether bulk data is encrypted over TCP too.
+    pub seal_payload: bool,
+    /// A process whose end ends this server.
+    pub watch_parent: Option<u32>,
+}

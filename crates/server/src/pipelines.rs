@@ -1,0 +1,319 @@
+//! Pipelines, at the server that coordinates their stream: one execution at a time, on closed steps, on all
+//! servers whose workers are ready.
+
+use crate::handle::worker_gone;
+use crate::node::{Attached, Node, State};
+use crate::workers::LocalWorker;
+use forebay_core::contract::Needs;
+use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
+use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{CommMember, Execute, PipelineSpec};
+use forebay_wire::peer::PeerMessage;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// How many steps may wait inside a pipeline; more wait in the stream, under its policy.
+const WINDOW: u32 = 1;
+
+/// All pipelines that a server has to do with.
+#[derive(Debug, Default)]
+pub(crate) struct Pipelines {
+    /// Those that it coordinates.
+    coordinated: BTreeMap<String, Pipeline>,
+    /// The workers beside it.
+    pub(crate) workers: BTreeMap<String, LocalWorker>,
+}
+
+/// A pipeline, as its coordinator sees it.
+#[derive(Debug)]
+struct Pipeline {
+    spec: PipelineSpec,
+    /// The workers that are ready.
+    ready: BTreeMap<ServerId, CommMember>,
+    /// The servers that must have a worker.
+    servers: BTreeSet<ServerId>,
+    attachment: Option<AttachmentId>,
+    waiting: VecDeque<StepReport>,
+    running: Option<Execution>,
+    created: Option<oneshot::Sender<Result<()>>>,
+    executed: u64,
+    failed: u64,
+    missed: u64,
+    last_step: Option<StepNumber>,
+    last_seconds: f64,
+    last_error: Option<String>,
+}
+
+#[derive(Debug)]
+struct Execution {
+    number: u64,
+    run: RunNumber,
+    step: StepNumber,
+    waiting_for: BTreeSet<ServerId>,
+    errors: Vec<String>,
+    started: Instant,
+}
+
+impl Pipelines {
+    /// What `status` shows.
+    pub(crate) fn status(&self) -> Value {
+        let coordinated = self.coordinated.values().map(|p| {
+            json!({
+                "name": p.spec.name,
+                "stream": p.spec.stream,
+                "code": p.spec.code,
+                "workers_ready": p.ready.len(),
+                "workers": p.servers.len(),
+                "running_step": p.running.as_ref().map(|e| e.step),
+                "executed": p.executed,
+                "failed": p.failed,
+                "missed": p.missed,
+                "last_step": p.last_step,
+                "last_seconds": p.last_seconds,
+                "last_error": p.last_error,
+            })
+        });
+        let workers = self.workers.values().map(LocalWorker::status);
+        json!({ "coordinated": coordinated.collect::<Vec<_>>(), "workers": workers.collect::<Vec<_>>() })
+    }
+}
+
+impl Node {
+    /// Creates a pipeline; the receiver is told when every worker is ready, or why not.
+    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<oneshot::Receiver<Result<()>>> {
+        check_name("pipeline", &spec.name)?;
+        check_name("stream", &spec.stream)?;
+        self.check_coordinates(&spec.stream)?;
+        let mut state = self.state.lock();
+        if state.pipelines.coordinated.contains_key(&spec.name) {
+            return Err(Error::conflict(format!(
+                "there is a pipeline '{}' already: destroy it first, or choose another name",
+                spec.name
+            )));
+        }
+        let (created, wait) = oneshot::channel();
+        let servers: BTreeSet<ServerId> =
+            self.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
+        for server in &servers {
+            self.tell(&mut state, *server, PeerMessage::StartPipeline(spec.clone()));
+        }
+        let pipeline = Pipeline {
+            spec: spec.clone(),
+            ready: BTreeMap::new(),
+            servers,
+            attachment: None,
+            waiting: VecDeque::new(),
+            running: None,
+            created: Some(created),
+            executed: 0,
+            failed: 0,
+            missed: 0,
+            last_step: None,
+            last_seconds: 0.0,
+            last_error: None,
+        };
+        state.pipelines.coordinated.insert(spec.name, pipeline);
+        self.drain(&mut state);
+        Ok(wait)
+    }
+
+    /// Ends a pipeline and its workers.
+    pub(crate) fn destroy_pipeline(&self, name: &str) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(pipeline) = state.pipelines.coordinated.remove(name) else {
+            let known: Vec<_> = state.pipelines.coordinated.keys().cloned().collect();
+            return Err(Error::not_found(format!(
+                "there is no pipeline '{name}'; there are {}",
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            )));
+        };
+        for server in pipeline.servers {
+            self.tell(&mut state, server, PeerMessage::StopPipeline { name: name.to_owned() });
+        }
+        self.drain(&mut state);
+        drop(state);
+        if let Some(attachment) = pipeline.attachment {
+            self.detach(attachment, Some(pipeline.spec.stream));
+        }
+        Ok(())
+    }
+
+    /// A message about pipelines.
+    pub(crate) fn handle_pipeline(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+        match message {
+            PeerMessage::StartPipeline(spec) => self.start_worker(state, from, spec),
+            PeerMessage::StopPipeline { name } => self.stop_worker(state, &name),
+            PeerMessage::WorkerReady { pipeline, member, needs } => {
+                if let Some(found) = state.pipelines.coordinated.get_mut(&pipeline) {
+                    found.ready.insert(member.server, member);
+                    if found.spec.needs.is_none() {
+                        found.spec.needs = needs;
+                    }
+                    if found.ready.len() == found.servers.len() {
+                        self.pipeline_ready(state, &pipeline);
+                    }
+                }
+            }
+            PeerMessage::WorkerGone { pipeline, error } => self.pipeline_worker_gone(state, &pipeline, from, &error),
+            PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
+            PeerMessage::Executed { pipeline, execution, error, seconds } => {
+                self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
+            }
+            _ => {}
+        }
+    }
+
+    /// All workers are ready, for the first time or again.
+    fn pipeline_ready(&self, state: &mut State, name: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        if pipeline.attachment.is_none() {
+            let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
+            let stream = pipeline.spec.stream.clone();
+            let id = AttachmentId(self.unique());
+            pipeline.attachment = Some(id);
+            let mut attachment = Attachment::new(needs, self.id, WINDOW);
+            attachment.takes_torn = false;
+            attachment.follow = true;
+            state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
+            match self.coordinator(state, &stream).attach(id, attachment, Start::Next) {
+                Ok(effects) => self.apply(state, &stream, effects),
+                Err(error) => return self.pipeline_failed(state, name, &error),
+            }
+        }
+        if let Some(created) = state.pipelines.coordinated.get_mut(name).and_then(|p| p.created.take()) {
+            let _ = created.send(Ok(()));
+        }
+        self.pipeline_next(state, name);
+    }
+
+    /// The pipeline cannot be, or can no longer be.
+    pub(crate) fn pipeline_failed(&self, state: &mut State, name: &str, error: &Error) {
+        let Some(mut pipeline) = state.pipelines.coordinated.remove(name) else { return };
+        if let Some(created) = pipeline.created.take() {
+            let _ = created.send(Err(error.clone()));
+        }
+        tracing::warn!("pipeline '{name}' ends: {error}");
+        if let Some(attachment) = pipeline.attachment {
+            state.attachments.remove(&attachment);
+            let effects = self.coordinator(state, &pipeline.spec.stream).detach(attachment);
+            self.apply(state, &pipeline.spec.stream, effects);
+        }
+        for server in pipeline.servers {
+            self.tell(state, server, PeerMessage::StopPipeline { name: name.to_owned() });
+        }
+    }
+
+    /// A closed step for a pipeline.
+    pub(crate) fn pipeline_step(&self, state: &mut State, name: &str, report: StepReport) {
+        if let Some(pipeline) = state.pipelines.coordinated.get_mut(name) {
+            pipeline.missed += report.missed;
+            pipeline.waiting.push_back(report);
+        }
+        self.pipeline_next(state, name);
+    }
+
+    /// Runs the next step, if all workers are ready and none runs.
+    fn pipeline_next(&self, state: &mut State, name: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        if pipeline.running.is_some() || pipeline.ready.len() < pipeline.servers.len() {
+            return;
+        }
+        let Some(report) = pipeline.waiting.pop_front() else { return };
+        let number = self.unique();
+        let members: Vec<CommMember> = pipeline.ready.values().cloned().collect();
+        pipeline.running = Some(Execution {
+            number,
+            run: report.id.run,
+            step: report.id.step,
+            waiting_for: pipeline.servers.clone(),
+            errors: Vec::new(),
+            started: Instant::now(),
+        });
+        for (rank, member) in members.iter().enumerate() {
+            let order =
+                Execute { execution: number, members: members.clone(), rank: rank as u32, report: report.clone() };
+            let message = PeerMessage::Execute { pipeline: name.to_owned(), order: Box::new(order) };
+            self.tell(state, member.server, message);
+        }
+    }
+
+    fn pipeline_executed(
+        &self,
+        state: &mut State,
+        name: &str,
+        from: ServerId,
+        execution: u64,
+        error: Option<String>,
+        seconds: f64,
+    ) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let Some(running) = pipeline.running.as_mut().filter(|running| running.number == execution) else { return };
+        running.waiting_for.remove(&from);
+        if let Some(error) = error {
+            running.errors.push(format!("{from}: {error}"));
+        }
+        pipeline.last_seconds = seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
+        if !running.waiting_for.is_empty() {
+            return;
+        }
+        let Some(done) = pipeline.running.take() else { return };
+        pipeline.last_step = Some(done.step);
+        pipeline.last_seconds = done.started.elapsed().as_secs_f64();
+        if done.errors.is_empty() {
+            pipeline.executed += 1;
+        } else {
+            pipeline.failed += 1;
+            let mut text = format!("step {}: {}", done.step, done.errors.join("\n"));
+            text.truncate(text.floor_char_boundary(64 << 10));
+            pipeline.last_error = Some(text);
+        }
+        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
+        if let Some(attachment) = attachment {
+            let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, false);
+            self.apply(state, &stream, effects);
+        }
+        self.pipeline_next(state, name);
+    }
+
+    fn pipeline_worker_gone(&self, state: &mut State, name: &str, from: ServerId, error: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        pipeline.ready.remove(&from);
+        pipeline.last_error = Some(worker_gone(name, from, error).text);
+        if pipeline.created.is_some() {
+            // It never was ready: most likely its code is wrong, and starting it again will not help.
+            let failure = Error::new(ErrorKind::PipelineFailed, worker_gone(name, from, error).text);
+            return self.pipeline_failed(state, name, &failure);
+        }
+        let running = pipeline.running.as_ref().filter(|running| running.waiting_for.contains(&from));
+        if let Some(execution) = running.map(|running| running.number) {
+            let text = worker_gone(name, from, error).text;
+            self.pipeline_executed(state, name, from, execution, Some(text), 0.0);
+        }
+    }
+
+    /// A server died: its worker did too, and pipelines go on without it.
+    pub(crate) fn pipelines_peer_gone(&self, state: &mut State, peer: ServerId) {
+        let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
+        for name in names {
+            self.pipeline_worker_gone(state, &name, peer, "its server died");
+            if let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
+                pipeline.servers.remove(&peer);
+            }
+            self.pipeline_next(state, &name);
+        }
+        // Those that it coordinated end.
+        let orphans: Vec<String> = state
+            .pipelines
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.coordinator == peer)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in orphans {
+            self.stop_worker(state, &name);
+        }
+    }
+}

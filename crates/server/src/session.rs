@@ -1,0 +1,237 @@
+//! One task for each connection: greets, then serves by role until the peer is gone.
+
+mod admin;
+mod consumer;
+mod producer;
+
+use crate::node::Node;
+use crate::{process_gone, watch_process};
+use forebay_core::ids::ServerId;
+use forebay_core::steps::AttachmentId;
+use forebay_core::{Error, Result};
+use forebay_transport::asynchronous::{self, Outbox, Receiver};
+use forebay_transport::{Kind, Link};
+use forebay_wire::frame::Frame;
+use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
+use forebay_wire::peer::PeerMessage;
+use producer::Producing;
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a handshake and a greeting may take.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// A client's connection.
+pub(crate) struct Session {
+    pub(crate) node: Arc<Node>,
+    pub(crate) receiver: Receiver,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Its process, watched, if it is on this host: proves its death.
+    process: Option<OwnedFd>,
+    shared_memory: bool,
+    role: Role,
+    producing: Option<Producing>,
+    attachments: Vec<(AttachmentId, String)>,
+    leases: Vec<u64>,
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
+    let lineage = node.view.lineage;
+    let accepted = timeout(GREETING, asynchronous::accept(link, &node.secret, &lineage)).await;
+    let (mut receiver, outbox) = match accepted {
+        Ok(Ok(halves)) => halves,
+        Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),
+        Err(_) => return tracing::info!("a connection was refused: it did not finish its handshake"),
+    };
+    let greeting = timeout(GREETING, receiver.next()).await;
+    let Ok(Ok(Some((frame, _)))) = greeting else { return };
+    let Ok(ToServer::Hello(hello)) = frame.message() else { return };
+    if let Role::Server(peer) = hello.role {
+        return serve_peer(&node, peer, receiver).await;
+    }
+    let name = match &hello.role {
+        Role::Producer => "producers",
+        Role::Consumer => "consumers",
+        Role::Worker { .. } => "workers",
+        Role::Server(_) => "servers",
+    };
+    *node.state.lock().connections.entry(name).or_default() += 1;
+    let process = receiver.peer_process().and_then(|pid| watch_process(pid).ok());
+    let mut session = Session {
+        shared_memory: receiver.kind() == Kind::Shm && hello.shared_memory,
+        node,
+        receiver,
+        outbox,
+        process,
+        role: hello.role.clone(),
+        producing: None,
+        attachments: Vec::new(),
+        leases: Vec::new(),
+    };
+    let result = session.serve(&hello, frame.header.request).await;
+    if let Err(error) = &result {
+        tracing::info!("the connection of process {} ({name}) ends: {error}", hello.pid);
+        // Told if it still listens: it may be a defect of its own.
+        session.node.tell_client(&session.outbox, &ToClient::Failed(error.clone()));
+    }
+    session.outbox.close();
+    session.end(result.is_err()).await;
+    if let Some(count) = session.node.state.lock().connections.get_mut(name) {
+        *count = count.saturating_sub(1);
+    }
+}
+
+/// Takes messages of another server.
+async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver) {
+    loop {
+        let message = match receiver.next().await {
+            Ok(Some((frame, _))) => frame.message::<PeerMessage>(),
+            Ok(None) => break,
+            Err(error) => Err(error),
+        };
+        match message {
+            Ok(message) => node.dispatch(peer, message),
+            Err(error) => {
+                tracing::warn!("a message of {peer} cannot be read: {error}");
+                break;
+            }
+        }
+    }
+    if node.view.members.contains(&peer) {
+        node.peer_gone(peer);
+    }
+}
+
+impl Session {
+    async fn serve(&mut self, hello: &Hello, request: u64) -> Result<()> {
+        let welcome = Welcome {
+            server: self.node.id,
+            members: self.node.view.members.clone(),
+            seal_payload: self.node.seal_payload,
+        };
+        self.reply(request, ToClient::Welcome(welcome))?;
+        if let Role::Worker { pipeline } = &hello.role {
+            self.node.worker_connected(pipeline, self.outbox.clone());
+        }
+        while let Some((frame, _descriptors)) = self.receiver.next().await? {
+            if frame.header.epoch > self.node.view.epoch {
+                return Err(Error::protocol(format!("a message of epoch {} arrived ahead of its view", frame.header.epoch)));
+            }
+            let header = frame.header;
+            match self.handle(frame).await {
+                Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,
+                Ok(_) => {}
+                Err(error) if header.request != 0 && !is_fatal(&error) => {
+                    self.reply(header.request, ToClient::Failed(error))?;
+                }
+                Err(error) if !is_fatal(&error) => self.note(error),
+                Err(error) => return Err(error),
+            }
+            if header.request != 0 && self.outbox.is_closed() {
+                return Err(Error::unreachable("it does not read its answers"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something went wrong with a message that is not answered: the next answer tells it.
+    fn note(&mut self, error: Error) {
+        match &mut self.producing {
+            Some(producing) => producing.note(error),
+            None => tracing::info!("an unanswered message failed: {error}"),
+        }
+    }
+
+    pub(crate) fn reply(&self, request: u64, answer: ToClient) -> Result<()> {
+        self.outbox.push(self.node.header(request), &answer)
+    }
+
+    fn reply_with(&self, request: u64, answer: ToClient, descriptor: OwnedFd) -> Result<()> {
+        self.outbox.push_with(self.node.header(request), &answer, vec![descriptor], None)
+    }
+
+    /// Handles one message; `None` if it is answered already or needs no answer.
+    async fn handle(&mut self, frame: Frame) -> Result<Option<ToClient>> {
+        let header = frame.header;
+        let message = frame.message::<ToServer>()?;
+        if header.payload > 0 && !matches!(message, ToServer::Put(_) | ToServer::SpacePut { .. }) {
+            return Err(Error::protocol("a payload with a message that has none"));
+        }
+        use ToServer as M;
+        match message {
+            M::Produce { stream, rank, options } => self.produce(header.request, stream, rank, options).await,
+            M::Define(_) | M::Begin { .. } | M::Reserve { .. } | M::Put(_) | M::Abort { .. } | M::End { .. }
+            | M::Flush | M::Leave => self.producer_message(&header, message).await,
+            M::Attach { stream, needs, window, start, follow } => {
+                self.attach(stream, needs, window, start, follow).map(Some)
+            }
+            M::Release { attachment, run, step, pinned } => {
+                self.release(attachment, run, step, pinned);
+                Ok(None)
+            }
+            M::Detach(attachment) => {
+                self.detach(attachment);
+                Ok(Some(ToClient::Done))
+            }
+            M::OpenArena { arena } => self.open_arena(header.request, arena),
+            M::Fetch { .. } => self.fetch(header.request, message),
+            M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
+            M::SpaceFind { field, step, region, patience_ms } => {
+                self.space_find(field, step, region, Duration::from_millis(patience_ms)).await.map(Some)
+            }
+            M::SpaceRelease { lease } => {
+                self.leases.retain(|held| *held != lease);
+                self.node.space_release(lease);
+                Ok(None)
+            }
+            M::SpaceRemove { field, step } => {
+                self.space_remove(&field, step);
+                Ok(Some(ToClient::Done))
+            }
+            M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => self.admin(message).await,
+            M::WorkerReady { .. } | M::WorkerDone { .. } | M::WorkerFailed { .. } => {
+                let Role::Worker { pipeline } = &self.role else {
+                    return Err(Error::protocol("only a worker can say that"));
+                };
+                self.node.worker_said(pipeline, message);
+                Ok(Some(ToClient::Done))
+            }
+            M::Hello(_) => Err(Error::protocol("a second greeting")),
+        }
+    }
+
+    /// The peer is gone: releases what it held. What it may still write to or read from in shared memory is
+    /// given back only when its process has ended.
+    async fn end(&mut self, dubious: bool) {
+        let producing = self.producing.take();
+        if let Some(producing) = &producing {
+            producing.leave(&self.node, true);
+        }
+        if let Role::Worker { pipeline } = &self.role {
+            self.node.worker_disconnected(pipeline, &self.outbox);
+        }
+        let maps_memory = self.shared_memory && (producing.is_some() || dubious);
+        if let (true, Some(process)) = (maps_memory, &self.process) {
+            process_gone(process).await;
+        }
+        if let Some(producing) = producing {
+            producing.give_back(&self.node);
+        }
+        for (attachment, _) in std::mem::take(&mut self.attachments) {
+            self.detach(attachment);
+        }
+        for lease in std::mem::take(&mut self.leases) {
+            self.node.space_release(lease);
+        }
+    }
+}
+
+/// Whether a connection cannot go on after an error.
+fn is_fatal(error: &Error) -> bool {
+    use forebay_core::ErrorKind as K;
+    matches!(error.kind, K::Protocol | K::Unreachable)
+}
+

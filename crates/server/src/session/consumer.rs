@@ -1,0 +1,263 @@
+//! What a consumer's connection does: attaches, releases, maps arenas, fetches bytes, uses the space.
+
+use super::Session;
+use crate::node::{Attached, Node};
+use forebay_core::contract::{Field, Needs};
+use forebay_core::ids::{RunNumber, StepNumber, check_name};
+use forebay_core::region::{Dims, MAX_NDIM, Region};
+use forebay_core::steps::{Attachment, AttachmentId, Start};
+use forebay_core::{Error, Result};
+use forebay_store::Mapping;
+use forebay_store::strided::Target;
+use forebay_transport::asynchronous::Payload;
+use forebay_wire::frame::Header;
+use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much of a fetched part is gathered at a time.
+const PIECE: u64 = 1 << 20;
+
+impl Session {
+    /// Attaches to a stream that this server coordinates.
+    pub(super) fn attach(
+        &mut self,
+        stream: String,
+        needs: Needs,
+        window: u32,
+        start: Start,
+        follow: bool,
+    ) -> Result<ToClient> {
+        check_name("stream", &stream)?;
+        self.node.check_coordinates(&stream)?;
+        let id = AttachmentId(self.node.unique());
+        let mut attachment = Attachment::new(needs, self.node.id, window);
+        attachment.follow = follow;
+        let mut state = self.node.state.lock();
+        let outbox = self.outbox.clone();
+        state.attachments.insert(id, Attached::Consumer { stream: stream.clone(), outbox });
+        match self.node.coordinator(&mut state, &stream).attach(id, attachment, start) {
+            Ok(effects) => {
+                self.attachments.push((id, stream.clone()));
+                self.node.apply(&mut state, &stream, effects);
+                self.node.drain(&mut state);
+                Ok(ToClient::Attached(id))
+            }
+            Err(error) => {
+                state.attachments.remove(&id);
+                self.node.forget_idle(&mut state, &stream);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has finished with a step.
+    pub(super) fn release(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber, pinned: bool) {
+        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
+        let mut state = self.node.state.lock();
+        let effects = self.node.coordinator(&mut state, stream).release(id, run, step, pinned);
+        self.node.apply(&mut state, stream, effects);
+        self.node.drain(&mut state);
+    }
+
+    /// Detaches: everything it held is released.
+    pub(super) fn detach(&mut self, id: AttachmentId) {
+        let stream = self.attachments.iter().find(|(known, _)| *known == id).map(|(_, stream)| stream.clone());
+        self.attachments.retain(|(known, _)| *known != id);
+        self.node.detach(id, stream);
+    }
+
+    /// Hands out an arena for reading.
+    pub(super) fn open_arena(&mut self, request: u64, arena: u32) -> Result<Option<ToClient>> {
+        if !self.shared_memory {
+            return Err(Error::invalid("memory is not shared on this connection: fetch instead"));
+        }
+        let opened = self.node.store.lock().readable_descriptor(arena);
+        let (descriptor, bytes) = opened.map_err(|_| {
+            Error::new(forebay_core::ErrorKind::Lost, format!("arena {arena} is gone with all its blocks"))
+        })?;
+        self.reply_with(request, ToClient::Arena { bytes }, descriptor)?;
+        Ok(None)
+    }
+
+    /// Sends bytes of a block.
+    pub(super) fn fetch(&mut self, request: u64, message: ToServer) -> Result<Option<ToClient>> {
+        let ToServer::Fetch { arena, offset, bytes, generation, stored, element, part } = message else {
+            return Err(Error::internal("not a fetch"));
+        };
+        let selection = Selection::check(&stored, element, bytes, &part)?;
+        let mapping = {
+            let mut store = self.node.store.lock();
+            store.check_committed(arena, offset, generation, bytes)?;
+            store.mapping(arena)?
+        };
+        let payload = selection.payload(mapping, offset);
+        self.outbox.push_with(self.node.header(request), &ToClient::Data, Vec::new(), Some(payload))?;
+        Ok(None)
+    }
+
+    /// Puts a block to be kept.
+    pub(super) async fn space_put(
+        &mut self,
+        header: &Header,
+        field: Field,
+        step: StepNumber,
+        block: PutBlock,
+    ) -> Result<Option<ToClient>> {
+        let checked = field.check().and_then(|()| {
+            let name = format!("block {}", block.number);
+            forebay_core::directory::check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
+            block.extent.bytes(field.dtype)
+        });
+        let bytes = match checked {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.receiver.discard_payload(header).await?;
+                return Err(error);
+            }
+        };
+        let sent = match &block.bytes {
+            Bytes::Inline(given) => given.len() as u64,
+            _ => header.payload,
+        };
+        if sent != bytes {
+            self.receiver.discard_payload(header).await?;
+            return Err(Error::protocol(format!("{sent} bytes for a block of {bytes}")));
+        }
+        let node = self.node.clone();
+        let held = match node.space_reserve(bytes) {
+            Ok(held) => held,
+            Err(error) => {
+                self.receiver.discard_payload(header).await?;
+                return Err(error);
+            }
+        };
+        let mapping = node.store.lock().mapping(held.arena)?;
+        let filled = match &block.bytes {
+            Bytes::Inline(given) => mapping.write(held.offset, given),
+            _ => {
+                mapping.populate(held.offset, bytes);
+                self.receiver.payload_into(&mapping, held.offset, header).await
+            }
+        };
+        if let Err(error) = filled {
+            node.free([held]);
+            return Err(error);
+        }
+        node.space_keep(field, step, block, bytes, held).await?;
+        Ok(Some(ToClient::Done))
+    }
+
+    /// Finds blocks of the space, waiting until they cover a region, and holds them for this client.
+    pub(super) async fn space_find(
+        &mut self,
+        field: String,
+        step: StepNumber,
+        region: Option<Region>,
+        patience: Duration,
+    ) -> Result<ToClient> {
+        let (lease, report) = self.node.space_find(&field, step, region, patience).await?;
+        self.leases.push(lease);
+        Ok(ToClient::Found { lease, report: Box::new(report) })
+    }
+
+    /// Removes what was put of a field at a step.
+    pub(super) fn space_remove(&mut self, field: &str, step: StepNumber) {
+        self.node.space_remove_everywhere(field, step);
+    }
+}
+
+impl Node {
+    /// Fails if another server coordinates the stream.
+    pub(crate) fn check_coordinates(&self, stream: &str) -> Result<()> {
+        let coordinator = self.coordinator_of(stream);
+        if coordinator == self.id {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{coordinator} coordinates stream '{stream}', not {}", self.id)))
+    }
+
+    /// An attachment is gone.
+    pub(crate) fn detach(&self, id: AttachmentId, stream: Option<String>) {
+        let mut state = self.state.lock();
+        state.attachments.remove(&id);
+        if let Some(stream) = stream {
+            let effects = self.coordinator(&mut state, &stream).detach(id);
+            self.apply(&mut state, &stream, effects);
+            self.drain(&mut state);
+            self.forget_idle(&mut state, &stream);
+        }
+    }
+}
+
+/// A checked part of a stored array.
+struct Selection {
+    stored: Dims,
+    element: usize,
+    part: Part,
+    bytes: u64,
+}
+
+impl Selection {
+    fn check(stored: &[u64], element: u8, bytes: u64, part: &Part) -> Result<Selection> {
+        let whole = Region::whole(stored)?;
+        let n = stored.len();
+        let element = usize::from(element);
+        let size = whole.volume().checked_mul(element as u64);
+        let same = part.offset.len() == n && part.shape.len() == n && part.step.len() == n && n <= MAX_NDIM;
+        if !same || size != Some(bytes) || ![1, 2, 4, 8, 16].contains(&element) {
+            return Err(Error::protocol("a fetch does not describe its block"));
+        }
+        let inside = (0..n).all(|d| {
+            let last = part.shape[d].saturating_sub(1).checked_mul(part.step[d]);
+            let last = last.and_then(|span| span.checked_add(part.offset[d]));
+            part.step[d] > 0 && (part.shape[d] == 0 || last.is_some_and(|last| last < stored[d]))
+        });
+        if !inside {
+            return Err(Error::out_of_bounds("a fetch reaches outside its block"));
+        }
+        let bytes = if part.shape.contains(&0) { 0 } else { part.shape.iter().product::<u64>() * element as u64 };
+        Ok(Selection { stored: stored.into(), element, part: part.clone(), bytes })
+    }
+
+    /// Where the part lies in the block, if it is one piece.
+    fn contiguous(&self) -> Option<u64> {
+        let n = self.stored.len();
+        let mut whole_below = true;
+        for d in (0..n).rev() {
+            let full = self.part.shape[d] == self.stored[d];
+            if (self.part.step[d] != 1 && self.part.shape[d] > 1) || (!whole_below && self.part.shape[d] > 1) {
+                return None;
+            }
+            whole_below &= full;
+        }
+        let first = (0..n).fold(0, |at, d| at * self.stored[d] + self.part.offset[d]);
+        Some(first * self.element as u64)
+    }
+
+    /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise.
+    fn payload(self, mapping: Arc<Mapping>, offset: u64) -> Payload {
+        if let Some(first) = self.contiguous() {
+            return Payload::Mapped { mapping, offset: offset + first, bytes: self.bytes, guard: Box::new(()) };
+        }
+        let bytes = self.bytes;
+        let rows = self.part.shape[0];
+        let row_bytes = bytes / rows.max(1);
+        let per_piece = (PIECE / row_bytes.max(1)).max(1);
+        let mut next = 0;
+        let generator = Box::new(move |out: &mut Vec<u8>| {
+            let count = per_piece.min(rows - next);
+            let mut shape = self.part.shape.clone();
+            let mut first = self.part.offset.clone();
+            shape[0] = count;
+            first[0] += next * self.part.step[0];
+            let start = out.len();
+            out.resize(start + (count * row_bytes) as usize, 0);
+            let mut target = Target::from_slice(&mut out[start..], &shape, self.element)?;
+            target.fill_from_mapping(&mapping, offset, &self.stored, &first, &self.part.step)?;
+            next += count;
+            Ok(())
+        });
+        Payload::Generated { generator, bytes }
+    }
+}

@@ -1,0 +1,211 @@
+//! The space: blocks that were put to be kept until they are removed, found by field, step and region.
+//!
+//! Each field and step has one owner, by hash, that knows all its blocks; the blocks are held by the server
+//! that they were put to.
+
+use crate::node::{Held, Node, Pending, State};
+use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
+use forebay_core::contract::Field;
+use forebay_core::directory::FieldIndex;
+use forebay_core::ids::{BlockKey, ServerId, StepNumber};
+use forebay_core::region::Region;
+use forebay_core::steps::FieldReport;
+use forebay_core::view::hash_name;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{Bytes, PutBlock};
+use forebay_wire::peer::PeerMessage;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+/// What a server knows of the space.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// The fields and steps that this server owns.
+    index: BTreeMap<(String, StepNumber), FieldIndex>,
+    /// Ranges of blocks that are held here.
+    held: HashMap<(String, StepNumber), Vec<Held>>,
+    arena: Option<u32>,
+    changed: Arc<Notify>,
+}
+
+impl Node {
+    fn space_owner(&self, field: &str, step: StepNumber) -> ServerId {
+        self.view.owner_of(hash_name(field).wrapping_add(step)).unwrap_or(self.id)
+    }
+
+    /// Reserves a range for a block of the space.
+    pub(crate) fn space_reserve(&self, bytes: u64) -> Result<Held> {
+        let mut state = self.state.lock();
+        let mut store = self.store.lock();
+        let arena = match state.space.arena {
+            Some(arena) => arena,
+            None => store.create_arena()?.0,
+        };
+        state.space.arena = Some(arena);
+        match store.reserve(arena, bytes)? {
+            Some(range) => Ok(Held { arena, offset: range.offset, generation: range.generation }),
+            None => {
+                let usage = store.usage();
+                Err(Error::new(
+                    ErrorKind::Full,
+                    format!(
+                        "{bytes} bytes do not fit on {}: {} of {} are held; remove what is no longer needed",
+                        self.id, usage.staged, usage.budget
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// Keeps a block whose bytes have arrived, once its owner knows it.
+    pub(crate) async fn space_keep(
+        &self,
+        field: Field,
+        step: StepNumber,
+        block: PutBlock,
+        bytes: u64,
+        held: Held,
+    ) -> Result<()> {
+        self.store.lock().commit(held.arena, held.offset, held.generation, bytes)?;
+        let inline = match block.bytes {
+            Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
+            _ => None,
+        };
+        let location =
+            Location { server: self.id, arena: held.arena, offset: held.offset, bytes, generation: held.generation };
+        // A put has no rank: its number tells it apart.
+        let key = BlockKey { rank: self.id.0, number: self.unique() };
+        let record =
+            BlockRecord { key, level: block.level, extent: block.extent, location, inline, stats: block.stats };
+        let name = field.name.clone();
+        let token = self.unique();
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            state.pending.insert(token, Pending { stream: name.clone(), rank: 0, reply });
+            state.space.held.entry((name.clone(), step)).or_default().push(held);
+            let owner = self.space_owner(&name, step);
+            let report = FieldReport { field, blocks: vec![record] };
+            self.tell(&mut state, owner, PeerMessage::SpaceRegister { token, step, report });
+            self.drain(&mut state);
+        }
+        let registered = match tokio::time::timeout(Duration::from_secs(20), answer).await {
+            Ok(Ok(PeerMessage::Answer { result, .. })) => result,
+            _ => Err(Error::unreachable(format!("the directory's owner of field '{name}' at step {step} is gone"))),
+        };
+        if registered.is_err() {
+            let mut state = self.state.lock();
+            if let Some(all) = state.space.held.get_mut(&(name, step)) {
+                all.retain(|other| *other != held);
+            }
+            self.free([held]);
+        }
+        registered
+    }
+
+    pub(crate) fn space_register(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        token: u64,
+        step: StepNumber,
+        report: FieldReport,
+    ) {
+        let key = (report.field.name.clone(), step);
+        let index = state.space.index.entry(key).or_insert_with(|| FieldIndex::new(report.field.clone()));
+        let mut result = Ok(());
+        if !index.field().agrees_with(&report.field) || index.field().shape != report.field.shape {
+            result = Err(Error::conflict(format!(
+                "field '{}' at step {step} is {} of shape {:?} in the space, not {} of shape {:?}",
+                report.field.name,
+                index.field().dtype,
+                index.field().shape.as_deref(),
+                report.field.dtype,
+                report.field.shape.as_deref()
+            )));
+        } else {
+            for block in report.blocks {
+                result = result.and(index.insert(block).map(|_| ()));
+            }
+        }
+        state.space.changed.notify_waiters();
+        self.tell(state, from, PeerMessage::Answer { token, result });
+    }
+
+    /// The blocks that meet a region, once they cover it.
+    pub(crate) async fn space_find(
+        &self,
+        field: &str,
+        step: StepNumber,
+        region: Option<Region>,
+        patience: Duration,
+    ) -> Result<(u64, FieldReport)> {
+        let owner = self.space_owner(field, step);
+        if owner != self.id {
+            return Err(Error::invalid(format!("{owner} owns field '{field}' at step {step}, not {}", self.id)));
+        }
+        let deadline = Instant::now() + patience;
+        loop {
+            let (changed, missing) = {
+                let state = self.state.lock();
+                let missing = match state.space.index.get(&(field.to_owned(), step)) {
+                    None => Error::timeout(format!("nothing of field '{field}' was put at step {step} in time")),
+                    Some(index) => match find(index, region.as_ref(), step) {
+                        Ok(report) => return Ok((self.unique(), report)),
+                        Err(error) if error.kind == ErrorKind::NotCovered => error,
+                        Err(error) => return Err(error),
+                    },
+                };
+                let mut changed = Box::pin(state.space.changed.clone().notified_owned());
+                changed.as_mut().enable();
+                (changed, missing)
+            };
+            if timeout_at(deadline, changed).await.is_err() {
+                return Err(missing);
+            }
+        }
+    }
+
+    /// A reader has finished with the blocks of an answer.
+    pub(crate) fn space_release(&self, _lease: u64) {}
+
+    /// Removes a field's blocks at a step, wherever they are.
+    pub(crate) fn space_remove_everywhere(&self, field: &str, step: StepNumber) {
+        let mut state = self.state.lock();
+        for server in self.view.members.clone() {
+            self.tell(&mut state, server, PeerMessage::SpaceRemove { field: field.to_owned(), step });
+        }
+        self.drain(&mut state);
+    }
+
+    pub(crate) fn space_remove(&self, state: &mut State, field: &str, step: StepNumber) {
+        let key = (field.to_owned(), step);
+        state.space.index.remove(&key);
+        if let Some(held) = state.space.held.remove(&key) {
+            self.free(held);
+        }
+    }
+}
+
+/// The blocks of an index that meet a region, if they cover it.
+fn find(index: &FieldIndex, region: Option<&Region>, step: StepNumber) -> Result<FieldReport> {
+    let field = index.field().clone();
+    let whole = field.shape.as_deref().map(Region::whole).transpose()?;
+    let region = match (region, &whole) {
+        (Some(region), Some(whole)) if !whole.contains(region) => {
+            return Err(Error::out_of_bounds(format!(
+                "region {region} reaches outside field '{}', which is {whole}",
+                field.name
+            )));
+        }
+        (Some(region), _) => region.clone(),
+        (None, Some(whole)) => whole.clone(),
+        (None, None) => return Ok(FieldReport { field, blocks: index.blocks().to_vec() }),
+    };
+    index.check_covered(&format!("step {step}"), &region)?;
+    let blocks = index.find(&region).cloned().collect();
+    Ok(FieldReport { field, blocks })
+}

@@ -1,0 +1,285 @@
+//! Workers: the processes that run pipelines beside a server. The server itself never runs user code.
+
+use crate::node::{Node, State};
+use forebay_core::ids::ServerId;
+use forebay_transport::asynchronous::Outbox;
+use forebay_wire::message::{CommMember, Execute, PipelineSpec, ToClient, ToServer};
+use forebay_wire::peer::PeerMessage;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+
+/// Lines of a worker's output that are kept.
+const LOG_LINES: usize = 200;
+/// The longest line that is kept whole.
+const LINE_MAX: usize = 4096;
+/// The longest pause before a worker that keeps dying is started again.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// A worker beside this server.
+#[derive(Debug)]
+pub(crate) struct LocalWorker {
+    spec: PipelineSpec,
+    pub(crate) coordinator: ServerId,
+    /// Its connection, once it is ready.
+    outbox: Option<Arc<Outbox>>,
+    executing: Option<u64>,
+    pid: Option<u32>,
+    starts: u32,
+    log: VecDeque<String>,
+    stop: Arc<Notify>,
+}
+
+impl LocalWorker {
+    pub(crate) fn status(&self) -> Value {
+        json!({
+            "pipeline": self.spec.name,
+            "pid": self.pid,
+            "starts": self.starts,
+            "executing": self.executing.is_some(),
+            "log": self.log,
+        })
+    }
+
+    fn log(&mut self, line: &str) {
+        if self.log.len() == LOG_LINES {
+            self.log.pop_front();
+        }
+        self.log.push_back(line[..line.floor_char_boundary(LINE_MAX)].to_owned());
+    }
+}
+
+impl Node {
+    /// Starts a worker, and again whenever it dies, until it is stopped.
+    pub(crate) fn start_worker(&self, state: &mut State, coordinator: ServerId, spec: PipelineSpec) {
+        let stop = Arc::new(Notify::new());
+        let worker = LocalWorker {
+            spec: spec.clone(),
+            coordinator,
+            outbox: None,
+            executing: None,
+            pid: None,
+            starts: 0,
+            log: VecDeque::new(),
+            stop: stop.clone(),
+        };
+        if let Some(old) = state.pipelines.workers.insert(spec.name.clone(), worker) {
+            old.stop.notify_one();
+        }
+        if let Some(node) = self.me.upgrade() {
+            tokio::spawn(keep_alive(node, spec, stop));
+        }
+    }
+
+    /// Ends a worker.
+    pub(crate) fn stop_worker(&self, state: &mut State, name: &str) {
+        if let Some(worker) = state.pipelines.workers.remove(name) {
+            worker.stop.notify_one();
+        }
+    }
+
+    /// A worker's process has connected.
+    pub(crate) fn worker_connected(&self, pipeline: &str, outbox: Arc<Outbox>) {
+        if let Some(worker) = self.state.lock().pipelines.workers.get_mut(pipeline) {
+            worker.outbox = Some(outbox);
+        }
+    }
+
+    /// A worker's connection ended: told at once, so that nobody waits for it.
+    pub(crate) fn worker_disconnected(&self, pipeline: &str, outbox: &Arc<Outbox>) {
+        let mut state = self.state.lock();
+        let Some(worker) = state.pipelines.workers.get_mut(pipeline) else { return };
+        if worker.outbox.as_ref().is_none_or(|current| !Arc::ptr_eq(current, outbox)) {
+            return;
+        }
+        worker.outbox = None;
+        worker.executing = None;
+        let coordinator = worker.coordinator;
+        let mut error = String::from("its process ended");
+        for line in worker.log.iter().rev().take(12).collect::<Vec<_>>().into_iter().rev() {
+            error.push_str("\n  ");
+            error.push_str(line);
+        }
+        self.tell(&mut state, coordinator, PeerMessage::WorkerGone { pipeline: pipeline.to_owned(), error });
+        self.drain(&mut state);
+    }
+
+    /// What a worker says of itself.
+    pub(crate) fn worker_said(&self, pipeline: &str, message: ToServer) {
+        let mut state = self.state.lock();
+        let Some(worker) = state.pipelines.workers.get_mut(pipeline) else { return };
+        let coordinator = worker.coordinator;
+        let name = pipeline.to_owned();
+        let told = match message {
+            ToServer::WorkerReady { addresses, needs } => {
+                let member = CommMember { server: self.id, addresses };
+                PeerMessage::WorkerReady { pipeline: name, member, needs }
+            }
+            ToServer::WorkerDone { execution, error, seconds } => {
+                worker.executing = None;
+                if let Some(error) = &error {
+                    error.lines().for_each(|line| worker.log(line));
+                }
+                PeerMessage::Executed { pipeline: name, execution, error, seconds }
+            }
+            ToServer::WorkerFailed { error } => {
+                error.lines().for_each(|line| worker.log(line));
+                worker.outbox = None;
+                PeerMessage::WorkerGone { pipeline: name, error }
+            }
+            _ => return,
+        };
+        self.tell(&mut state, coordinator, told);
+        self.drain(&mut state);
+    }
+
+    /// Orders the worker beside this server to run a step.
+    pub(crate) fn order_worker(&self, state: &mut State, from: ServerId, pipeline: &str, order: Box<Execute>) {
+        let execution = order.execution;
+        let worker = state.pipelines.workers.get_mut(pipeline);
+        let sent = worker.is_some_and(|worker| {
+            worker.executing = Some(execution);
+            let outbox = worker.outbox.as_ref();
+            outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
+        });
+        if !sent {
+            let error = Some("its process is not there".to_owned());
+            let executed = PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
+            self.tell(state, from, executed);
+        }
+    }
+
+    /// Regular work for pipelines.
+    pub(crate) fn pipelines_tick(&self) {}
+
+    fn with_worker(&self, name: &str, stop: &Arc<Notify>, change: impl FnOnce(&mut LocalWorker)) {
+        let mut state = self.state.lock();
+        if let Some(worker) = state.pipelines.workers.get_mut(name).filter(|worker| Arc::ptr_eq(&worker.stop, stop)) {
+            change(worker);
+        }
+    }
+}
+
+/// Starts a worker's process again and again until it is stopped.
+async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let started = Instant::now();
+        let mut child = match spawn(&node, &spec) {
+            Ok(child) => child,
+            Err(error) => {
+                let error = format!("cannot start {:?}: {error}", spec.command);
+                node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
+                node.worker_said(&spec.name, ToServer::WorkerFailed { error });
+                return;
+            }
+        };
+        node.with_worker(&spec.name, &stop, |worker| {
+            worker.pid = child.id();
+            worker.starts += 1;
+        });
+        let readers = [
+            tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stdout.take())),
+            tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stderr.take())),
+        ];
+        tokio::select! {
+            status = child.wait() => {
+                for reader in readers {
+                    let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
+                }
+                let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+                node.with_worker(&spec.name, &stop, |worker| {
+                    worker.pid = None;
+                    worker.log(&format!("the worker ended: {how}"));
+                });
+                // One that ends before it connects tells nobody: say it for it.
+                if started.elapsed() < Duration::from_secs(30) {
+                    let silent = node.state.lock().pipelines.workers.get(&spec.name).is_some_and(|w| w.outbox.is_none());
+                    if silent {
+                        node.worker_said(&spec.name, ToServer::WorkerFailed { error: last_lines(&node, &spec.name) });
+                    }
+                }
+            }
+            () = stop.notified() => {
+                end(child).await;
+                return;
+            }
+        }
+        if started.elapsed() > Duration::from_secs(60) {
+            pause = Duration::from_millis(100);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.notified() => return,
+        }
+        pause = (pause * 2).min(BACKOFF_MAX);
+        if !node.state.lock().pipelines.workers.get(&spec.name).is_some_and(|worker| Arc::ptr_eq(&worker.stop, &stop)) {
+            return;
+        }
+    }
+}
+
+fn last_lines(node: &Node, name: &str) -> String {
+    let state = node.state.lock();
+    let log = state.pipelines.workers.get(name).map(|worker| worker.log.iter().rev().take(30).cloned().collect::<Vec<_>>());
+    log.unwrap_or_default().into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+fn spawn(node: &Node, spec: &PipelineSpec) -> std::io::Result<Child> {
+    let (program, arguments) =
+        spec.command.split_first().ok_or_else(|| std::io::Error::other("its command is empty"))?;
+    let group = std::fs::canonicalize(&node.group).unwrap_or_else(|_| PathBuf::from(&node.group));
+    Command::new(program)
+        .args(arguments)
+        .arg("--group")
+        .arg(group)
+        .args(["--server", &node.id.0.to_string(), "--pipeline", &spec.name, "--code", &spec.code])
+        .env("FOREBAY_PIPELINE_CONFIG", &spec.config)
+        .env("PYTHONUNBUFFERED", "1")
+        .current_dir(&spec.directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+async fn read_log(node: Arc<Node>, name: String, stop: Arc<Notify>, stream: Option<impl tokio::io::AsyncRead + Unpin>) {
+    let Some(stream) = stream else { return };
+    let mut lines = BufReader::new(tokio::io::AsyncReadExt::take(stream, u64::MAX)).split(b'\n');
+    while let Ok(Some(line)) = lines.next_segment().await {
+        let line = String::from_utf8_lossy(&line[..line.len().min(LINE_MAX)]).into_owned();
+        node.with_worker(&name, &stop, |worker| worker.log(line.trim_end()));
+    }
+}
+
+/// Asks a process to end, and ends it if it does not.
+async fn end(mut child: Child) {
+    if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid as i32)) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    if tokio::time::timeout(Duration::from_secs(2), child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+}
+
+/// The server ends: so do its workers.
+pub(crate) async fn stop_all(node: &Arc<Node>) {
+    let pids: Vec<u32> = {
+        let mut state = node.state.lock();
+        let workers = std::mem::take(&mut state.pipelines.workers);
+        workers.values().for_each(|worker| worker.stop.notify_one());
+        workers.values().filter_map(|worker| worker.pid).collect()
+    };
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let alive = |pid: &u32| crate::watch_process(*pid).is_ok();
+    while pids.iter().any(alive) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

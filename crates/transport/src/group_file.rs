@@ -1,0 +1,259 @@
+//! The connection file: how a group is found. JSON, readable by its owner only.
+
+use crate::Address;
+use forebay_core::ids::{Epoch, Lineage, ServerId};
+use forebay_core::view::View;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::handshake::Secret;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const FORMAT: u32 = 1;
+/// No connection file is larger.
+const BYTES_MAX: usize = 4 << 20;
+
+/// One server, as the connection file lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerEntry {
+    /// Its id.
+    pub id: ServerId,
+    /// Its process.
+    pub pid: u32,
+    /// Where it can be reached, best first.
+    pub addresses: Vec<String>,
+}
+
+impl ServerEntry {
+    /// The addresses, parsed.
+    pub fn parsed(&self) -> Result<Vec<Address>> {
+        self.addresses.iter().map(|text| text.parse()).collect()
+    }
+}
+
+/// What a connection file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionFile {
+    /// The group's lineage.
+    pub lineage: Lineage,
+    /// The group's secret.
+    pub secret: Secret,
+    /// The epoch at which it was written; 0 while the group is forming.
+    pub epoch: Epoch,
+    /// How many servers the group is to have.
+    pub size: u32,
+    /// The servers.
+    pub servers: Vec<ServerEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OnDisk {
+    forebay: u32,
+    lineage: String,
+    secret: String,
+    epoch: Epoch,
+    size: u32,
+    servers: Vec<ServerEntry>,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn bad(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::ConnectionFile, text)
+}
+
+impl ConnectionFile {
+    /// The view that it describes.
+    pub fn view(&self) -> View {
+        let mut members: Vec<ServerId> = self.servers.iter().map(|server| server.id).collect();
+        members.sort_unstable();
+        View { lineage: self.lineage, epoch: self.epoch, members }
+    }
+
+    /// Whether all servers of the group have come.
+    pub fn is_complete(&self) -> bool {
+        self.epoch > 0
+    }
+
+    /// Parses the file's text.
+    pub fn parse(text: &str, origin: &str) -> Result<ConnectionFile> {
+        let damaged = |why: &str| bad(format!("{origin} is no connection file of Forebay: {why}"));
+        if text.len() > BYTES_MAX {
+            return Err(damaged("it is too large"));
+        }
+        let disk: OnDisk = serde_json::from_str(text).map_err(|e| damaged(&e.to_string()))?;
+        if disk.forebay != FORMAT {
+            return Err(bad(format!(
+                "{origin} has format {}, this release reads {FORMAT}: install the release that the group runs",
+                disk.forebay
+            )));
+        }
+        let lineage = Lineage(unhex(&disk.lineage).ok_or_else(|| damaged("its lineage is not 32 hexadecimal digits"))?);
+        let secret = Secret(unhex(&disk.secret).ok_or_else(|| damaged("its secret is not 64 hexadecimal digits"))?);
+        if disk.servers.is_empty() {
+            return Err(damaged("it lists no server"));
+        }
+        for server in &disk.servers {
+            server.parsed().map_err(|e| e.during(origin))?;
+        }
+        Ok(ConnectionFile { lineage, secret, epoch: disk.epoch, size: disk.size, servers: disk.servers })
+    }
+
+    /// The file's text.
+    pub fn to_text(&self) -> Result<String> {
+        let disk = OnDisk {
+            forebay: FORMAT,
+            lineage: hex(&self.lineage.0),
+            secret: hex(&self.secret.0),
+            epoch: self.epoch,
+            size: self.size,
+            servers: self.servers.clone(),
+        };
+        serde_json::to_string_pretty(&disk).map_err(|e| Error::internal(format!("cannot write a connection file: {e}")))
+    }
+
+    /// Reads a file. It must belong to this user and be readable by nobody else.
+    pub fn read(path: &Path) -> Result<ConnectionFile> {
+        let shown = path.display();
+        let file = fs::File::open(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => bad(format!(
+                "there is no connection file {shown}: start a group with `forebay up`, or name its file with --group or \
+                 FOREBAY_GROUP"
+            )),
+            _ => bad(format!("cannot read the connection file {shown}: {e}")),
+        })?;
+        let metadata = file.metadata().map_err(|e| bad(format!("cannot look at {shown}: {e}")))?;
+        let me = rustix::process::geteuid().as_raw();
+        if metadata.uid() != me {
+            return Err(bad(format!(
+                "{shown} belongs to user {}, not to you: a connection file of somebody else is not used",
+                metadata.uid()
+            )));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            return Err(bad(format!(
+                "{shown} can be read by others (mode {:o}), and it holds the group's secret: `chmod 600` it, and start \
+                 the group again if others may have seen it",
+                metadata.mode() & 0o777
+            )));
+        }
+        if metadata.len() > BYTES_MAX as u64 || !metadata.is_file() {
+            return Err(bad(format!("{shown} is no connection file of Forebay")));
+        }
+        let text = std::io::read_to_string(file).map_err(|e| bad(format!("cannot read {shown}: {e}")))?;
+        ConnectionFile::parse(&text, &shown.to_string())
+    }
+
+    /// Creates the file; fails with `ErrorKind::Conflict` if it exists. Readers see all of it or nothing.
+    pub fn create(&self, path: &Path) -> Result<()> {
+        let temporary = self.write_beside(path)?;
+        let linked = fs::hard_link(&temporary, path);
+        let _ = fs::remove_file(&temporary);
+        linked.map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::conflict(format!("{} exists already", path.display())),
+            _ => bad(format!("cannot create {}: {e}", path.display())),
+        })
+    }
+
+    /// Replaces the file.
+    pub fn replace(&self, path: &Path) -> Result<()> {
+        let temporary = self.write_beside(path)?;
+        fs::rename(&temporary, path).map_err(|e| bad(format!("cannot replace {}: {e}", path.display())))
+    }
+
+    fn write_beside(&self, path: &Path) -> Result<PathBuf> {
+        let name = path.file_name().ok_or_else(|| bad(format!("{} is no file's name", path.display())))?;
+        let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let _ = fs::remove_file(&temporary);
+        let write = || {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(self.to_text().map_err(std::io::Error::other)?.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(|e| bad(format!("cannot write {}: {e}", temporary.display())))?;
+        Ok(temporary)
+    }
+}
+
+/// The path of a group's connection file: `group` is a path if it contains `/`, else a name in the user's
+/// runtime directory; without it `FOREBAY_GROUP` says, and otherwise it is the name `default`.
+pub fn path_of(group: Option<&str>) -> Result<PathBuf> {
+    let from_environment = std::env::var("FOREBAY_GROUP").ok().filter(|value| !value.is_empty());
+    let group = group.map(str::to_owned).or(from_environment).unwrap_or_else(|| "default".into());
+    if group.contains('/') {
+        return Ok(PathBuf::from(group));
+    }
+    forebay_core::ids::check_name("group", &group)?;
+    Ok(runtime_directory()?.join(format!("{group}.json")))
+}
+
+/// The directory of named groups: `$XDG_RUNTIME_DIR/forebay`, or `/tmp/forebay-UID`; made if missing.
+pub fn runtime_directory() -> Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let directory = match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        Some(base) => PathBuf::from(base).join("forebay"),
+        None => std::env::temp_dir().join(format!("forebay-{uid}")),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&directory) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(bad(format!("cannot make {}: {e}", directory.display()))),
+    }
+    let metadata = fs::symlink_metadata(&directory).map_err(|e| bad(format!("cannot look at {}: {e}", directory.display())))?;
+    if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
+        return Err(bad(format!(
+            "{} must be a directory of yours that nobody else can use: remove it or `chmod 700` it",
+            directory.display()
+        )));
+    }
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn example() -> ConnectionFile {
+        let server = ServerEntry { id: ServerId(0), pid: 7, addresses: vec!["tcp:127.0.0.1:9".into()] };
+        ConnectionFile { lineage: Lineage([1; 16]), secret: Secret([2; 32]), epoch: 1, size: 1, servers: vec![server] }
+    }
+
+    #[test]
+    fn files_are_private_and_created_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("g.json");
+        example().create(&path).unwrap();
+        assert_eq!(example().create(&path).unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(ConnectionFile::read(&path).unwrap(), example());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = ConnectionFile::read(&path).unwrap_err();
+        assert!(error.kind == ErrorKind::ConnectionFile && error.text.contains("chmod 600"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let good = example().to_text().unwrap();
+        for (from, to) in [("\"forebay\": 1", "\"forebay\": 2"), ("0101", "01zz"), ("tcp:", "udp:"), ("{", "[")] {
+            let error = ConnectionFile::parse(&good.replace(from, to), "g.json").unwrap_err();
+            assert!(error.kind == ErrorKind::ConnectionFile && error.text.contains("g.json"), "{error}");
+        }
+        assert_eq!(ConnectionFile::read(Path::new("/nonexistent/x")).unwrap_err().kind, ErrorKind::ConnectionFile);
+    }
+}
