@@ -1,1 +1,35 @@
-//! placeholder
+//! The client: what language bindings and tools use to talk to a group.
+//!
+//! - [`Producer`]: one rank of a simulation;
+//! - [`Consumer`] and [`Step`]: a reader of a stream;
+//! - [`Space`]: arrays put and got by name, step and region;
+//! - [`Admin`]: status, pipelines, ending;
+//! - [`Worker`]: what runs one pipeline beside one server.
+//!
+//! Calls block, with deadlines; no thread is started, nothing is printed, and a handle that is used in a
+//! forked child says so instead of doing harm.
+
+mod admin;
+mod assemble;
+mod consumer;
+mod fork;
+mod group;
+mod holder;
+mod producer;
+mod rpc;
+mod space;
+mod step;
+
+pub use admin::Admin;
+pub use assemble::Selection;
+pub use consumer::{Consumer, ConsumerOptions};
+pub use group::{Group, GroupOptions, TransportChoice};
+pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
+pub use space::{Space, SpacePut};
+pub use step::{BlockBytes, BlockView, Step};
+
+pub use forebay_core as core;
+pub use forebay_core::{Error, ErrorKind, Result};
+pub use forebay_store as store;
+pub use forebay_transport as transport;
+pub use forebay_wire::message::PipelineSpec;

@@ -67,8 +67,8 @@ impl Extent {
         let extent = Extent { ndim: ndim as u8, placed: offset.is_some(), ghosts, values: values.into() };
         let overflow = || Error::out_of_bounds(format!("a block of shape {shape:?} with its ghosts exceeds 64 bits"));
         let mut stored = Dims::new();
-        for d in 0..ndim {
-            let sum = shape[d].checked_add(extent.low(d)).and_then(|n| n.checked_add(extent.high(d)));
+        for (d, n) in shape.iter().enumerate() {
+            let sum = n.checked_add(extent.low(d)).and_then(|n| n.checked_add(extent.high(d)));
             stored.push(sum.ok_or_else(overflow)?);
         }
         Region::whole(&stored).map_err(|_| overflow())?;

@@ -130,19 +130,19 @@ impl Node {
                     }
                 }
                 Effect::Deliver(attachment, report) => match state.attachments.get(&attachment).cloned() {
-                    Some(Attached::Consumer { outbox, .. }) => {
+                    Some(Attached::Consumer { outbox }) => {
                         self.tell_client(&outbox, &ToClient::Step { attachment, report });
                     }
                     Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
                     None => {}
                 },
                 Effect::Ended(attachment) => {
-                    if let Some(Attached::Consumer { outbox, .. }) = state.attachments.get(&attachment) {
+                    if let Some(Attached::Consumer { outbox }) = state.attachments.get(&attachment) {
                         self.tell_client(outbox, &ToClient::Ended(attachment));
                     }
                 }
                 Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
-                    Some(Attached::Consumer { outbox, .. }) => {
+                    Some(Attached::Consumer { outbox }) => {
                         self.tell_client(&outbox, &ToClient::Detached { attachment, error });
                     }
                     Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),

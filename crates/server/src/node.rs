@@ -93,8 +93,6 @@ pub(crate) struct Member {
 pub(crate) enum Attached {
     /// To a consumer.
     Consumer {
-        /// The stream.
-        stream: String,
         /// Its connection.
         outbox: Arc<Outbox>,
     },

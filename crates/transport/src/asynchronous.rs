@@ -345,7 +345,7 @@ impl Outbox {
         if let Some(payload) = payload {
             state.queue.push_back(Segment::Payload { payload, at: 0, sealed: header.sealed_payload });
         }
-        if was_idle && !state.send_some(&self.link.get_ref().0) {
+        if was_idle && !state.send_some(&*self.link.get_ref().0) {
             self.work.notify_one();
         }
         Ok(())
@@ -365,9 +365,9 @@ impl Outbox {
 
 impl OutboxState {
     /// Sends until the socket takes no more; whether all is sent. A failure empties the queue and closes.
-    fn send_some(&mut self, link: &Box<dyn Link>) -> bool {
+    fn send_some(&mut self, link: &dyn Link) -> bool {
         while !self.queue.is_empty() {
-            match self.send_front(&**link) {
+            match self.send_front(link) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -452,7 +452,7 @@ async fn flush(outbox: Arc<Outbox>) {
     loop {
         let (idle, closed) = {
             let mut state = outbox.state.lock();
-            let idle = state.send_some(&outbox.link.get_ref().0);
+            let idle = state.send_some(&*outbox.link.get_ref().0);
             (idle, state.closed)
         };
         if closed && (idle || Arc::strong_count(&outbox) == 1) {

@@ -1,4 +1,4 @@
-//! The blocking driver: one connection, used by one thread at a time, that starts no thread of its own.
+//! The blocking driver: connections that start no thread of their own.
 //!
 //! While it waits for an answer it first looks again and again for a short time, giving way to whatever
 //! else wants the processor, and only then sleeps: waking a sleeping process costs more than most answers.
@@ -16,7 +16,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Asked when a wait is interrupted by a signal: whether to give up.
@@ -45,24 +45,39 @@ pub struct Received {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A connection to a server.
+/// A connection to a server: two halves that may be used by different threads.
 #[derive(Debug)]
 pub struct Connection {
-    end: End,
+    /// Sends.
+    pub sender: Sender,
+    /// Receives.
+    pub receiver: Receiver,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Sender {
+    end: Arc<End>,
     sealer: Option<Sealer>,
-    decoder: Decoder,
     out: Vec<u8>,
 }
 
-/// Our end of the link: raw bytes, waits and failures.
+/// The receiving half.
+#[derive(Debug)]
+pub struct Receiver {
+    end: Arc<End>,
+    decoder: Decoder,
+    /// Descriptors that came ahead of the frame that announces them.
+    descriptors: VecDeque<OwnedFd>,
+}
+
+/// Our end of the link: what both halves share.
 #[derive(Debug)]
 struct End {
     link: Box<dyn Link>,
     peer: String,
-    /// Descriptors that came ahead of the frame that announces them.
-    descriptors: VecDeque<OwnedFd>,
     /// Set when the stream can no longer be trusted: everything fails with it from then on.
-    broken: Option<Error>,
+    broken: OnceLock<Error>,
 }
 
 impl Connection {
@@ -87,9 +102,8 @@ impl Connection {
     /// As [`Connection::connect`], over a link that is connected already.
     pub fn from_link(link: Box<dyn Link>, peer: &str, secret: &Secret, lineage: &Lineage, deadline: Instant) -> Result<Connection> {
         let (initiator, opening) = Initiator::start(secret, lineage)?;
-        let end = End { link, peer: peer.to_owned(), descriptors: VecDeque::new(), broken: None };
-        let mut connection = Connection { end, sealer: None, decoder: Decoder::new(None), out: Vec::new() };
-        connection.end.send_all(&opening, &[], deadline)?;
+        let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
+        end.send_all(&opening, &[], deadline)?;
         let mut answer = Vec::new();
         loop {
             let wanted = Initiator::answer_length(&answer)?.unwrap_or(answer.len() + 1);
@@ -102,17 +116,25 @@ impl Connection {
             let at = answer.len();
             // Byte by byte until the length is known: what follows the handshake is not to be touched.
             answer.resize(wanted, 0);
-            let n = connection.end.receive_some(&mut [IoSliceMut::new(&mut answer[at..])], deadline, "its handshake")?;
+            let space = &mut [IoSliceMut::new(&mut answer[at..])];
+            let n = end.receive_some(space, &mut VecDeque::new(), deadline, "its handshake")?;
             answer.truncate(at + n);
         }
         let (sealer, opener) = initiator.finish(&answer).map_err(|e| e.during(peer))?;
-        if connection.end.link.is_exposed() {
-            connection.sealer = Some(sealer);
-            connection.decoder = Decoder::new(Some(opener));
-        }
-        Ok(connection)
+        let exposed = end.link.is_exposed();
+        let end = Arc::new(end);
+        let sender = Sender { end: end.clone(), sealer: exposed.then_some(sealer), out: Vec::new() };
+        let decoder = Decoder::new(exposed.then_some(opener));
+        Ok(Connection { sender, receiver: Receiver { end, decoder, descriptors: VecDeque::new() } })
     }
 
+    /// Which transport it uses.
+    pub fn kind(&self) -> Kind {
+        self.sender.kind()
+    }
+}
+
+impl Sender {
     /// Which transport it uses.
     pub fn kind(&self) -> Kind {
         self.end.link.kind()
@@ -121,11 +143,6 @@ impl Connection {
     /// The server's name in errors.
     pub fn peer(&self) -> &str {
         &self.end.peer
-    }
-
-    /// What to wait for besides calls.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.end.link.descriptor()
     }
 
     /// Sends a message. Waits only while the peer does not take it.
@@ -146,7 +163,7 @@ impl Connection {
     pub fn send_payload(&mut self, payload: &[u8], sealed: bool, deadline: Instant) -> Result<()> {
         self.end.check()?;
         if !sealed {
-            return self.end.send_all(payload, &[], deadline);
+            return self.end.send_all(payload, &[], deadline).map_err(|e| self.end.break_with(e));
         }
         for chunk in payload.chunks(16 * PLAIN_MAX) {
             let mut out = std::mem::take(&mut self.out);
@@ -155,10 +172,17 @@ impl Connection {
                 Some(sealer) => sealer.seal(chunk, &mut out)?,
                 None => return Err(Error::internal("a sealed payload on a link that is not sealed")),
             }
-            self.end.send_all(&out, &[], deadline)?;
+            self.end.send_all(&out, &[], deadline).map_err(|e| self.end.break_with(e))?;
             self.out = out;
         }
         Ok(())
+    }
+}
+
+impl Receiver {
+    /// What to wait for besides calls.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.end.link.descriptor()
     }
 
     /// The next frame, until `deadline`; `what` says what is being waited for.
@@ -169,10 +193,10 @@ impl Connection {
             match next.map_err(|e| self.end.break_with(e))? {
                 Some(frame) => {
                     let n = usize::from(frame.header.descriptors);
-                    if n > self.end.descriptors.len() {
+                    if n > self.descriptors.len() {
                         return Err(self.end.break_with(Error::protocol("a frame's descriptors did not arrive")));
                     }
-                    return Ok(Received { frame, descriptors: self.end.descriptors.drain(..n).collect() });
+                    return Ok(Received { frame, descriptors: self.descriptors.drain(..n).collect() });
                 }
                 None => self.fill(deadline, what)?,
             }
@@ -189,7 +213,8 @@ impl Connection {
     }
 
     fn fill(&mut self, deadline: Instant, what: &str) -> Result<()> {
-        let n = self.end.receive_some(&mut [IoSliceMut::new(self.decoder.space())], deadline, what)?;
+        let space = &mut [IoSliceMut::new(self.decoder.space())];
+        let n = self.end.receive_some(space, &mut self.descriptors, deadline, what)?;
         self.decoder.filled(n);
         Ok(())
     }
@@ -213,7 +238,7 @@ impl Connection {
                 self.fill(deadline, "the rest of its data").map_err(|e| self.end.break_with(e))?;
             } else {
                 let mut rest = [IoSliceMut::new(&mut target[at..])];
-                let received = self.end.receive_some(&mut rest, deadline, "the rest of its data");
+                let received = self.end.receive_some(&mut rest, &mut self.descriptors, deadline, "the rest of its data");
                 at += received.map_err(|e| self.end.break_with(e))?;
             }
         }
@@ -227,12 +252,12 @@ impl Connection {
 
     /// Whether the connection is unusable.
     pub fn is_broken(&self) -> bool {
-        self.end.broken.is_some()
+        self.end.broken.get().is_some()
     }
 }
 
 impl End {
-    fn send_all(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+    fn send_all(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
         let mut at = 0;
         let mut descriptors = descriptors;
         while at < bytes.len() {
@@ -254,15 +279,21 @@ impl End {
         Ok(())
     }
 
-    fn receive_some(&mut self, space: &mut [IoSliceMut<'_>], deadline: Instant, what: &str) -> Result<usize> {
+    fn receive_some(
+        &self,
+        space: &mut [IoSliceMut<'_>],
+        descriptors: &mut VecDeque<OwnedFd>,
+        deadline: Instant,
+        what: &str,
+    ) -> Result<usize> {
         let started = Instant::now();
-        let mut descriptors = Vec::new();
+        let mut arrived = Vec::new();
         loop {
-            match self.link.try_receive(space, &mut descriptors) {
+            match self.link.try_receive(space, &mut arrived) {
                 Ok(0) => return Err(self.gone("it closed the connection")),
                 Ok(n) => {
-                    self.descriptors.extend(descriptors);
-                    if self.descriptors.len() > 4 * frame::DESCRIPTORS_MAX {
+                    descriptors.extend(arrived);
+                    if descriptors.len() > 4 * frame::DESCRIPTORS_MAX {
                         return Err(self.break_with(Error::protocol("descriptors arrived that no frame announced")));
                     }
                     return Ok(n);
@@ -303,15 +334,15 @@ impl End {
     }
 
     fn check(&self) -> Result<()> {
-        self.broken.clone().map_or(Ok(()), Err)
+        self.broken.get().cloned().map_or(Ok(()), Err)
     }
 
-    fn break_with(&mut self, error: Error) -> Error {
-        self.broken.get_or_insert_with(|| error.clone());
+    fn break_with(&self, error: Error) -> Error {
+        let _ = self.broken.set(error.clone());
         error
     }
 
-    fn gone(&mut self, why: &str) -> Error {
+    fn gone(&self, why: &str) -> Error {
         let error = Error::unreachable(format!("the connection to {} is lost: {why}", self.peer));
         self.break_with(error)
     }

@@ -86,8 +86,8 @@ fn messages_echo(kind: Kind) {
     assert_eq!(connection.kind(), kind);
     for (request, size) in [(1u64, 0usize), (2, 10), (3, 5_000_000), (4, 1)] {
         let message: Vec<u8> = (0..size).map(|i| (i * 31) as u8).collect();
-        connection.send(&Header { request, epoch: 9, ..Header::default() }, &message, &[], soon()).unwrap();
-        let received = connection.receive(soon(), "an echo").unwrap();
+        connection.sender.send(&Header { request, epoch: 9, ..Header::default() }, &message, &[], soon()).unwrap();
+        let received = connection.receiver.receive(soon(), "an echo").unwrap();
         assert_eq!((received.frame.header.request, received.frame.header.epoch), (request, 9));
         assert_eq!(received.frame.message::<Vec<u8>>().unwrap(), message);
     }
@@ -122,13 +122,13 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
     let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
     for _ in 0..2 {
         let header = Header { payload: length, sealed_payload: sealed, ..Header::default() };
-        connection.send(&header, &(), &[], soon()).unwrap();
-        connection.send_payload(&bytes, sealed, soon()).unwrap();
+        connection.sender.send(&header, &(), &[], soon()).unwrap();
+        connection.sender.send_payload(&bytes, sealed, soon()).unwrap();
         for _ in 0..2 {
-            let received = connection.receive(soon(), "an echo").unwrap();
+            let received = connection.receiver.receive(soon(), "an echo").unwrap();
             assert_eq!(received.frame.header.sealed_payload, sealed);
             let mut back = vec![0; received.frame.header.payload as usize];
-            connection.receive_payload(&mut back, sealed, soon()).unwrap();
+            connection.receiver.receive_payload(&mut back, sealed, soon()).unwrap();
             assert!(back == bytes);
         }
     }
@@ -151,11 +151,11 @@ fn a_dead_peer_is_named(kind: Kind) {
         Ok(())
     });
     let mut connection = Connection::from_link(client, "server3", &SECRET, &LINEAGE, soon()).unwrap();
-    connection.send(&Header::default(), &(), &[], soon()).unwrap();
-    let error = connection.receive(soon(), "an answer").unwrap_err();
+    connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
+    let error = connection.receiver.receive(soon(), "an answer").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.text.contains("server3"), "{error}");
-    assert_eq!(connection.receive(soon(), "an answer").unwrap_err().kind, ErrorKind::Unreachable, "it stays so");
+    assert_eq!(connection.receiver.receive(soon(), "an answer").unwrap_err().kind, ErrorKind::Unreachable, "it stays so");
     server.join().unwrap().unwrap();
 }
 
@@ -167,14 +167,14 @@ fn a_silent_peer_meets_the_deadline(kind: Kind) {
         Ok(())
     });
     let mut connection = Connection::from_link(client, "server3", &SECRET, &LINEAGE, soon()).unwrap();
-    let error = connection.receive(Instant::now() + Duration::from_millis(50), "the cut of step 4").unwrap_err();
+    let error = connection.receiver.receive(Instant::now() + Duration::from_millis(50), "the cut of step 4").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     assert!(error.text.contains("server3") && error.text.contains("the cut of step 4"), "{error}");
-    assert!(connection.try_receive("anything").unwrap().is_none(), "a time-out does not break the connection");
+    assert!(connection.receiver.try_receive("anything").unwrap().is_none(), "a time-out does not break the connection");
     // It does not read either: sending is not waited for without end.
     let big = vec![0u8; 15 << 20];
     let error = (0..64)
-        .find_map(|_| connection.send(&Header::default(), &big, &[], Instant::now() + Duration::from_millis(50)).err())
+        .find_map(|_| connection.sender.send(&Header::default(), &big, &[], Instant::now() + Duration::from_millis(50)).err())
         .unwrap();
     assert_eq!(error.kind, ErrorKind::Timeout);
     done.send(()).unwrap();
@@ -192,7 +192,7 @@ fn a_slow_reader_is_cut_off_in_bounds(kind: Kind) {
         Ok(())
     });
     let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
-    connection.send(&Header::default(), &(), &[], soon()).unwrap();
+    connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
     server.join().unwrap().unwrap();
 }
 
@@ -253,8 +253,8 @@ fn shm_carries_arenas() {
     let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
     let mut file = std::fs::File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     file.write_all(b"shared").unwrap();
-    connection.send(&Header::default(), &vec![1u8], &[file.as_fd()], soon()).unwrap();
-    let received = connection.receive(soon(), "an echo").unwrap();
+    connection.sender.send(&Header::default(), &vec![1u8], &[file.as_fd()], soon()).unwrap();
+    let received = connection.receiver.receive(soon(), "an echo").unwrap();
     let mapping = Mapping::new(received.descriptors[0].as_fd(), 6, Access::Read).unwrap();
     let mut bytes = [0; 6];
     mapping.read(0, &mut bytes).unwrap();

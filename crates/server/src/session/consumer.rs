@@ -35,7 +35,7 @@ impl Session {
         attachment.follow = follow;
         let mut state = self.node.state.lock();
         let outbox = self.outbox.clone();
-        state.attachments.insert(id, Attached::Consumer { stream: stream.clone(), outbox });
+        state.attachments.insert(id, Attached::Consumer { outbox });
         match self.node.coordinator(&mut state, &stream).attach(id, attachment, start) {
             Ok(effects) => {
                 self.attachments.push((id, stream.clone()));
@@ -226,7 +226,7 @@ impl Selection {
         let mut whole_below = true;
         for d in (0..n).rev() {
             let full = self.part.shape[d] == self.stored[d];
-            if (self.part.step[d] != 1 && self.part.shape[d] > 1) || (!whole_below && self.part.shape[d] > 1) {
+            if self.part.shape[d] > 1 && (self.part.step[d] != 1 || !whole_below) {
                 return None;
             }
             whole_below &= full;

@@ -1,0 +1,159 @@
+//! Consumers: readers of a stream, which attach and detach at any moment.
+
+use crate::fork::ForkGuard;
+use crate::group::{Group, GroupOptions};
+use crate::holder::Holders;
+use crate::rpc::{Rpc, lock, unexpected};
+use crate::step::Step;
+use forebay_core::contract::Needs;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{AttachmentId, Start};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{Role, ToClient, ToServer};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How to open a consumer.
+#[derive(Debug, Clone)]
+pub struct ConsumerOptions {
+    /// The group.
+    pub group: GroupOptions,
+    /// The stream's name; it need not exist yet.
+    pub stream: String,
+    /// What is needed.
+    pub needs: Needs,
+    /// How many steps may be held at once; more wait in the stream, under its policy.
+    pub window: u32,
+    /// With which step to begin.
+    pub start: Start,
+    /// Whether to go on with the next run when one ends.
+    pub follow: bool,
+}
+
+impl ConsumerOptions {
+    /// All fields of a stream, with all defaults.
+    pub fn new(stream: &str) -> ConsumerOptions {
+        ConsumerOptions {
+            group: GroupOptions::default(),
+            stream: stream.to_owned(),
+            needs: Needs::All { every: 1 },
+            window: 4,
+            start: Start::Next,
+            follow: false,
+        }
+    }
+}
+
+/// A reader of a stream.
+#[derive(Debug)]
+pub struct Consumer {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Why there will be no more steps.
+    over: Option<Error>,
+}
+
+/// What a consumer shares with its steps and arrays, which may outlive it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) guard: ForkGuard,
+    pub(crate) rpc: Arc<Rpc>,
+    pub(crate) holders: Arc<Holders>,
+    pub(crate) stream: String,
+    pub(crate) attachment: AttachmentId,
+}
+
+impl Consumer {
+    /// Attaches to a stream, which may not exist yet. Waits for one answer of its coordinator.
+    pub fn open(options: &ConsumerOptions) -> Result<Consumer> {
+        options.needs.check()?;
+        let group = Group::find(&options.group)?;
+        let coordinator = group.coordinator_of(&options.stream)?;
+        let rpc = Arc::new(group.connect(coordinator, Role::Consumer)?);
+        let attach = ToServer::Attach {
+            stream: options.stream.clone(),
+            needs: options.needs.clone(),
+            window: options.window,
+            start: options.start,
+            follow: options.follow,
+        };
+        let answer = rpc.call(&attach, "to attach")?;
+        let ToClient::Attached(attachment) = answer.message else { return Err(unexpected(&answer.message)) };
+        let holders = Arc::new(Holders::new(group));
+        holders.adopt(coordinator, rpc.clone());
+        let guard = ForkGuard::new();
+        let shared = Shared { guard, rpc, holders, stream: options.stream.clone(), attachment };
+        Ok(Consumer { shared: Arc::new(shared), state: Mutex::default() })
+    }
+
+    /// The stream's name.
+    pub fn stream(&self) -> &str {
+        &self.shared.stream
+    }
+
+    /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
+    /// with). `ErrorKind::Ended` when the simulation has ended.
+    pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
+        self.shared.guard.check("consumer")?;
+        if let Some(over) = lock(&self.state).over.clone() {
+            return Err(over);
+        }
+        let deadline = Instant::now() + timeout.unwrap_or(self.shared.rpc.patience());
+        let what = format!("to tell the next step of stream '{}'", self.shared.stream);
+        loop {
+            match self.shared.rpc.told(deadline, &what) {
+                Ok(ToClient::Step { attachment, report }) if attachment == self.shared.attachment => {
+                    self.shared.holders.forget_unused_arenas(64);
+                    return Ok(Step::new(self.shared.clone(), *report));
+                }
+                Ok(ToClient::Ended(attachment)) if attachment == self.shared.attachment => {
+                    let text = format!("stream '{}' has ended", self.shared.stream);
+                    return Err(self.over(Error::new(ErrorKind::Ended, text)));
+                }
+                Ok(ToClient::Detached { attachment, error }) if attachment == self.shared.attachment => {
+                    return Err(self.over(error));
+                }
+                // Of no concern to this attachment.
+                Ok(_) => {}
+                Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
+                Err(error) => return Err(self.over(error)),
+            }
+        }
+    }
+
+    fn over(&self, error: Error) -> Error {
+        lock(&self.state).over.get_or_insert(error).clone()
+    }
+
+    /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
+    pub fn close(&self) -> Result<()> {
+        if self.shared.guard.is_child() {
+            return Ok(());
+        }
+        let closed = Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.shared.stream));
+        let first = {
+            let mut state = lock(&self.state);
+            let open = state.over.as_ref().is_none_or(|over| over.kind == ErrorKind::Ended);
+            state.over = Some(closed);
+            open
+        };
+        // While arrays live, the hold stays: the connection's end releases it.
+        if first && Arc::strong_count(&self.shared) == 1 {
+            self.shared.rpc.call(&ToServer::Detach(self.shared.attachment), "to detach")?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Tells the coordinator that a step is done with. A coordinator that is gone needs not be told.
+    pub(crate) fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
+        if !self.guard.is_child() {
+            let _ = self.rpc.tell(&ToServer::Release { attachment: self.attachment, run, step, pinned });
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The servers that hold blocks, as a reader reaches them: their arenas, mapped once, and fetches.
+
+use crate::group::Group;
+use crate::rpc::{Rpc, lock, unexpected};
+use forebay_core::block::Location;
+use forebay_core::ids::ServerId;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::ranges::RangeSet;
+use forebay_store::{Access, Mapping, pages};
+use forebay_transport::Kind;
+use forebay_wire::message::{Part, Role, ToClient, ToServer};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+/// Connections and mappings of one reader.
+#[derive(Debug)]
+pub(crate) struct Holders {
+    group: Group,
+    connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
+    arenas: Mutex<HashMap<(ServerId, u32), Arc<ReadableArena>>>,
+}
+
+/// An arena, mapped for reading.
+#[derive(Debug)]
+pub(crate) struct ReadableArena {
+    pub(crate) mapping: Arc<Mapping>,
+    populated: Mutex<RangeSet>,
+}
+
+impl ReadableArena {
+    /// Brings a range into this mapping in one go, before all of it is read.
+    pub(crate) fn populate(&self, offset: u64, bytes: u64) {
+        let mut populated = lock(&self.populated);
+        let end = offset + pages(bytes);
+        if !populated.contains(offset, end) {
+            self.mapping.populate(offset, bytes);
+            populated.insert(offset, end);
+        }
+    }
+}
+
+impl Holders {
+    pub(crate) fn new(group: Group) -> Holders {
+        Holders { group, connections: Mutex::default(), arenas: Mutex::default() }
+    }
+
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The connection to a server, made at first use and again when it broke.
+    pub(crate) fn connection(&self, server: ServerId) -> Result<Arc<Rpc>> {
+        let mut connections = lock(&self.connections);
+        if let Some(rpc) = connections.get(&server).filter(|rpc| !rpc.is_broken()) {
+            return Ok(rpc.clone());
+        }
+        let rpc = Arc::new(self.group.connect(server, Role::Consumer)?);
+        connections.insert(server, rpc.clone());
+        Ok(rpc)
+    }
+
+    /// Uses a connection that exists already for this server.
+    pub(crate) fn adopt(&self, server: ServerId, rpc: Arc<Rpc>) {
+        lock(&self.connections).insert(server, rpc);
+    }
+
+    /// The arena that a block is in, mapped; `None` if its server is reached over the network.
+    pub(crate) fn arena(&self, location: &Location) -> Result<Option<Arc<ReadableArena>>> {
+        let key = (location.server, location.arena);
+        if let Some(arena) = lock(&self.arenas).get(&key) {
+            return Ok(Some(arena.clone()));
+        }
+        let rpc = self.held_by(location)?;
+        if rpc.kind() != Kind::Shm {
+            return Ok(None);
+        }
+        let answer = rpc.call(&ToServer::OpenArena { arena: location.arena }, "to share an arena")?;
+        let (ToClient::Arena { bytes }, Some(file)) = (&answer.message, answer.descriptors.first()) else {
+            return Err(unexpected(&answer.message));
+        };
+        let mapping = Arc::new(Mapping::new(file.as_fd(), *bytes, Access::Read)?);
+        let arena = Arc::new(ReadableArena { mapping, populated: Mutex::default() });
+        lock(&self.arenas).insert(key, arena.clone());
+        Ok(Some(arena))
+    }
+
+    fn held_by(&self, location: &Location) -> Result<Arc<Rpc>> {
+        self.connection(location.server).map_err(|error| match error.kind {
+            // The data had one holder, and that is gone.
+            ErrorKind::Unreachable => Error::new(ErrorKind::Lost, format!("{error}; what it held is lost")),
+            _ => error,
+        })
+    }
+
+    /// Fetches a part of a block over the network, dense, to where it belongs.
+    pub(crate) fn fetch(&self, location: &Location, stored: &[u64], element: usize, part: Part, target: &mut [u8]) -> Result<()> {
+        let fetch = ToServer::Fetch {
+            arena: location.arena,
+            offset: location.offset,
+            bytes: location.bytes,
+            generation: location.generation,
+            stored: stored.into(),
+            element: element as u8,
+            part,
+        };
+        self.held_by(location)?.fetch(&fetch, target, "to send a block")
+    }
+
+    /// Forgets arenas that no longer exist, so that their memory can go: keeps those that are in use.
+    pub(crate) fn forget_unused_arenas(&self, keep: usize) {
+        let mut arenas = lock(&self.arenas);
+        if arenas.len() > keep {
+            arenas.retain(|_, arena| Arc::strong_count(arena) > 1 || Arc::strong_count(&arena.mapping) > 1);
+        }
+    }
+}

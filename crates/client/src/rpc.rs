@@ -1,0 +1,183 @@
+//! Questions and answers over one connection.
+
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::Kind;
+use forebay_transport::blocking::{Connection, Receiver, Sender};
+use forebay_wire::frame::Header;
+use forebay_wire::message::{ToClient, ToServer};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An answer with what came along; its payload is still to be received.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) message: ToClient,
+    pub(crate) header: Header,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// A connection that asks and is answered, and is told things in between.
+///
+/// Sending and receiving have locks of their own, so that somebody can tell the server something while
+/// somebody else waits for it.
+#[derive(Debug)]
+pub(crate) struct Rpc {
+    sender: Mutex<Sender>,
+    inbox: Mutex<Inbox>,
+    requests: AtomicU64,
+    epoch: u64,
+    patience: Duration,
+    seal_payload: bool,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    receiver: Receiver,
+    /// What was told while an answer was awaited. Bounded by the attachment's window.
+    told: VecDeque<ToClient>,
+}
+
+/// The payload of a question.
+pub(crate) struct Payload<'a>(pub(crate) &'a [u8]);
+
+/// Locks, also after a panic elsewhere: the state is kept consistent by the `broken` mark.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Rpc {
+    pub(crate) fn new(connection: Connection, epoch: u64, patience: Duration) -> Rpc {
+        let kind = connection.kind();
+        Rpc {
+            sender: Mutex::new(connection.sender),
+            inbox: Mutex::new(Inbox { receiver: connection.receiver, told: VecDeque::new() }),
+            requests: AtomicU64::new(1),
+            epoch,
+            patience,
+            seal_payload: false,
+            kind,
+        }
+    }
+
+    pub(crate) fn with_sealed_payload(self, seal: bool, kind: Kind) -> Rpc {
+        Rpc { seal_payload: seal && kind == Kind::Tcp, ..self }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn header(&self, request: u64) -> Header {
+        Header { request, epoch: self.epoch, sealed_payload: self.seal_payload, ..Header::default() }
+    }
+
+    /// Tells the server something that is not answered.
+    pub(crate) fn tell(&self, message: &ToServer) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        lock(&self.sender).send(&self.header(0), message, &[], deadline)
+    }
+
+    /// Asks and waits for the answer, no longer than the default deadline.
+    pub(crate) fn call(&self, message: &ToServer, what: &str) -> Result<Answer> {
+        self.call_within(message, None, self.patience, what)
+    }
+
+    /// Asks, with a payload or another deadline, and waits for the answer. An answer that says what failed
+    /// is an error.
+    pub(crate) fn call_within(
+        &self,
+        message: &ToServer,
+        payload: Option<Payload<'_>>,
+        patience: Duration,
+        what: &str,
+    ) -> Result<Answer> {
+        let mut inbox = lock(&self.inbox);
+        let deadline = Instant::now() + patience;
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut sender = lock(&self.sender);
+            let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
+            let header = Header { payload: bytes, ..self.header(request) };
+            sender.send(&header, message, &[], deadline)?;
+            if let Some(Payload(bytes)) = payload {
+                sender.send_payload(bytes, self.seal_payload, deadline)?;
+            }
+        }
+        loop {
+            let answer = inbox.next(deadline, what)?;
+            match (answer.header.request, answer.message) {
+                (n, ToClient::Failed(error)) if n == request || n == 0 => return Err(error),
+                (n, message) if n == request => return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) }),
+                (0, message) => inbox.told.push_back(message),
+                // The answer to a question that was given up at its deadline.
+                (_, _) if answer.header.payload == 0 => {}
+                _ => {
+                    let error = Error::timeout("an earlier answer arrived too late and its data is in the way");
+                    return Err(inbox.receiver.break_with(error));
+                }
+            }
+        }
+    }
+
+    /// Asks for bytes and receives them to where they belong.
+    pub(crate) fn fetch(&self, message: &ToServer, target: &mut [u8], what: &str) -> Result<()> {
+        let answer = self.call(message, what)?;
+        if answer.header.payload != target.len() as u64 {
+            let error = Error::protocol(format!("{} bytes came where {} were asked for", answer.header.payload, target.len()));
+            return Err(lock(&self.inbox).receiver.break_with(error));
+        }
+        let deadline = Instant::now() + self.patience;
+        lock(&self.inbox).receiver.receive_payload(target, answer.header.sealed_payload, deadline)
+    }
+
+    /// The next thing that the server tells, no later than `deadline`.
+    pub(crate) fn told(&self, deadline: Instant, what: &str) -> Result<ToClient> {
+        let mut inbox = lock(&self.inbox);
+        if let Some(message) = inbox.told.pop_front() {
+            return Ok(message);
+        }
+        loop {
+            let answer = inbox.next(deadline, what)?;
+            match (answer.header.request, answer.message) {
+                (0, ToClient::Failed(error)) => return Err(error),
+                (0, message) => return Ok(message),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the connection is of no more use.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.inbox.try_lock().is_ok_and(|inbox| inbox.receiver.is_broken())
+    }
+}
+
+fn answer_rest(header: Header, descriptors: Vec<OwnedFd>) -> Answer {
+    Answer { message: ToClient::Done, header, descriptors }
+}
+
+impl Inbox {
+    fn next(&mut self, deadline: Instant, what: &str) -> Result<Answer> {
+        let received = self.receiver.receive(deadline, what)?;
+        let message = received.frame.message::<ToClient>().map_err(|e| self.receiver.break_with(e))?;
+        if received.frame.header.payload > 0 && !matches!(message, ToClient::Data) {
+            let error = Error::new(ErrorKind::Protocol, "a payload with a message that has none");
+            return Err(self.receiver.break_with(error));
+        }
+        Ok(Answer { message, header: received.frame.header, descriptors: received.descriptors })
+    }
+}
+
+/// The error for an answer of another kind than asked for.
+pub(crate) fn unexpected(message: &ToClient) -> Error {
+    let text = format!("{message:?}");
+    Error::protocol(format!("an answer makes no sense here: {}", text.chars().take(60).collect::<String>()))
+}

@@ -1,0 +1,177 @@
+//! A step as a reader holds it, and zero-copy views of its blocks.
+
+use crate::assemble::{self, Selection};
+use crate::consumer::Shared;
+use crate::holder::ReadableArena;
+use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{FieldReport, StepReport};
+use forebay_core::region::Dims;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::strided::Target;
+use forebay_wire::message::Part;
+use std::sync::{Arc, Mutex};
+
+/// A closed step. Its blocks stay as they are while it, or a view of one of them, lives.
+#[derive(Debug)]
+pub struct Step {
+    shared: Arc<Shared>,
+    report: Arc<StepReport>,
+    hold: Mutex<Option<Arc<Hold>>>,
+}
+
+/// Keeps a step's blocks: released when the last view is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    shared: Arc<Shared>,
+    run: RunNumber,
+    step: StepNumber,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.shared.release(self.run, self.step, false);
+    }
+}
+
+/// One block of a step, with a view of its bytes: dense, row-major, ghosts included, read-only.
+#[derive(Debug, Clone)]
+pub struct BlockView {
+    /// Its field, as it is at this step.
+    pub field: Field,
+    /// Its box and the rest.
+    pub record: BlockRecord,
+    /// Its bytes.
+    pub bytes: BlockBytes,
+}
+
+/// The bytes of a block. Cloning copies nothing.
+#[derive(Debug, Clone)]
+pub enum BlockBytes {
+    /// In an arena, mapped: no copy was made.
+    Mapped(Arc<MappedBytes>),
+    /// In this process: small, or fetched over the network.
+    Owned(Arc<[u8]>),
+}
+
+/// A range of a mapped arena and the hold on it.
+#[derive(Debug)]
+pub struct MappedBytes {
+    arena: Arc<ReadableArena>,
+    offset: u64,
+    bytes: u64,
+    _hold: Arc<Hold>,
+}
+
+impl BlockBytes {
+    /// The address of the first byte and the length. The address is valid, and the bytes stay as they are,
+    /// while this or a clone of it lives.
+    pub fn as_raw(&self) -> Result<(*const u8, usize)> {
+        match self {
+            BlockBytes::Mapped(mapped) => {
+                Ok((mapped.arena.mapping.address(mapped.offset, mapped.bytes)?, mapped.bytes as usize))
+            }
+            BlockBytes::Owned(bytes) => Ok((bytes.as_ptr(), bytes.len())),
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
+        let hold = Hold { shared: shared.clone(), run: report.id.run, step: report.id.step };
+        Step { shared, report: Arc::new(report), hold: Mutex::new(Some(Arc::new(hold))) }
+    }
+
+    /// Its number, as the producer gave it.
+    pub fn number(&self) -> StepNumber {
+        self.report.id.step
+    }
+
+    /// All that was told of it.
+    pub fn report(&self) -> &StepReport {
+        &self.report
+    }
+
+    fn hold(&self) -> Result<Arc<Hold>> {
+        crate::rpc::lock(&self.hold).clone().ok_or_else(|| {
+            Error::new(ErrorKind::Closed, format!("{} was released: read it before you go on to the next", self.report.id))
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<&FieldReport> {
+        self.report.fields.iter().find(|found| found.field.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.report.fields.iter().map(|found| &found.field.name[..]).collect();
+            Error::not_found(format!(
+                "field '{name}' is not part of {}; it has {}. Is the field in the contract, with a period that meets this \
+                 step, and did a rank put it?",
+                self.report.id,
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            ))
+        })
+    }
+
+    /// A field as it is at this step.
+    pub fn field(&self, name: &str) -> Result<&Field> {
+        Ok(&self.find(name)?.field)
+    }
+
+    /// The records of a field's blocks, without their bytes.
+    pub fn records(&self, name: &str) -> Result<&[BlockRecord]> {
+        Ok(&self.find(name)?.blocks)
+    }
+
+    /// Views of a field's blocks. On the holder's host no byte is copied; over the network the block is fetched.
+    /// `only` chooses by record, for example those of one server.
+    pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
+        let hold = self.hold()?;
+        let found = self.find(name)?;
+        let chosen = found.blocks.iter().filter(|record| only(record));
+        chosen.map(|record| self.view(&found.field, record, &hold)).collect()
+    }
+
+    fn view(&self, field: &Field, record: &BlockRecord, hold: &Arc<Hold>) -> Result<BlockView> {
+        let (field, record) = (field.clone(), record.clone());
+        if let Some(inline) = &record.inline {
+            let bytes = BlockBytes::Owned(Arc::from(&inline[..]));
+            return Ok(BlockView { field, record, bytes });
+        }
+        let (offset, bytes) = (record.location.offset, record.location.bytes);
+        if let Some(arena) = self.shared.holders.arena(&record.location)? {
+            let mapped = MappedBytes { arena, offset, bytes, _hold: hold.clone() };
+            return Ok(BlockView { field, record, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
+        }
+        let stored = record.extent.stored_shape();
+        let zero: Dims = stored.iter().map(|_| 0).collect();
+        let one: Dims = stored.iter().map(|_| 1).collect();
+        let part = Part { offset: zero, shape: stored.clone(), step: one };
+        let mut owned = vec![0; bytes as usize];
+        self.shared.holders.fetch(&record.location, &stored, field.dtype.size(), part, &mut owned)?;
+        Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::from(owned)) })
+    }
+
+    /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
+    pub fn read(&self, name: &str, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
+        let _hold = self.hold()?;
+        self.shared.guard.check("consumer")?;
+        let found = self.find(name)?;
+        let step = self.report.id.to_string();
+        assemble::read(&self.shared.holders, &step, &found.field, &found.blocks, selection, target)
+    }
+
+    /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
+    /// Dropping the step does the same. Does not wait.
+    pub fn release(&self) {
+        if let Some(hold) = crate::rpc::lock(&self.hold).take()
+            && Arc::strong_count(&hold) > 1
+        {
+            self.shared.release(hold.run, hold.step, true);
+        }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,113 @@
+//! The worker's side of a pipeline: connects to its server, takes orders, reports.
+
+use crate::consumer::Shared;
+use crate::fork::ForkGuard;
+use crate::group::{Group, GroupOptions};
+use crate::holder::Holders;
+use crate::rpc::Rpc;
+use crate::step::Step;
+use forebay_comm::{Comm, Endpoint, EndpointOptions};
+use forebay_core::contract::Needs;
+use forebay_core::ids::ServerId;
+use forebay_core::steps::AttachmentId;
+use forebay_core::Result;
+use forebay_transport::Address;
+use forebay_wire::message::{Role, ToClient, ToServer};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What runs one pipeline beside one server.
+#[derive(Debug)]
+pub struct Worker {
+    group: Group,
+    server: ServerId,
+    rpc: Arc<Rpc>,
+    /// Kept from order to order, so that arenas are mapped once.
+    holders: Arc<Holders>,
+    endpoint: Endpoint,
+}
+
+/// An order to run the pipeline on a step.
+#[derive(Debug)]
+pub struct Order {
+    /// Names the execution.
+    pub execution: u64,
+    /// The step. The coordinator holds it until every worker is done.
+    pub step: Step,
+    /// The communicator of this execution.
+    pub comm: Comm,
+    /// The server whose blocks are this worker's.
+    pub server: ServerId,
+}
+
+impl Worker {
+    /// Connects to the server beside which this worker runs.
+    pub fn open(options: &GroupOptions, server: ServerId, pipeline: &str) -> Result<Worker> {
+        let group = Group::find(options)?;
+        let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned() })?);
+        let entry = group.file().servers.iter().find(|entry| entry.id == server);
+        let tcp = entry.and_then(|entry| {
+            let addresses = entry.parsed().ok()?;
+            addresses.into_iter().find_map(|address| match address {
+                Address::Tcp(address) => Some(SocketAddr::new(address.ip(), 0)),
+                Address::Shm { .. } => None,
+            })
+        });
+        let endpoint = Endpoint::new(EndpointOptions {
+            secret: group.file().secret.clone(),
+            lineage: group.file().lineage,
+            tcp,
+            name: format!("the worker of pipeline '{pipeline}' on {server}"),
+        })?;
+        let holders = Arc::new(Holders::new(group.clone()));
+        holders.adopt(server, rpc.clone());
+        Ok(Worker { group, server, rpc, holders, endpoint })
+    }
+
+    /// The pipeline's code is loaded: from now on orders come.
+    pub fn ready(&self, needs: Option<Needs>) -> Result<()> {
+        let ready = ToServer::WorkerReady { addresses: self.endpoint.addresses(), needs };
+        self.rpc.call(&ready, "to take note of its worker").map(drop)
+    }
+
+    /// The pipeline's code cannot be loaded.
+    pub fn failed(&self, traceback: &str) -> Result<()> {
+        self.rpc.call(&ToServer::WorkerFailed { error: traceback.to_owned() }, "to take note").map(drop)
+    }
+
+    /// The next order, or `None` after `timeout`. An error means that the server is gone: end.
+    pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
+        let told = self.rpc.told(Instant::now() + timeout, "to order an execution");
+        let order = match told {
+            Ok(ToClient::Execute(order)) => order,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind == forebay_core::ErrorKind::Timeout => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let members = order.members.iter().map(|member| member.addresses.clone()).collect();
+        let mut comm = self.endpoint.comm(order.execution, order.rank, members)?;
+        comm.set_timeout(comm_timeout);
+        // The coordinator holds the step for this worker: nothing is released by this attachment.
+        let shared = Shared {
+            guard: ForkGuard::new(),
+            rpc: self.rpc.clone(),
+            holders: self.holders.clone(),
+            stream: order.report.id.stream.clone(),
+            attachment: AttachmentId(0),
+        };
+        let step = Step::new(Arc::new(shared), order.report);
+        Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))
+    }
+
+    /// The order was carried out, or failed with this traceback.
+    pub fn done(&self, execution: u64, error: Option<String>, seconds: f64) -> Result<()> {
+        self.rpc.tell(&ToServer::WorkerDone { execution, error, seconds })
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+}
+
