@@ -19,6 +19,7 @@ mod producer;
 mod rpc;
 mod space;
 mod step;
+mod worker;
 
 pub use admin::Admin;
 pub use assemble::Selection;
@@ -27,7 +28,9 @@ pub use group::{Group, GroupOptions, TransportChoice};
 pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
 pub use space::{Space, SpacePut};
 pub use step::{BlockBytes, BlockView, Step};
+pub use worker::{Order, Worker};
 
+pub use forebay_comm as comm;
 pub use forebay_core as core;
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;

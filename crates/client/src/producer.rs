@@ -98,12 +98,18 @@ pub enum Outcome {
 pub struct Allocation {
     /// Names it in `commit` and `abort`.
     pub id: u64,
-    /// Its address; valid until it is committed or aborted.
-    pub address: *mut u8,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Keeps the address valid.
-    pub memory: Arc<Mapping>,
+    memory: Arc<Mapping>,
+    offset: u64,
+}
+
+impl Allocation {
+    /// The address of its first byte. The address stays valid while this lives, but the memory is the caller's
+    /// to write only until it is committed or aborted.
+    pub fn address(&self) -> Result<*mut u8> {
+        self.memory.address_mut(self.offset, self.bytes)
+    }
 }
 
 /// One rank of a simulation. Puts may come from many threads; begin and end from one.
@@ -456,14 +462,13 @@ impl Producer {
             }
             Err(error) => return self.survive(&mut state, error).map(|()| None),
         };
-        let address = arena.mapping.address_mut(grant.offset, grant.bytes)?;
         let id = state.next_allocation;
         state.next_allocation += 1;
         let granted = Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
         let put = put_block(block, granted, None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         open.allocations.insert(id, (grant, put));
-        Ok(Some(Allocation { id, address, bytes, memory: arena.mapping.clone() }))
+        Ok(Some(Allocation { id, bytes, memory: arena.mapping.clone(), offset: grant.offset }))
     }
 
     /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait.

@@ -86,7 +86,7 @@ impl Worker {
             Err(error) => return Err(error),
         };
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
-        let mut comm = self.endpoint.comm(order.execution, order.rank, members)?;
+        let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
         // The coordinator holds the step for this worker: nothing is released by this attachment.
         let shared = Shared {

@@ -1,0 +1,143 @@
+# One list of commands for people and for CI: .ci/run calls `make test`.
+#
+# Everything is installed into .venv. A stamp in .venv/.stamps stands for each part that is done and is
+# renewed when something it was made from changes, so a second `make` has nothing to do. What a step
+# prints goes to target/log; its end is shown if the step fails.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Steps use all cores themselves.
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Where people change something:  make test JOBS=4,  make build PYTHON=python3.12
+JOBS ?= 2
+PYTHON ?=
+ARGS ?=
+export PYTHON
+
+VENV   := $(CURDIR)/.venv
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+STAMPS := .venv/.stamps
+STEP   := scripts/step.sh
+
+# Freshly installed Rust is not on the PATH of a shell that was open before.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# Both builds of PyO3 must see the same interpreter, or each would undo the other's work.
+export PYO3_PYTHON := $(VENV)/bin/python
+export VIRTUAL_ENV := $(VENV)
+
+# In CI what was locked is what is built.
+LOCKED := $(if $(CI),--locked)
+# The extension module is built by maturin alone: with plain cargo its settings, and so PyO3, would be
+# compiled anew at each change from one to the other.
+WORKSPACE := --workspace --exclude forebay-python $(LOCKED)
+
+# The version is pinned like every other tool's.
+CARGO_DENY := 0.20.2
+
+RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find crates -type f 2>/dev/null)
+HEADERS      := $(wildcard include/*.h include/*.hpp fortran/*.f90)
+GRAYSCOTT    := $(wildcard examples/grayscott/*.c)
+CFLAGS       := -std=c99 -O3 -Wall -Wextra
+
+.PHONY: help
+help: ## this list
+	@echo "usage: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "JOBS=N       processes that tests run on (2)"
+	@echo "PYTHON=...   the interpreter that .venv is made with (the first from 3.11 on)"
+	@echo "ARGS=...     more arguments for demo, bench or pytest"
+
+# ---- build --------------------------------------------------------------------------------------
+
+.PHONY: build
+build: $(STAMPS)/python $(STAMPS)/headers $(STAMPS)/workspace $(STAMPS)/package $(STAMPS)/examples ## all of Forebay, into .venv
+
+$(STAMPS)/python: scripts/requirements.txt scripts/setup.sh
+	@scripts/setup.sh
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/headers: $(HEADERS) | $(STAMPS)/python
+	@mkdir -p $(VENV)/include
+	@install -m 644 $(HEADERS) $(VENV)/include
+	@touch $@
+
+$(STAMPS)/workspace: $(RUST_SOURCES) | $(STAMPS)/python
+	@$(STEP) "Rust workspace, release" cargo build --release $(WORKSPACE)
+	@install -m 755 $(TARGET)/release/forebay $(VENV)/bin/forebay
+	@install -m 755 $(TARGET)/release/libforebay.so $(VENV)/lib/libforebay.so
+	@install -m 644 $(TARGET)/release/libforebay.a $(VENV)/lib/libforebay.a
+	@touch $@
+
+# Editable: what is under python/ is used from there, and only Rust needs this step again.
+$(STAMPS)/package: $(RUST_SOURCES) | $(STAMPS)/python
+	@$(STEP) "Python package" $(VENV)/bin/maturin develop --release $(LOCKED) --manifest-path crates/python/Cargo.toml
+	@touch $@
+
+# Twice: as it is, and with every call of Forebay's compiled to nothing, to compare with. The wrapper
+# writes where libmpi and libforebay are into the binaries, so both run from anywhere.
+$(STAMPS)/examples: $(wildcard examples/grayscott/*.[ch]) $(STAMPS)/headers $(STAMPS)/workspace
+	@$(STEP) "Gray-Scott" $(VENV)/bin/mpicc $(CFLAGS) $(GRAYSCOTT) -lforebay -lm -o $(VENV)/bin/grayscott
+	@$(STEP) "Gray-Scott without Forebay" $(VENV)/bin/mpicc $(CFLAGS) -DGRAYSCOTT_NO_FOREBAY $(GRAYSCOTT) -lm \
+	    -o $(VENV)/bin/grayscott-plain
+	@touch $@
+
+# ---- run ----------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: build ## the main job, start to end: simulation, pictures, a reader
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python examples/demo.py $(ARGS)
+
+.PHONY: bench
+bench: build peers ## measure, beside the limits of this machine and beside peers
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/forebay bench $(ARGS)
+
+.PHONY: peers
+peers: $(STAMPS)/peers ## install what bench compares with
+
+$(STAMPS)/peers: scripts/requirements-peers.txt scripts/requirements.txt | $(STAMPS)/python
+	@$(STEP) "Peers for bench" $(VENV)/bin/python -m pip install --disable-pip-version-check --no-input \
+	    --only-binary :all: --requirement scripts/requirements-peers.txt
+	@touch $@
+
+# ---- check and test -----------------------------------------------------------------------------
+
+.PHONY: test
+test: check build ## check, then every test
+	@$(STEP) "cargo test" cargo test $(WORKSPACE)
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+
+.PHONY: check
+check: $(STAMPS)/python $(STAMPS)/cargo-deny ## formats, lints, types, dependencies
+	@$(STEP) "cargo fmt" cargo fmt --all --check
+	@$(STEP) "crate order" $(VENV)/bin/python scripts/check_crate_order.py
+	@$(STEP) "cargo deny" scripts/check_dependencies.sh $(VENV)/bin/cargo-deny
+	@$(STEP) "ruff" $(VENV)/bin/ruff check .
+	@$(STEP) "ruff format" $(VENV)/bin/ruff format --check .
+	@$(STEP) "mypy" $(VENV)/bin/mypy
+	@$(STEP) "clippy" cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+
+# Unoptimised it compiles in a minute instead of many, and is as fast as needed.
+$(STAMPS)/cargo-deny: Makefile | $(STAMPS)/python
+	@$(VENV)/bin/cargo-deny --version 2>/dev/null | grep -qx "cargo-deny $(CARGO_DENY)" || \
+	    CARGO_PROFILE_DEV_DEBUG=0 $(STEP) "cargo-deny $(CARGO_DENY)" \
+	    cargo install cargo-deny --version $(CARGO_DENY) --locked --debug --force --root $(VENV)
+	@touch $@
+
+.PHONY: fmt
+fmt: $(STAMPS)/python ## format all sources
+	@cargo fmt --all
+	@$(VENV)/bin/ruff check --quiet --fix-only .
+	@$(VENV)/bin/ruff format --quiet .
+
+.PHONY: clean
+clean: ## remove everything that was made here, .venv too
+	@rm -rf .venv $(TARGET) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -f python/forebay/*.so
+	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,190 @@
+//! `forebay ls` and `forebay get`: looking at data from the command line.
+
+use crate::Common;
+use crate::output::Output;
+use forebay_client::core::contract::{Field, Need, Needs};
+use forebay_client::core::dtype::Dtype;
+use forebay_client::core::region::Dims;
+use forebay_client::store::strided::Target;
+use forebay_client::{Admin, Consumer, ConsumerOptions, Error, Result, Selection};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// List streams, or the fields of one.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Ls {
+    /// The stream
+    stream: Option<String>,
+}
+
+/// Read a field of the next step of a stream: prints it, or writes a .npy file.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Get {
+    /// The stream
+    stream: String,
+    /// The field
+    field: String,
+    /// Which part, as in NumPy: '10:20, :, 32' or '::2' [default: all]
+    #[arg(long, allow_hyphen_values = true)]
+    region: Option<String>,
+    /// Write to this .npy file instead of printing
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
+    let status = Admin::open(&common.group_options()?)?.status()?;
+    let servers = status["servers"].as_array().into_iter().flatten();
+    let streams: Vec<Value> = servers.flat_map(|server| server["streams"].as_array().into_iter().flatten()).cloned().collect();
+    let name = |stream: &Value| stream["name"].as_str().unwrap_or("").to_owned();
+    match &ls.stream {
+        None => output.result(&json!(streams), |_| streams.iter().map(name).collect()),
+        Some(wanted) => {
+            let known: Vec<String> = streams.iter().map(name).collect();
+            let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
+                return Err(Error::not_found(format!("there is no stream '{wanted}'; there are: {}", known.join(", "))));
+            };
+            output.result(&stream["fields"], |fields| {
+                fields.as_array().into_iter().flatten().filter_map(|f| f.as_str().map(str::to_owned)).collect()
+            });
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
+    let need = Need { field: get.field.clone(), dtype: None, every: 1 };
+    let options = ConsumerOptions {
+        group: common.group_options()?,
+        needs: Needs::Fields(vec![need]),
+        start: forebay_client::core::steps::Start::Oldest,
+        ..ConsumerOptions::new(&get.stream)
+    };
+    let consumer = Consumer::open(&options)?;
+    let step = consumer.next_step(None)?;
+    let field = step.field(&get.field)?.clone();
+    let selection = parse_region(&field, get.region.as_deref())?;
+    let element = field.dtype.size();
+    let count: u64 = selection.shape.iter().product();
+    let mut data = vec![0; count as usize * element];
+    step.read(&get.field, &selection, &mut Target::from_slice(&mut data, &selection.shape, element)?)?;
+    let mut value = json!({
+        "stream": get.stream, "field": get.field, "step": step.number(), "time": step.report().time,
+        "dtype": field.dtype.name(), "shape": &selection.shape[..],
+    });
+    if let Some(path) = &get.output {
+        write_npy(path, &field, &selection.shape, &data)?;
+        value["file"] = json!(path);
+        output.result(&value, |_| vec![format!("step {}: {:?} of {} in {}", step.number(), &selection.shape[..], field.dtype, path.display())]);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let numbers: Vec<f64> = data.chunks_exact(element).map(|bytes| number(field.dtype, bytes)).collect();
+    value["values"] = json!(numbers);
+    output.result(&value, |_| {
+        let row = selection.shape.last().map_or(1, |n| *n as usize).max(1);
+        let mut lines = vec![format!("step {}, time {}, shape {:?}, {}", step.number(), step.report().time, &selection.shape[..], field.dtype)];
+        lines.extend(numbers.chunks(row).map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")));
+        lines
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One element as a number; of complex ones the real part.
+fn number(dtype: Dtype, bytes: &[u8]) -> f64 {
+    let mut stats = forebay_client::core::block::Stats::EMPTY;
+    match dtype {
+        Dtype::C64 => return f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+        Dtype::C128 => return number(Dtype::F64, &bytes[..8]),
+        _ => forebay_client::store::stats::accumulate(&mut stats, dtype, bytes),
+    }
+    if stats.count == 1 { stats.min } else { f64::NAN }
+}
+
+/// Parses `a:b:c, i, :` against a field's shape. A single index keeps its dimension, with extent 1.
+fn parse_region(field: &Field, text: Option<&str>) -> Result<Selection> {
+    let global = field.shape.as_deref().ok_or_else(|| {
+        Error::invalid(format!("field '{}' has no global shape; read its blocks from Python", field.name))
+    })?;
+    let bad = |part: &str| Error::invalid(format!("--region '{part}' is not understood: write a:b, a:b:step, i or :"));
+    let text = text.unwrap_or("").trim().trim_start_matches('[').trim_end_matches(']');
+    let parts: Vec<&str> = if text.is_empty() { Vec::new() } else { text.split(',').map(str::trim).collect() };
+    if parts.len() > global.len() {
+        return Err(Error::out_of_bounds(format!("--region has {} dimensions, field '{}' {}", parts.len(), field.name, global.len())));
+    }
+    let (mut offset, mut shape, mut step) = (Dims::new(), Dims::new(), Dims::new());
+    for (d, extent) in global.iter().enumerate() {
+        let part = parts.get(d).copied().unwrap_or(":");
+        let fields: Vec<&str> = part.split(':').map(str::trim).collect();
+        let index = |text: &str, default: u64| -> Result<u64> {
+            if text.is_empty() {
+                return Ok(default);
+            }
+            let value: i128 = text.parse().map_err(|_| bad(part))?;
+            let value = if value < 0 { value + i128::from(*extent) } else { value };
+            u64::try_from(value).map_err(|_| bad(part))
+        };
+        let (first, end, every) = match fields[..] {
+            [one] => (index(one, 0)?, index(one, 0)?.saturating_add(1), 1),
+            [first, end] => (index(first, 0)?, index(end, *extent)?.min(*extent), 1),
+            [first, end, every] => {
+                let every = if every.is_empty() { Ok(1) } else { every.parse() };
+                (index(first, 0)?, index(end, *extent)?.min(*extent), every.map_err(|_| bad(part))?)
+            }
+            _ => return Err(bad(part)),
+        };
+        if every == 0 {
+            return Err(bad(part));
+        }
+        offset.push(first);
+        shape.push(end.saturating_sub(first).div_ceil(every));
+        step.push(every);
+    }
+    Ok(Selection { offset, shape, step })
+}
+
+/// Writes NumPy's format, version 1.0 (numpy.lib.format).
+fn write_npy(path: &PathBuf, field: &Field, shape: &[u64], data: &[u8]) -> Result<()> {
+    let descr = match field.dtype {
+        Dtype::Bool => "|b1".to_owned(),
+        Dtype::I8 => "|i1".to_owned(),
+        Dtype::U8 => "|u1".to_owned(),
+        Dtype::I16 | Dtype::I32 | Dtype::I64 => format!("<i{}", field.dtype.size()),
+        // NumPy has no bfloat16: its bits are kept.
+        Dtype::U16 | Dtype::U32 | Dtype::U64 | Dtype::Bf16 => format!("<u{}", field.dtype.size()),
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => format!("<f{}", field.dtype.size()),
+        Dtype::C64 | Dtype::C128 => format!("<c{}", field.dtype.size()),
+    };
+    let dims: String = shape.iter().map(|n| format!("{n},")).collect();
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let write = || {
+        let mut file = std::fs::File::create(path)?;
+        file.write_all(b"\x93NUMPY\x01\x00")?;
+        file.write_all(&(header.len() as u16).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        file.write_all(data)
+    };
+    write().map_err(|e| Error::io(format!("cannot write {}", path.display()), &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_parsed_as_in_numpy() {
+        let field = Field::new("U", Dtype::F64, Some(&[10, 7, 5]), 3);
+        let parse = |text: &str| parse_region(&field, Some(text)).map(|s| (s.offset.to_vec(), s.shape.to_vec(), s.step.to_vec()));
+        assert_eq!(parse("2:4, :, -1").unwrap(), (vec![2, 0, 4], vec![2, 7, 1], vec![1, 1, 1]));
+        assert_eq!(parse("1:100:4").unwrap(), (vec![1, 0, 0], vec![3, 7, 5], vec![4, 1, 1]));
+        assert_eq!(parse("").unwrap().1, [10, 7, 5]);
+        for bad in ["a", "1:2:0", "1:2:3:4", ":,:,:,:", "-99"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The command `forebay`.
+
+mod bench;
+mod data;
+mod doctor;
+mod group;
+mod output;
+mod pipeline;
+mod serve;
+mod status;
+
+use clap::{Parser, Subcommand};
+use forebay_client::{ErrorKind, GroupOptions, Result, TransportChoice};
+use output::Output;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Stages a simulation's fields in memory, step by step, for whoever wants to look.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 80, arg_required_else_help = true)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, clap::Args)]
+struct Common {
+    /// The group: a connection file's path, or a name [default: default]
+    #[arg(long, short, global = true, env = "FOREBAY_GROUP", hide_env_values = true)]
+    group: Option<String>,
+    /// How to reach servers: auto, shm or tcp
+    #[arg(long, global = true, default_value = "auto", value_name = "WAY", hide_default_value = true)]
+    transport: String,
+    /// Seconds that any wait may take [default: 30]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say what is done (-v) and in detail (-vv)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a group of servers on this machine
+    Up(group::Up),
+    /// End a group and all its servers
+    Down,
+    /// Run one server in the foreground; the first one founds the group
+    Serve(serve::Serve),
+    /// Show servers, streams and pipelines
+    Status,
+    /// List streams, or the fields of one
+    Ls(data::Ls),
+    /// Read a field of the next step, as numbers or a .npy file
+    Get(data::Get),
+    /// Create, destroy and look at pipelines
+    #[command(subcommand)]
+    Pipeline(pipeline::Pipeline),
+    /// Measure speed and memory on this machine
+    #[command(disable_help_flag = true)]
+    Bench(bench::Bench),
+    /// Say what is missing on this machine, and the remedy
+    Doctor,
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+impl Common {
+    fn group_options(&self) -> Result<GroupOptions> {
+        Ok(GroupOptions {
+            group: self.group.clone(),
+            transport: TransportChoice::parse(&self.transport)?,
+            timeout: self.timeout,
+        })
+    }
+}
+
+fn log(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).try_init();
+}
+
+fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
+    let common = &arguments.common;
+    match arguments.command {
+        Command::Up(up) => group::up(common, &up, output),
+        Command::Down => group::down(common, output),
+        Command::Serve(serve) => serve::serve(common, &serve),
+        Command::Status => status::status(common, output),
+        Command::Ls(ls) => data::ls(common, &ls, output),
+        Command::Get(get) => data::get(common, &get, output),
+        Command::Pipeline(command) => pipeline::pipeline(common, &command, output),
+        Command::Bench(bench) => bench::bench(common, &bench),
+        Command::Doctor => doctor::doctor(output),
+    }
+}
+
+/// Exit codes: 0 done, 1 it failed, 2 wrong usage (clap's), 3 no group was found or reached.
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log(arguments.common.verbose);
+    let output = Output::new(arguments.common.json);
+    match run(arguments, &output) {
+        Ok(code) => code,
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(match error.kind {
+                ErrorKind::ConnectionFile | ErrorKind::Unreachable => 3,
+                _ => 1,
+            })
+        }
+    }
+}

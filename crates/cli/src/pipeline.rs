@@ -1,0 +1,116 @@
+//! `forebay pipeline ...`.
+
+use crate::Common;
+use crate::output::Output;
+use clap::Subcommand;
+use forebay_client::{Admin, Error, PipelineSpec, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Pipelines run beside the data, in a worker process for each server.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Pipeline {
+    /// Create a pipeline and wait until its workers are ready
+    Create {
+        /// Its name
+        name: String,
+        /// The code, as FILE.py:CLASS
+        code: String,
+        /// The stream it runs on
+        #[arg(long)]
+        stream: String,
+        /// Its configuration: JSON, or @FILE with JSON
+        #[arg(long, default_value = "{}", value_name = "JSON")]
+        config: String,
+        /// The Python to run it with [default: the one beside this command]
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
+    /// End a pipeline and its workers
+    Destroy {
+        /// Its name
+        name: String,
+    },
+    /// List pipelines
+    List,
+    /// Show what the workers of a pipeline printed
+    Log {
+        /// Its name
+        name: String,
+    },
+}
+
+/// The Python beside this command, as in a virtual environment, or the first on the path.
+pub(crate) fn python() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("python3")));
+    beside.filter(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"))
+}
+
+pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> Result<ExitCode> {
+    let admin = Admin::open(&common.group_options()?)?;
+    match command {
+        Pipeline::Create { name, code, stream, config, python: chosen } => {
+            let spec = spec(name, code, stream, config, chosen.clone().unwrap_or_else(python))?;
+            admin.create_pipeline(&spec)?;
+            output.result(&json!({ "created": name }), |_| vec![format!("Pipeline '{name}' is ready.")]);
+        }
+        Pipeline::Destroy { name } => {
+            admin.destroy_pipeline(name)?;
+            output.result(&json!({ "destroyed": name }), |_| vec![format!("Pipeline '{name}' has ended.")]);
+        }
+        Pipeline::List => {
+            let status = admin.status()?;
+            let all: Vec<Value> = each(&status, "coordinated").cloned().collect();
+            output.result(&json!(all), |_| {
+                let name = |pipeline: &Value| pipeline["name"].as_str().unwrap_or("").to_owned();
+                all.iter().map(name).collect()
+            });
+        }
+        Pipeline::Log { name } => {
+            let status = admin.status()?;
+            let mine = |worker: &&Value| worker["pipeline"].as_str() == Some(name);
+            let logs: Vec<Value> = each(&status, "workers").filter(mine).cloned().collect();
+            if logs.is_empty() {
+                return Err(Error::not_found(format!("there is no pipeline '{name}'; see `forebay pipeline list`")));
+            }
+            output.result(&json!(logs), |_| {
+                let lines = logs.iter().flat_map(|worker| worker["log"].as_array().into_iter().flatten());
+                lines.map(|line| line.as_str().unwrap_or("").to_owned()).collect()
+            });
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn each<'a>(status: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value> {
+    let servers = status["servers"].as_array().into_iter().flatten();
+    servers.flat_map(move |server| server["pipelines"][what].as_array().into_iter().flatten())
+}
+
+fn spec(name: &str, code: &str, stream: &str, config: &str, python: PathBuf) -> Result<PipelineSpec> {
+    let (file, class) = code
+        .rsplit_once(':')
+        .ok_or_else(|| Error::invalid(format!("'{code}' does not name a pipeline's code: write FILE.py:CLASS")))?;
+    let file = std::fs::canonicalize(file).map_err(|e| Error::io(format!("cannot find the pipeline's file {file}"), &e))?;
+    let config = match config.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path).map_err(|e| Error::io(format!("cannot read {path}"), &e))?,
+        None => config.to_owned(),
+    };
+    let parsed: Value =
+        serde_json::from_str(&config).map_err(|e| Error::invalid(format!("--config is no JSON: {e}")))?;
+    if !parsed.is_object() {
+        return Err(Error::invalid("--config must be a JSON object, such as '{\"isovalue\": 0.3}'"));
+    }
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let directory = std::env::current_dir().map_err(|e| Error::io("cannot tell the working directory", &e))?;
+    Ok(PipelineSpec {
+        name: name.to_owned(),
+        stream: stream.to_owned(),
+        command: vec![text(&python), "-m".into(), "forebay.worker".into()],
+        code: format!("{}:{class}", text(&file)),
+        config,
+        needs: None,
+        directory: text(&directory),
+    })
+}

@@ -1,0 +1,109 @@
+//! `forebay serve`: one server, in the foreground.
+
+use crate::Common;
+use forebay_client::transport::group_file::path_of;
+use forebay_client::{Error, Result};
+use forebay_server::ServerOptions;
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+/// Run one server in the foreground. The first server on a connection file
+/// founds the group and writes the file; the others join through it.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Serve {
+    /// How many servers the group has
+    #[arg(long, default_value_t = 1)]
+    pub(crate) servers: u32,
+    #[command(flatten)]
+    pub(crate) memory: Memory,
+    #[command(flatten)]
+    pub(crate) network: Network,
+    /// End when this process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) watch_parent: Option<u32>,
+}
+
+/// Memory of a server.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Memory {
+    /// Bytes of blocks that each server may hold, such as 512M or 64G
+    /// [default: half of what is free, shared by the servers]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) budget: Option<u64>,
+}
+
+/// Network of a server.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Network {
+    /// Addresses to listen on for other hosts; repeat for several
+    #[arg(long, value_name = "IP")]
+    pub(crate) bind: Vec<IpAddr>,
+    /// The address that others are told, if it differs from --bind
+    #[arg(long, value_name = "IP")]
+    pub(crate) advertise: Option<IpAddr>,
+    /// Ports that may be used, such as 7000-7010 [default: any]
+    #[arg(long, value_name = "A-B", value_parser = parse_ports)]
+    pub(crate) ports: Option<(u16, u16)>,
+    /// Encrypt bulk data between hosts too, not only control messages
+    #[arg(long)]
+    pub(crate) encrypt: bool,
+}
+
+/// A number of bytes with an optional K, M, G or T.
+pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
+    let bad = || format!("'{text}' is no number of bytes: write 1000000, 512M or 64G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        _ => return Err(bad()),
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(bad)
+}
+
+fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
+    let bad = || format!("'{text}' is no range of ports: write 7000-7010");
+    let (first, last) = text.split_once('-').ok_or_else(bad)?;
+    let (first, last) = (first.parse().map_err(|_| bad())?, last.parse().map_err(|_| bad())?);
+    if first == 0 || first > last { Err(bad()) } else { Ok((first, last)) }
+}
+
+pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
+    if serve.servers == 0 || serve.servers > 4096 {
+        return Err(Error::invalid(format!("--servers {}: a group has 1 to 4096 servers", serve.servers)));
+    }
+    let options = ServerOptions {
+        group: path_of(common.group.as_deref())?,
+        servers: serve.servers,
+        budget: serve.memory.budget,
+        bind: serve.network.bind.clone(),
+        advertise: serve.network.advertise,
+        ports: serve.network.ports,
+        seal_payload: serve.network.encrypt,
+        watch_parent: serve.watch_parent,
+    };
+    forebay_server::run(options, || tracing::info!("the group is complete"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_ports_are_parsed() {
+        assert_eq!(parse_bytes("512M"), Ok(512 << 20));
+        assert_eq!(parse_bytes("7"), Ok(7));
+        for bad in ["", "0", "x", "1.5G", "-1", "99999999T", "1Q"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_ports("7000-7010"), Ok((7000, 7010)));
+        for bad in ["7000", "0-1", "5-4", "a-b", "1-70000"] {
+            assert!(parse_ports(bad).is_err(), "{bad}");
+        }
+    }
+}

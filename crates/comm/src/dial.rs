@@ -1,0 +1,119 @@
+//! Making a connection: where to, and the handshake.
+
+use crate::hub::Hub;
+use crate::members::Gone;
+use crate::peers::{Link, PeerId};
+use crate::pump::pump;
+use crate::word::Word;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::shm::ShmLink;
+use forebay_transport::tcp::TcpLink;
+use forebay_transport::{Address, asynchronous, host};
+use forebay_wire::message::HostId;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a peer that accepted may take for its handshake, before somebody may dial it again.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Not yet: worth trying again soon.
+    Busy,
+    /// The deadline passed.
+    TimedOut,
+    /// There will be none.
+    Gone(Gone),
+}
+
+/// Shared memory on one host, else TCP.
+fn choose(addresses: &[String], here: &HostId) -> Result<Address> {
+    let parsed = addresses.iter().map(|address| address.parse()).collect::<Result<Vec<Address>>>()?;
+    let local = parsed.iter().find(|address| matches!(address, Address::Shm { host, .. } if host == here));
+    let chosen = local.or_else(|| parsed.iter().find(|address| matches!(address, Address::Tcp(_))));
+    chosen.cloned().ok_or_else(|| {
+        Error::unreachable(format!(
+            "none of its addresses {addresses:?} is on this host or TCP: let its endpoint listen on TCP too"
+        ))
+    })
+}
+
+/// Connects a socket. Waits no longer than the deadline, in the caller's thread.
+pub(crate) fn connect(
+    addresses: &[String],
+    deadline: Instant,
+) -> std::result::Result<Box<dyn forebay_transport::Link>, Failed> {
+    let failed = |address: &Address, e: io::Error| match e.kind() {
+        io::ErrorKind::WouldBlock => Failed::Busy,
+        io::ErrorKind::TimedOut if Instant::now() >= deadline => Failed::TimedOut,
+        io::ErrorKind::ConnectionRefused => Failed::Gone(Gone::new(format!(
+            "cannot be reached: nobody listens at {address}, so its endpoint has ended"
+        ))),
+        _ => Failed::Gone(Gone::new(format!("cannot be reached at {address}: {e}"))),
+    };
+    let address = choose(addresses, &host::this_host())
+        .map_err(|e| Failed::Gone(Gone::new(format!("cannot be reached: {}", e.text))))?;
+    Ok(match &address {
+        Address::Shm { name, .. } => Box::new(ShmLink::connect(name).map_err(|e| failed(&address, e))?),
+        Address::Tcp(socket) => {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            Box::new(TcpLink::connect(socket, patience).map_err(|e| failed(&address, e))?)
+        }
+    })
+}
+
+/// Shakes hands on a connected socket, then reads it as long as it lasts.
+pub(crate) async fn handshake(hub: Arc<Hub>, peer: PeerId, link: Box<dyn forebay_transport::Link>) {
+    let shaken =
+        tokio::time::timeout(HANDSHAKE, asynchronous::connect(link, &hub.secret, &hub.lineage)).await;
+    let made = {
+        let mut state = hub.state.lock();
+        if let Some(peer) = state.peers.get(peer) {
+            peer.dialling = false;
+        }
+        match shaken {
+            Ok(Ok((receiver, outbox))) => {
+                let link = Link::new(outbox);
+                link.say(&hub.hello());
+                if state.closed {
+                    link.say(&Word::Goodbye);
+                }
+                if let Some(peer) = state.peers.get(peer) {
+                    peer.links.push(link.clone());
+                }
+                Some((receiver, link))
+            }
+            Ok(Err(error)) => {
+                let why = match error.kind {
+                    ErrorKind::Unreachable => "is gone: it ended while a connection was made".to_owned(),
+                    _ => format!("cannot be reached: {}", error.text),
+                };
+                hub.lose(&mut state, peer, &Gone { kind: error.kind, why });
+                None
+            }
+            // It may only be slow: whoever still wants it dials again.
+            Err(_) => None,
+        }
+    };
+    hub.changed.notify_all();
+    if let Some((receiver, link)) = made {
+        pump(hub, receiver, link, Some(peer)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_chosen_on_one_host_only() {
+        let here = HostId("here".into());
+        let addresses: Vec<String> = ["tcp:10.0.0.1:7", "shm:here/x"].map(String::from).into();
+        assert!(matches!(choose(&addresses, &here).unwrap(), Address::Shm { .. }));
+        assert!(matches!(choose(&addresses, &HostId("there".into())).unwrap(), Address::Tcp(_)));
+        assert!(choose(&addresses[1..], &HostId("there".into())).unwrap_err().text.contains("listen on TCP"));
+        assert!(choose(&["rubbish".into()], &here).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! One process's door: its listeners and the thread that moves what goes through.
+
+use crate::comm::Comm;
+use crate::hub::{Hub, State};
+use crate::peers::Link;
+use crate::pump::pump;
+use crate::word::Word;
+use forebay_core::ids::Lineage;
+use forebay_core::view::mix;
+use forebay_core::{Error, Result};
+use forebay_transport::shm::ShmLink;
+use forebay_transport::tcp::TcpLink;
+use forebay_transport::{Address, Listener, asynchronous};
+use forebay_wire::handshake::Secret;
+use parking_lot::{Condvar, Mutex};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Notify;
+
+/// How long somebody who connects may take for the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a closing endpoint waits for its peers to have read what it said.
+const LINGER: Duration = Duration::from_secs(2);
+/// A pause after a failed accept (no descriptors left), so that it is not tried without end.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What an endpoint is made of.
+#[derive(Debug, Clone)]
+pub struct EndpointOptions {
+    /// The group's secret: who does not hold it is refused.
+    pub secret: Secret,
+    /// The group's lineage; one of another lineage is refused likewise.
+    pub lineage: Lineage,
+    /// Listen here too, for other hosts; port 0 lets the system choose. Give the address under which the
+    /// others reach this host: what is bound is what [`Endpoint::addresses`] says.
+    pub tcp: Option<SocketAddr>,
+    /// What others call it in errors, such as the server's and the pipeline's name.
+    pub name: String,
+}
+
+/// A process's end of all its communicators. One thread serves it. Dropping it ends every connection and
+/// the thread and leaves nothing behind; it first waits, 2 s at most, until peers have read what was sent.
+#[derive(Debug)]
+pub struct Endpoint {
+    hub: Arc<Hub>,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens on a fresh local name, and on TCP if asked to, and starts the thread. Does not wait for anybody.
+    pub fn new(options: EndpointOptions) -> Result<Endpoint> {
+        let mut listeners = vec![Listener::shm(&fresh_name())?];
+        if let Some(address) = options.tcp {
+            listeners.push(Listener::tcp(&address)?);
+        }
+        let failed = |e: std::io::Error| Error::io("cannot start the communicator's thread", &e);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let hub = Arc::new(Hub {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            room: Notify::new(),
+            unlinked: Notify::new(),
+            runtime: runtime.handle().clone(),
+            secret: options.secret,
+            lineage: options.lineage,
+            name: options.name,
+            addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
+            seal_payload: AtomicBool::new(false),
+        });
+        let stop = Arc::new(Notify::new());
+        let guard = runtime.enter();
+        let doors =
+            listeners.into_iter().map(Door::new).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        drop(guard);
+        for door in doors {
+            runtime.spawn(answer(hub.clone(), door));
+        }
+        let (serving, stopped) = (hub.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("forebay-comm".into())
+            .spawn(move || {
+                runtime.block_on(async {
+                    stopped.notified().await;
+                    part(&serving).await;
+                });
+            })
+            .map_err(failed)?;
+        Ok(Endpoint { hub, stop, thread: Some(thread) })
+    }
+
+    /// Where it can be reached: the local name first, then TCP. The others need all of them.
+    pub fn addresses(&self) -> Vec<String> {
+        self.hub.addresses.clone()
+    }
+
+    /// Whether long messages over TCP are encrypted; they are not unless this is set. Short ones and all
+    /// control always are. What one side sends is that side's choice.
+    pub fn seal_payload(&self, sealed: bool) {
+        self.hub.seal_payload.store(sealed, Ordering::Relaxed);
+    }
+
+    /// Opens the communicator of one execution. `id` is the same on every member, unique, and grows;
+    /// `members[i]` are the addresses of rank i. Waits for nobody: connections are made when first needed.
+    pub fn comm(&self, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
+        Comm::open(self.hub.clone(), id, rank, members)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        {
+            let mut state = self.hub.state.lock();
+            state.closed = true;
+            state.peers.links().for_each(|link| link.say(&Word::Goodbye));
+        }
+        self.hub.changed.notify_all();
+        self.hub.room.notify_waiters();
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A local name that nobody guesses or has had.
+fn fresh_name() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let counter = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let time = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_nanos() as u64);
+    let address = std::ptr::from_ref(&counter).addr() as u64;
+    format!("forebay-comm-{}-{counter}-{:016x}", std::process::id(), mix(time ^ mix(address)))
+}
+
+/// A listener that tokio waits for.
+enum Door {
+    Shm(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Door {
+    fn new(listener: Listener) -> std::io::Result<Door> {
+        let socket = listener.descriptor().try_clone_to_owned()?;
+        Ok(match listener.address() {
+            Address::Shm { .. } => Door::Shm(UnixListener::from_std(socket.into())?),
+            Address::Tcp(_) => Door::Tcp(TcpListener::from_std(socket.into())?),
+        })
+    }
+
+    async fn accept(&self) -> std::io::Result<Box<dyn forebay_transport::Link>> {
+        Ok(match self {
+            Door::Shm(listener) => {
+                Box::new(ShmLink::new(OwnedFd::from(listener.accept().await?.0.into_std()?)))
+            }
+            Door::Tcp(listener) => {
+                Box::new(TcpLink::new(OwnedFd::from(listener.accept().await?.0.into_std()?))?)
+            }
+        })
+    }
+}
+
+/// Accepts whoever holds the secret.
+async fn answer(hub: Arc<Hub>, door: Door) {
+    loop {
+        match door.accept().await {
+            Ok(link) => drop(tokio::spawn(welcome(hub.clone(), link))),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn welcome(hub: Arc<Hub>, link: Box<dyn forebay_transport::Link>) {
+    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.secret, &hub.lineage)).await;
+    // A stranger learns from the handshake that it is refused; there is nobody here to tell.
+    let Ok(Ok((receiver, outbox))) = shaken else { return };
+    // Counted before anything else runs here: from now on it may have said something that counts.
+    hub.state.lock().peers.unnamed += 1;
+    pump(hub, receiver, Link::new(outbox), None).await;
+}
+
+/// Waits until every connection was read to its end by the other side, or [`LINGER`] is over.
+async fn part(hub: &Hub) {
+    let ended = async {
+        loop {
+            let unlinked = hub.unlinked.notified();
+            tokio::pin!(unlinked);
+            unlinked.as_mut().enable();
+            if hub.state.lock().peers.links().next().is_none() {
+                return;
+            }
+            unlinked.await;
+        }
+    };
+    let _ = tokio::time::timeout(LINGER, ended).await;
+    let mut state = hub.state.lock();
+    state.peers.links().for_each(|link| link.close());
+    state.peers = Default::default();
+}

@@ -1,0 +1,237 @@
+//! All that an endpoint knows, under one lock: messages, comms, peers. Nothing here waits but by [`Hub::changed`].
+
+use crate::mail::{Admission, Mail};
+use crate::members::{Gone, Member, Members};
+use crate::peers::{Link, PeerId, Peers};
+use crate::word::{Label, Word};
+use forebay_core::ids::Lineage;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::handshake::Secret;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+/// Shared by the endpoint, its comms and its thread.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) state: Mutex<State>,
+    /// Something that a caller may wait for has happened.
+    pub(crate) changed: Condvar,
+    /// There may be room for messages that wait to be read.
+    pub(crate) room: Notify,
+    /// A connection has ended.
+    pub(crate) unlinked: Notify,
+    /// The thread's runtime.
+    pub(crate) runtime: Handle,
+    pub(crate) secret: Secret,
+    pub(crate) lineage: Lineage,
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) seal_payload: AtomicBool,
+}
+
+/// What the lock protects.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) mail: Mail,
+    pub(crate) comms: HashMap<u64, Members>,
+    pub(crate) peers: Peers,
+    pub(crate) closed: bool,
+}
+
+impl State {
+    /// Fails when the endpoint was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed {
+            return Err(Error::new(ErrorKind::Closed, "the endpoint of this communicator was closed"));
+        }
+        Ok(())
+    }
+
+    /// Tells all members that are connected that this comm's collectives cannot succeed, once.
+    pub(crate) fn spread(&mut self, comm: u64, rank: u32, why: &str) {
+        let Some(members) = self.comms.get_mut(&comm).filter(|members| members.broken.is_none()) else {
+            return;
+        };
+        members.broken = Some((rank, why.to_owned()));
+        let word = Word::Gone { comm, rank, why: why.to_owned() };
+        for (_, member) in members.others() {
+            if let Some(link) = self.peers.sending(member.peer) {
+                link.say(&word);
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// The endpoint's first word on every connection.
+    pub(crate) fn hello(&self) -> Word {
+        Word::Hello { addresses: self.addresses.clone(), name: self.name.clone() }
+    }
+
+    /// Opens a comm.
+    pub(crate) fn open(&self, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<()> {
+        let bad = |why: String| Err(Error::invalid(format!("communicator {id}: {why}")));
+        let size = members.len();
+        if rank as usize >= size || u32::try_from(size).is_err() {
+            return bad(format!("rank {rank} is none of its {size} members"));
+        }
+        let mut state = self.state.lock();
+        state.check_open()?;
+        if state.mail.is_open(id) || state.mail.is_past(id) {
+            return bad("its number was used before: numbers must grow".to_owned());
+        }
+        let mut list: Vec<Member> = Vec::with_capacity(size);
+        for (other, addresses) in members.into_iter().enumerate() {
+            let itself = other == rank as usize;
+            // Oneself is no peer: it is never dialled.
+            let peer = if itself { 0 } else { state.peers.find(&addresses) };
+            let twice = list.iter().position(|member| member.peer == peer);
+            let twice = if !itself && addresses.iter().any(|a| self.addresses.contains(a)) {
+                Some(rank as usize)
+            } else {
+                twice
+            };
+            if let Some(twice) = twice {
+                list.iter().for_each(|member| state.peers.prune(member.peer));
+                state.peers.prune(peer);
+                return bad(format!("ranks {twice} and {other} are at one address, {addresses:?}"));
+            }
+            list.push(Member { peer, addresses, gone: None, told: false });
+        }
+        for member in &list {
+            if let Some(peer) = state.peers.get(member.peer) {
+                peer.comms += 1;
+            }
+        }
+        state.comms.insert(id, Members { rank, members: list, broken: None });
+        state.mail.open(id);
+        drop(state);
+        self.room.notify_waiters();
+        Ok(())
+    }
+
+    /// Closes a comm, and tells those who may wait for something from here.
+    pub(crate) fn close(&self, id: u64) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.mail.close(id);
+        let Some(members) = state.comms.remove(&id) else { return };
+        for (_, member) in members.others() {
+            if let Some(link) = state.peers.sending(member.peer) {
+                link.say(&Word::Left { comm: id });
+            }
+            if let Some(peer) = state.peers.get(member.peer) {
+                peer.comms -= 1;
+            }
+            state.peers.prune(member.peer);
+        }
+        self.changed.notify_all();
+        self.room.notify_waiters();
+    }
+
+    /// A peer is gone: everything that involves it fails from now on, in the comms that are open.
+    pub(crate) fn lose(&self, state: &mut State, peer: PeerId, gone: &Gone) {
+        let name = state.peers.describe(peer);
+        let lost: Vec<_> = state
+            .comms
+            .iter_mut()
+            .filter_map(|(comm, members)| Some((*comm, members.lose(peer, gone)?)))
+            .collect();
+        for (comm, rank) in lost {
+            state.spread(comm, rank, &format!("rank {rank} ({name}) {}", gone.why));
+        }
+        state.peers.prune(peer);
+        self.changed.notify_all();
+    }
+
+    /// Looks for peers whose last connection has ended.
+    pub(crate) fn bury(&self, state: &mut State) {
+        for peer in state.peers.ended() {
+            self.lose(state, peer, &Gone::new("is gone: its process or its endpoint has ended"));
+        }
+        self.changed.notify_all();
+    }
+
+    /// A connection with this peer has ended, in whatever way. Returns the peer's others.
+    pub(crate) fn unlink(&self, peer: Option<PeerId>, link: &Arc<Link>) -> Vec<Arc<Link>> {
+        link.close();
+        let mut state = self.state.lock();
+        let others = match peer {
+            Some(peer) => state.peers.unlink(peer, link),
+            None => {
+                state.peers.unnamed -= 1;
+                Vec::new()
+            }
+        };
+        self.bury(&mut state);
+        self.unlinked.notify_waiters();
+        others
+    }
+
+    /// Waits until a message of this size may come; `false`: nobody wants it.
+    pub(crate) async fn admit(&self, comm: u64, source: u32, bytes: u64) -> bool {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let mut state = self.state.lock();
+                if state.closed {
+                    return false;
+                }
+                match state.mail.admit(comm, source, bytes) {
+                    Admission::Take => return true,
+                    Admission::Discard => return false,
+                    Admission::Wait => {}
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Hands over an admitted message.
+    pub(crate) fn deliver(&self, comm: u64, label: Label, message: Vec<u8>) {
+        self.state.lock().mail.deliver(comm, label, message);
+        self.changed.notify_all();
+    }
+
+    /// Gives back the room of an admitted message that will not come.
+    pub(crate) fn abandon(&self, comm: u64, bytes: u64) {
+        self.state.lock().mail.abandon(comm, bytes);
+        self.room.notify_waiters();
+    }
+
+    /// What a peer said about a comm.
+    pub(crate) fn heard(&self, peer: PeerId, word: &Word) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        match word {
+            Word::Wait { comm } => {
+                let answer = match state.comms.get(comm) {
+                    Some(members) => {
+                        members.broken.clone().map(|(rank, why)| Word::Gone { comm: *comm, rank, why })
+                    }
+                    None => state.mail.is_past(*comm).then_some(Word::Left { comm: *comm }),
+                };
+                if let (Some(answer), Some(link)) = (answer, state.peers.sending(peer)) {
+                    link.say(&answer);
+                }
+            }
+            Word::Left { comm } => {
+                if let Some(members) = state.comms.get_mut(comm) {
+                    members.lose(peer, &Gone::new("is gone: it has closed this communicator"));
+                    self.changed.notify_all();
+                }
+            }
+            Word::Gone { comm, rank, why } => {
+                state.spread(*comm, *rank, why);
+                self.changed.notify_all();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The ranks of one open comm: who they are, and which of them are gone.
+
+use crate::peers::PeerId;
+use forebay_core::ErrorKind;
+
+/// Why nothing more comes from a rank: a clause for people that follows its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) kind: ErrorKind,
+    pub(crate) why: String,
+}
+
+impl Gone {
+    pub(crate) fn new(why: impl Into<String>) -> Gone {
+        Gone { kind: ErrorKind::Unreachable, why: why.into() }
+    }
+}
+
+/// One rank, as another sees it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) peer: PeerId,
+    /// Where it can be reached.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) gone: Option<Gone>,
+    /// Whether it knows that it is waited for.
+    pub(crate) told: bool,
+}
+
+/// All ranks.
+#[derive(Debug)]
+pub(crate) struct Members {
+    pub(crate) rank: u32,
+    pub(crate) members: Vec<Member>,
+    /// Why no collective can succeed any more, by the rank that is to blame.
+    pub(crate) broken: Option<(u32, String)>,
+}
+
+impl Members {
+    pub(crate) fn member(&mut self, rank: u32) -> Option<&mut Member> {
+        self.members.get_mut(rank as usize)
+    }
+
+    /// Everybody else.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.members
+            .iter()
+            .enumerate()
+            .map(|(rank, member)| (rank as u32, member))
+            .filter(|(rank, _)| *rank != self.rank)
+    }
+
+    /// The rank that this peer is.
+    pub(crate) fn rank_of(&self, peer: PeerId) -> Option<u32> {
+        self.others().find(|(_, member)| member.peer == peer).map(|(rank, _)| rank)
+    }
+
+    /// Notes that this peer is gone, unless that is known; returns its rank.
+    pub(crate) fn lose(&mut self, peer: PeerId, gone: &Gone) -> Option<u32> {
+        let rank = self.rank_of(peer)?;
+        let member = self.member(rank).filter(|member| member.gone.is_none())?;
+        member.gone = Some(gone.clone());
+        Some(rank)
+    }
+}

@@ -1,0 +1,164 @@
+//! Random sequences of collectives, in random groups, against what they should give.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{Over, comms, group, on_all, pattern};
+use forebay_comm::Comm;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Barrier,
+    Broadcast { root: u32, bytes: usize },
+    Gather { root: u32, bytes: Vec<usize> },
+    Allgather { bytes: Vec<usize> },
+    Reduce { root: u32 },
+    Allreduce { bytes: usize },
+    Shift { by: u32, bytes: usize },
+    NextComm,
+}
+
+fn bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        3 => Just(0usize),
+        5 => 1..2000usize,
+        3 => (15 << 10)..(40usize << 10),
+        1 => (500 << 10)..(1600usize << 10),
+    ]
+}
+
+fn operation(size: u32) -> impl Strategy<Value = Operation> {
+    let each = || prop::collection::vec(bytes(), size as usize);
+    prop_oneof![
+        Just(Operation::Barrier),
+        (0..size, bytes()).prop_map(|(root, bytes)| Operation::Broadcast { root, bytes }),
+        (0..size, each()).prop_map(|(root, bytes)| Operation::Gather { root, bytes }),
+        each().prop_map(|bytes| Operation::Allgather { bytes }),
+        (0..size).prop_map(|root| Operation::Reduce { root }),
+        bytes().prop_map(|bytes| Operation::Allreduce { bytes }),
+        (0..size, bytes()).prop_map(|(by, bytes)| Operation::Shift { by, bytes }),
+        Just(Operation::NextComm),
+    ]
+}
+
+fn case() -> impl Strategy<Value = (Over, u32, Vec<Operation>)> {
+    (prop_oneof![Just(Over::Shm), Just(Over::Tcp)], 1..=9u32).prop_flat_map(|(over, size)| {
+        prop::collection::vec(operation(size), 1..25).prop_map(move |operations| (over, size, operations))
+    })
+}
+
+/// Neither commutes nor associates: shows the whole order.
+fn bracket(a: &mut Vec<u8>, b: &[u8]) {
+    *a = [b"(", &a[..], b" ", b, b")"].concat();
+}
+
+/// The order that the documentation states.
+fn bracketed(size: u32) -> Vec<u8> {
+    let mut runs: Vec<Vec<u8>> = (0..size).map(|rank| rank.to_string().into_bytes()).collect();
+    while runs.len() > 1 {
+        runs = runs
+            .chunks(2)
+            .map(|pair| {
+                pair[1..].iter().fold(pair[0].clone(), |mut a, b| {
+                    bracket(&mut a, b);
+                    a
+                })
+            })
+            .collect();
+    }
+    runs.remove(0)
+}
+
+fn check(comm: &Comm, number: usize, operation: &Operation) {
+    let (rank, size) = (comm.rank(), comm.size());
+    let block = |rank: u32, bytes: usize| pattern(number + 1000 * rank as usize, bytes);
+    match operation {
+        Operation::Barrier => comm.barrier().unwrap(),
+        Operation::Broadcast { root, bytes } => {
+            let mine = if rank == *root { block(rank, *bytes) } else { vec![0xee; 3] };
+            assert!(comm.broadcast(*root, mine).unwrap() == block(*root, *bytes));
+        }
+        Operation::Gather { root, bytes } => {
+            let gathered = comm.gather(*root, &block(rank, bytes[rank as usize])).unwrap();
+            let expected = (rank == *root).then(|| (0..size).map(|r| block(r, bytes[r as usize])).collect());
+            assert!(gathered == expected);
+        }
+        Operation::Allgather { bytes } => {
+            let gathered = comm.allgather(&block(rank, bytes[rank as usize])).unwrap();
+            assert!(gathered == (0..size).map(|r| block(r, bytes[r as usize])).collect::<Vec<_>>());
+        }
+        Operation::Reduce { root } => {
+            let reduced = comm.reduce(*root, rank.to_string().into_bytes(), bracket).unwrap();
+            assert_eq!(reduced, (rank == *root).then(|| bracketed(size)));
+        }
+        Operation::Allreduce { bytes } => {
+            let add =
+                |a: &mut Vec<u8>, b: &[u8]| a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_add(*b));
+            let reduced = comm.allreduce(block(rank, *bytes), add).unwrap();
+            let mut expected = block(0, *bytes);
+            (1..size).for_each(|r| add(&mut expected, &block(r, *bytes)));
+            assert!(reduced == expected);
+        }
+        Operation::Shift { by, bytes } => {
+            // The user's tags are all of 64 bits, also those that collectives use inside.
+            let tag = [0, 1, u64::MAX][number % 3];
+            comm.send((rank + by) % size, tag, &block(rank, *bytes)).unwrap();
+            let from = (rank + size - by) % size;
+            assert!(comm.recv(from, tag).unwrap() == block(from, *bytes));
+        }
+        Operation::NextComm => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn collectives_give_what_they_should((over, size, operations) in case()) {
+        let (endpoints, members) = group(size as usize, over);
+        let parts: Vec<_> = operations.split(|operation| matches!(operation, Operation::NextComm)).collect();
+        on_all_parts(&endpoints, &members, &parts);
+    }
+}
+
+/// Every rank goes from one comm to the next when it is done, whether the others are or not.
+fn on_all_parts(endpoints: &[forebay_comm::Endpoint], members: &[Vec<String>], parts: &[&[Operation]]) {
+    std::thread::scope(|scope| {
+        for (rank, endpoint) in endpoints.iter().enumerate() {
+            scope.spawn(move || {
+                for (id, part) in parts.iter().enumerate() {
+                    let comm = endpoint.comm(id as u64, rank as u32, members.to_vec()).unwrap();
+                    comm.set_timeout(std::time::Duration::from_secs(20));
+                    part.iter().enumerate().for_each(|(number, operation)| check(&comm, number, operation));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn large_blocks_are_gathered_and_broadcast() {
+    let (endpoints, members) = group(4, Over::Shm);
+    on_all(&comms(&endpoints, &members, 1), |comm| {
+        let mine = pattern(comm.rank() as usize, 70 << 20);
+        let all = comm.gather(2, &mine).unwrap();
+        for (rank, block) in all.iter().flatten().enumerate() {
+            assert!(*block == pattern(rank, 70 << 20));
+        }
+        let whole = comm.broadcast(2, all.map(|blocks| blocks.concat()).unwrap_or_default()).unwrap();
+        assert_eq!(whole.len(), 280 << 20);
+        assert!(whole[70 << 20..140 << 20] == pattern(1, 70 << 20));
+    });
+}
+
+#[test]
+fn ranks_that_call_different_things_meet_the_deadline() {
+    let (endpoints, members) = group(2, Over::Shm);
+    let errors = on_all(&comms(&endpoints, &members, 1), |comm| {
+        comm.set_timeout(std::time::Duration::from_millis(100));
+        if comm.rank() == 0 { comm.recv(1, 0).unwrap_err() } else { comm.barrier().unwrap_err() }
+    });
+    for error in errors {
+        assert_eq!(error.kind, forebay_core::ErrorKind::Timeout, "{error}");
+    }
+}

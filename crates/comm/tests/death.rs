@@ -1,0 +1,299 @@
+//! Peers that die or close: the others are told at once and by name, whatever they are at.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{Over, comms, endpoint, group, on_all, only, pattern};
+use forebay_core::{Error, ErrorKind};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Long enough for a busy machine, far below the deadline.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Set for the processes that these tests start: which rank they are, and what they do.
+const CHILD: &str = "FOREBAY_COMM_TEST_CHILD";
+
+/// Lets others get into their waits.
+fn a_moment() {
+    std::thread::park_timeout(Duration::from_millis(200));
+}
+
+fn assert_gone(error: &Error, rank: u32) {
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+    assert!(error.text.contains(&format!("rank {rank} (")), "{error}");
+}
+
+struct Worker {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(rank: u32, role: &str) -> Worker {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_worker_process", "--nocapture"])
+            .env(CHILD, format!("{rank} {role}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Worker { process, input, output: BufReader::new(output) }
+    }
+
+    /// The rest of the next line that begins so.
+    fn said(&mut self, what: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended without saying '{what}'");
+            // The test harness does not end its own line first.
+            if let Some((_, rest)) = line.split_once(what) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a started process does; nothing in an ordinary run.
+#[test]
+fn a_worker_process() {
+    let Ok(role) = std::env::var(CHILD) else { return };
+    let (rank, role) = role.split_once(' ').unwrap();
+    let endpoint = endpoint(&format!("w{rank}"));
+    println!("\naddresses: {}", endpoint.addresses().join(" "));
+    let mut lines = std::io::stdin().lines().map(|line| line.unwrap());
+    let members = lines.next().unwrap();
+    let members = members.split('|').map(|member| member.split(' ').map(str::to_owned).collect()).collect();
+    let comm = endpoint.comm(1, rank.parse().unwrap(), members).unwrap();
+    comm.set_timeout(DEADLINE);
+    let error = match role {
+        "idle" => None,
+        "barrier" => Some(comm.barrier().unwrap_err()),
+        "barriers" => Some(loop {
+            if let Err(error) = comm.barrier() {
+                break error;
+            }
+        }),
+        "flood" => Some(loop {
+            if let Err(error) = comm.send(0, 1, &pattern(1, 30 << 20)) {
+                break error;
+            }
+        }),
+        other => panic!("no role {other}"),
+    };
+    if let Some(error) = error {
+        println!("\nfailed: {:?} {}", error.kind, error.text);
+    }
+    // The comm stays open: the others do not learn from its end.
+    let _ = lines.next();
+}
+
+/// Rank 0 is this process, the others do what `roles` say. Returns when all have started.
+fn start(roles: &[&str], over: Over) -> (forebay_comm::Endpoint, forebay_comm::Comm, Vec<Worker>) {
+    let here = endpoint("w0");
+    let mut workers: Vec<_> = (1..).zip(roles).map(|(rank, role)| Worker::start(rank, role)).collect();
+    let mut members = vec![only(here.addresses(), over)];
+    for worker in &mut workers {
+        let addresses = worker.said("addresses: ");
+        members.push(only(addresses.split(' ').map(str::to_owned).collect(), over));
+    }
+    let line = members.iter().map(|member| member.join(" ")).collect::<Vec<_>>().join("|");
+    workers.iter_mut().for_each(|worker| worker.tell(&line));
+    let comm = here.comm(1, 0, members).unwrap();
+    comm.set_timeout(DEADLINE);
+    (here, comm, workers)
+}
+
+/// Kills one worker (SIGKILL) while all, or all but that one, are in barriers; everybody is told.
+fn killed(role: &str, victims_role: &str, over: Over) {
+    let mut roles = [role; 6];
+    roles[3] = victims_role;
+    let (_here, comm, mut workers) = start(&roles, over);
+    let killed_at = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            a_moment();
+            workers[3].process.kill().unwrap();
+            Instant::now()
+        });
+        let error = loop {
+            if let Err(error) = comm.barrier() {
+                break error;
+            }
+        };
+        assert_gone(&error, 4);
+        assert!(error.text.contains("barrier") && error.text.contains("rank 0"), "{error}");
+        killer.join().unwrap()
+    });
+    for (rank, worker) in (1..).zip(&mut workers).filter(|(rank, _)| *rank != 4) {
+        let text = worker.said("failed: ");
+        assert!(text.starts_with("Unreachable ") && text.contains("rank 4 ("), "rank {rank}: {text}");
+    }
+    assert!(killed_at.elapsed() < AT_ONCE, "{:?}", killed_at.elapsed());
+    // Later ones fail likewise; what does not involve it goes on.
+    assert_gone(&comm.barrier().unwrap_err(), 4);
+    assert_gone(&comm.recv(4, 0).unwrap_err(), 4);
+    assert_gone(&comm.send(4, 0, b"x").unwrap_err(), 4);
+    comm.send(1, 0, b"still here?").unwrap();
+    comm.set_timeout(Duration::from_millis(50));
+    assert_eq!(comm.recv(1, 0).unwrap_err().kind, ErrorKind::Timeout);
+}
+
+#[test]
+fn a_process_killed_before_a_barrier_is_told_to_all_over_shm() {
+    killed("barrier", "idle", Over::Shm);
+}
+
+#[test]
+fn a_process_killed_before_a_barrier_is_told_to_all_over_tcp() {
+    killed("barrier", "idle", Over::Tcp);
+}
+
+#[test]
+fn a_process_killed_within_barriers_is_told_to_all_over_shm() {
+    killed("barriers", "barriers", Over::Shm);
+}
+
+#[test]
+fn a_process_killed_within_barriers_is_told_to_all_over_tcp() {
+    killed("barriers", "barriers", Over::Tcp);
+}
+
+#[test]
+fn a_process_killed_while_it_is_received_from_is_noticed() {
+    // It never dials anybody: who receives from it does.
+    let (_here, comm, mut workers) = start(&["idle", "idle"], Over::Shm);
+    let began = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| assert_gone(&comm.recv(1, 9).unwrap_err(), 1));
+        a_moment();
+        workers[0].process.kill().unwrap();
+        let began = Instant::now();
+        waiting.join().unwrap();
+        began
+    });
+    assert!(began.elapsed() < AT_ONCE);
+    comm.send(2, 0, b"goes on").unwrap();
+    workers[1].process.kill().unwrap();
+    workers[1].process.wait().unwrap();
+    assert_gone(&comm.recv(2, 9).unwrap_err(), 2);
+}
+
+#[test]
+fn a_process_killed_within_a_message_leaves_no_part_of_it() {
+    let (_here, comm, mut workers) = start(&["flood"], Over::Tcp);
+    assert!(comm.recv(1, 1).unwrap() == pattern(1, 30 << 20));
+    workers[0].process.kill().unwrap();
+    let error = loop {
+        match comm.recv(1, 1) {
+            Ok(message) => assert!(message == pattern(1, 30 << 20)),
+            Err(error) => break error,
+        }
+    };
+    assert_gone(&error, 1);
+}
+
+#[test]
+fn a_stopped_process_is_waited_for_by_the_deadline_and_no_longer() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    let (_here, comm, workers) = start(&["idle"], Over::Shm);
+    let process = Pid::from_child(&workers[0].process);
+    kill_process(process, Signal::STOP).unwrap();
+    waitpid(Some(process), WaitOptions::UNTRACED).unwrap();
+    comm.set_timeout(Duration::from_millis(100));
+    // Its kernel accepts, but nobody shakes hands.
+    for error in
+        [comm.recv(1, 3).unwrap_err(), comm.send(1, 3, b"x").unwrap_err(), comm.barrier().unwrap_err()]
+    {
+        assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
+        assert!(error.text.contains("rank 0 waited 100ms for a connection to rank 1 (at shm:"), "{error}");
+    }
+    // It is no more than slow: it goes on.
+    kill_process(process, Signal::CONT).unwrap();
+    comm.set_timeout(DEADLINE);
+    comm.send(1, 3, b"x").unwrap();
+}
+
+#[test]
+fn what_was_sent_before_the_end_is_received() {
+    for over in [Over::Shm, Over::Tcp] {
+        for round in 0..20 {
+            let (mut endpoints, members) = group(2, over);
+            let mut all = comms(&endpoints, &members, 1);
+            let (one, zero) = (all.pop().unwrap(), all.pop().unwrap());
+            let bytes = if round % 2 == 0 { 10 } else { 6_000_000 };
+            std::thread::scope(|scope| {
+                // Both dial at once, so that there are two connections.
+                let receiving = scope.spawn(|| zero.recv(1, 0).unwrap());
+                one.send(0, 0, &pattern(round, bytes)).unwrap();
+                drop(one);
+                drop(endpoints.pop());
+                assert!(receiving.join().unwrap() == pattern(round, bytes));
+            });
+            assert_gone(&zero.recv(1, 0).unwrap_err(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_closes_the_comm_is_told() {
+    let (endpoints, members) = group(5, Over::Shm);
+    let mut all = comms(&endpoints, &members, 1);
+    let last = all.pop().unwrap();
+    let ready = Barrier::new(5);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            ready.wait();
+            a_moment();
+            drop(last);
+        });
+        let began = Instant::now();
+        let errors = on_all(&all, |comm| {
+            ready.wait();
+            comm.allreduce(vec![1], |a, b| a[0] += b[0]).unwrap_err()
+        });
+        errors.iter().for_each(|error| assert_gone(error, 4));
+        assert!(began.elapsed() < AT_ONCE);
+    });
+    // Who asks only now learns it too.
+    assert!(all[1].recv(4, 0).unwrap_err().text.contains("has closed this communicator"));
+    // The endpoints are as good as before.
+    drop(all);
+    on_all(&comms(&endpoints, &members, 2), |comm| comm.barrier().unwrap());
+}
+
+#[test]
+fn an_endpoint_leaves_nothing_behind() {
+    let (endpoints, members) = group(3, Over::Tcp);
+    let names: Vec<String> = endpoints
+        .iter()
+        .map(|endpoint| only(endpoint.addresses(), Over::Shm)[0].rsplit('/').next().unwrap().to_owned())
+        .collect();
+    let sockets = || std::fs::read_to_string("/proc/self/net/unix").unwrap();
+    let all = comms(&endpoints, &members, 1);
+    on_all(&all, |comm| comm.barrier().unwrap());
+    assert!(names.iter().all(|name| sockets().contains(name)));
+    let began = Instant::now();
+    drop(endpoints);
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(!names.iter().any(|name| sockets().contains(name)));
+    for member in &members[..] {
+        let port = member[0].strip_prefix("tcp:").unwrap();
+        assert!(std::net::TcpStream::connect(port).is_err());
+    }
+    assert_eq!(all[0].barrier().unwrap_err().kind, ErrorKind::Closed);
+    assert_eq!(all[0].send(1, 0, b"x").unwrap_err().kind, ErrorKind::Closed);
+}

@@ -1,0 +1,187 @@
+//! Consumers and their steps.
+
+use crate::arrays::Array;
+use crate::buffers::ReadBuffer;
+use crate::errors::{raise, seconds};
+use crate::group_options;
+use crate::producer::{dims, list};
+use forebay_client::core::block::BlockRecord;
+use forebay_client::core::contract::{Association, Field, Need, Needs};
+use forebay_client::core::dtype::Dtype;
+use forebay_client::core::ids::ServerId;
+use forebay_client::core::steps::Start;
+use forebay_client::{ConsumerOptions, Error, Selection};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+#[pyclass(frozen)]
+pub(crate) struct Consumer(forebay_client::Consumer);
+
+#[pyclass(frozen)]
+pub(crate) struct Step {
+    pub(crate) step: forebay_client::Step,
+    /// In a worker: the server whose blocks are its own.
+    pub(crate) server: Option<ServerId>,
+}
+
+/// Needs from what Python gave: field, dtype and period of each, or one period for all.
+pub(crate) fn needs(fields: Option<Vec<(String, Option<String>, u32)>>, every: u32) -> PyResult<Needs> {
+    let Some(fields) = fields else { return Ok(Needs::All { every }) };
+    let needs = fields
+        .into_iter()
+        .map(|(field, dtype, every)| {
+            let dtype = dtype.map(|name| Dtype::parse(&name)).transpose()?;
+            Ok(Need { field, dtype, every })
+        })
+        .collect::<forebay_client::Result<Vec<Need>>>();
+    Ok(Needs::Fields(needs.map_err(raise)?))
+}
+
+#[pymethods]
+impl Consumer {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn open(
+        py: Python<'_>,
+        stream: String,
+        fields: Option<Vec<(String, Option<String>, u32)>>,
+        every: u32,
+        group: Option<String>,
+        window: u32,
+        start: &str,
+        follow: bool,
+        timeout: Option<f64>,
+        transport: &str,
+    ) -> PyResult<Consumer> {
+        let start = match start {
+            "next" => Start::Next,
+            "oldest" => Start::Oldest,
+            _ => return Err(raise(Error::invalid(format!("start '{start}' is not known: use next or oldest")))),
+        };
+        let options = ConsumerOptions {
+            group: group_options(group, transport, timeout)?,
+            needs: needs(fields, every)?,
+            window,
+            start,
+            follow,
+            ..ConsumerOptions::new(&stream)
+        };
+        py.detach(|| forebay_client::Consumer::open(&options)).map(Consumer).map_err(raise)
+    }
+
+    fn next_step(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Step> {
+        let timeout = timeout.map(seconds).transpose()?;
+        let step = py.detach(|| self.0.next_step(timeout)).map_err(raise)?;
+        Ok(Step { step, server: None })
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.close()).map_err(raise)
+    }
+}
+
+/// What Python knows of a field.
+pub(crate) fn describe<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("name", &field.name)?;
+    told.set_item("dtype", field.dtype.name())?;
+    told.set_item("ndim", field.ndim)?;
+    told.set_item("shape", field.shape.as_deref().map(list))?;
+    told.set_item("every", field.every)?;
+    told.set_item("association", if field.association == Association::Cell { "cell" } else { "vertex" })?;
+    told.set_item("dims", &field.dims)?;
+    told.set_item("spacing", &field.spacing)?;
+    told.set_item("origin", &field.origin)?;
+    told.set_item("units", &field.units)?;
+    Ok(told)
+}
+
+fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("rank", record.key.rank)?;
+    told.set_item("number", record.key.number)?;
+    told.set_item("level", record.level)?;
+    told.set_item("server", record.location.server.0)?;
+    told.set_item("offset", record.extent.offset().map(list))?;
+    told.set_item("shape", list(record.extent.shape()))?;
+    told.set_item("ghost_low", list(&record.extent.ghost_low()))?;
+    told.set_item("ghost_high", list(&record.extent.ghost_high()))?;
+    told.set_item("stored", list(&record.extent.stored_shape()))?;
+    told.set_item("stats", record.stats.as_ref().map(|s| (s.min, s.max, s.sum, s.count, s.non_finite)))?;
+    Ok(told)
+}
+
+type PyBlock<'py> = (Bound<'py, PyDict>, ReadBuffer);
+
+#[pymethods]
+impl Step {
+    #[getter]
+    fn run(&self) -> u64 {
+        self.step.report().id.run
+    }
+
+    #[getter]
+    fn number(&self) -> u64 {
+        self.step.number()
+    }
+
+    #[getter]
+    fn time(&self) -> f64 {
+        self.step.report().time
+    }
+
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.step.report().missed
+    }
+
+    #[getter]
+    fn rewound(&self) -> bool {
+        self.step.report().rewound
+    }
+
+    #[getter]
+    fn torn(&self) -> bool {
+        self.step.report().torn
+    }
+
+    fn fields(&self) -> Vec<String> {
+        self.step.report().fields.iter().map(|report| report.field.name.clone()).collect()
+    }
+
+    fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        describe(py, self.step.field(name).map_err(raise)?)
+    }
+
+    /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.
+    fn blocks<'py>(&self, py: Python<'py>, name: &str, all_servers: bool) -> PyResult<Vec<PyBlock<'py>>> {
+        let mine = self.server.filter(|_| !all_servers);
+        let views = py.detach(|| {
+            self.step.blocks(name, |record| mine.is_none_or(|server| record.location.server == server))
+        });
+        let views = views.map_err(raise)?;
+        views.into_iter().map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(view.bytes)))).collect()
+    }
+
+    /// Fills an array of the caller's with the selected elements.
+    #[allow(clippy::too_many_arguments)]
+    fn read(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        offset: Vec<u64>,
+        shape: Vec<u64>,
+        step: Vec<u64>,
+        address: usize,
+        strides: Vec<i64>,
+        element: usize,
+    ) -> PyResult<()> {
+        let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
+        let mut array = Array { address, shape, strides, element };
+        py.detach(|| self.step.read(name, &selection, &mut array.target()?)).map_err(raise)
+    }
+
+    fn release(&self, py: Python<'_>) {
+        py.detach(|| self.step.release());
+    }
+}

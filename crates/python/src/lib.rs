@@ -1,0 +1,96 @@
+//! The Python extension: thin, private classes that the package `forebay` wraps.
+//!
+//! Arrays come as addresses, shapes and strides that NumPy gave, and go as buffers that keep what they
+//! show alive. The interpreter is let go during every call that may wait or copy.
+#![allow(missing_docs)] // the package documents what users see
+
+mod arrays;
+mod buffers;
+mod comm;
+mod consumer;
+mod errors;
+mod producer;
+mod space;
+mod worker;
+
+use forebay_client::{Admin, PipelineSpec};
+use pyo3::prelude::*;
+
+/// Options that every handle takes.
+pub(crate) fn group_options(
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<f64>,
+) -> PyResult<forebay_client::GroupOptions> {
+    let transport = forebay_client::TransportChoice::parse(transport).map_err(errors::raise)?;
+    let timeout = timeout.map(errors::seconds).transpose()?;
+    Ok(forebay_client::GroupOptions { group, transport, timeout })
+}
+
+/// The status of a group, as JSON.
+#[pyfunction]
+fn status(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<String> {
+    let options = group_options(group, transport, timeout)?;
+    let status = py.detach(|| Admin::open(&options)?.status());
+    status.map(|value| value.to_string()).map_err(errors::raise)
+}
+
+/// Creates a pipeline and waits until its workers are ready.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn create_pipeline(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<f64>,
+    name: String,
+    stream: String,
+    command: Vec<String>,
+    code: String,
+    config: String,
+    directory: String,
+) -> PyResult<()> {
+    let options = group_options(group, transport, timeout)?;
+    let spec = PipelineSpec { name, stream, command, code, config, needs: None, directory };
+    py.detach(|| Admin::open(&options)?.create_pipeline(&spec)).map_err(errors::raise)
+}
+
+/// Ends a pipeline.
+#[pyfunction]
+fn destroy_pipeline(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>, name: String) -> PyResult<()> {
+    let options = group_options(group, transport, timeout)?;
+    py.detach(|| Admin::open(&options)?.destroy_pipeline(&name)).map_err(errors::raise)
+}
+
+/// Ends every server of a group.
+#[pyfunction]
+fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
+    let options = group_options(group, transport, timeout)?;
+    py.detach(|| Admin::open(&options)?.shutdown()).map_err(errors::raise)
+}
+
+/// Names and numbers of all error kinds.
+#[pyfunction]
+fn error_kinds() -> Vec<(String, i32)> {
+    forebay_client::ErrorKind::ALL.iter().map(|kind| (kind.name(), kind.code())).collect()
+}
+
+#[pymodule]
+fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::watch_signals();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<producer::Producer>()?;
+    module.add_class::<consumer::Consumer>()?;
+    module.add_class::<consumer::Step>()?;
+    module.add_class::<space::Space>()?;
+    module.add_class::<worker::Worker>()?;
+    module.add_class::<comm::Comm>()?;
+    module.add_class::<buffers::ReadBuffer>()?;
+    module.add_class::<buffers::WriteBuffer>()?;
+    module.add_function(wrap_pyfunction!(status, module)?)?;
+    module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
+    module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;
+    module.add_function(wrap_pyfunction!(shutdown, module)?)?;
+    module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
+    Ok(())
+}

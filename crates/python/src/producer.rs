@@ -1,0 +1,213 @@
+//! Producers.
+
+use crate::arrays::Array;
+use crate::buffers::WriteBuffer;
+use crate::errors::raise;
+use crate::group_options;
+use forebay_client::core::block::Extent;
+use forebay_client::core::contract::{Association, Field};
+use forebay_client::core::dtype::Dtype;
+use forebay_client::core::region::Dims;
+use forebay_client::core::steps::Policy;
+use forebay_client::{Block, Error, OnLoss, Outcome, ProducerOptions};
+use pyo3::prelude::*;
+
+#[pyclass(frozen)]
+pub(crate) struct Producer(forebay_client::Producer);
+
+fn policy(name: &str) -> PyResult<Policy> {
+    match name {
+        "drop-oldest" => Ok(Policy::DropOldest),
+        "block" => Ok(Policy::Block),
+        "latest" => Ok(Policy::Latest),
+        "spill" => Err(raise(Error::unsupported("policy 'spill' is not built yet: use 'block' or 'drop-oldest'"))),
+        _ => Err(raise(Error::invalid(format!("policy '{name}' is not known: use drop-oldest, block or latest")))),
+    }
+}
+
+/// A field from what Python gave.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn field(
+    name: &str,
+    dtype: &str,
+    ndim: usize,
+    shape: Option<Vec<u64>>,
+    every: u32,
+    association: &str,
+    dims: Vec<String>,
+    spacing: Vec<f64>,
+    origin: Vec<f64>,
+    units: String,
+    stats: bool,
+) -> PyResult<Field> {
+    let association = match association {
+        "cell" => Association::Cell,
+        "vertex" => Association::Vertex,
+        _ => return Err(raise(Error::invalid(format!("association '{association}': use cell or vertex")))),
+    };
+    let mut field = Field::new(name, Dtype::parse(dtype).map_err(raise)?, shape.as_deref(), ndim);
+    (field.every, field.association, field.dims) = (every, association, dims);
+    (field.spacing, field.origin, field.units, field.stats) = (spacing, origin, units, stats);
+    Ok(field)
+}
+
+/// A block's box from what Python gave: the interior and its ghosts.
+pub(crate) fn extent(offset: Option<Vec<u64>>, shape: &[u64], low: &[u64], high: &[u64]) -> PyResult<Extent> {
+    Extent::new(offset.as_deref(), shape, low, high).map_err(raise)
+}
+
+#[pymethods]
+impl Producer {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn open(
+        py: Python<'_>,
+        stream: String,
+        rank: u32,
+        size: u32,
+        group: Option<String>,
+        policy_name: &str,
+        keep: u32,
+        queue_bytes: Option<u64>,
+        timeout: Option<f64>,
+        transport: &str,
+        continues: Option<(u64, u64)>,
+        on_loss: &str,
+    ) -> PyResult<Producer> {
+        let on_loss = match on_loss {
+            "skip" => OnLoss::Skip,
+            "fail" => OnLoss::Fail,
+            _ => return Err(raise(Error::invalid(format!("on_loss '{on_loss}' is not known: use skip or fail")))),
+        };
+        let options = ProducerOptions {
+            group: group_options(group, transport, timeout)?,
+            rank,
+            size,
+            policy: policy(policy_name)?,
+            keep,
+            queue_bytes,
+            continues,
+            on_loss,
+            ..ProducerOptions::new(&stream)
+        };
+        py.detach(|| forebay_client::Producer::open(&options)).map(Producer).map_err(raise)
+    }
+
+    #[getter]
+    fn run(&self) -> u64 {
+        self.0.run()
+    }
+
+    #[getter]
+    fn transport(&self) -> String {
+        self.0.transport().to_string()
+    }
+
+    /// Why staging was given up and how many steps were skipped, or None.
+    fn lost(&self) -> Option<(String, u64)> {
+        self.0.lost().map(|(error, skipped)| (error.text, skipped))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn array(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        dtype: &str,
+        ndim: usize,
+        shape: Option<Vec<u64>>,
+        every: u32,
+        association: &str,
+        dims: Vec<String>,
+        spacing: Vec<f64>,
+        origin: Vec<f64>,
+        units: String,
+        stats: bool,
+    ) -> PyResult<()> {
+        let field = field(name, dtype, ndim, shape, every, association, dims, spacing, origin, units, stats)?;
+        py.detach(|| self.0.array(field)).map_err(raise)
+    }
+
+    fn begin(&self, py: Python<'_>, step: u64, time: f64) -> PyResult<()> {
+        py.detach(|| self.0.begin(step, time)).map_err(raise)
+    }
+
+    fn demanded(&self, field: &str) -> PyResult<bool> {
+        self.0.demanded(field).map_err(raise)
+    }
+
+    /// Puts an array; returns what became of it: "staged", "undemanded" or "dropped".
+    #[allow(clippy::too_many_arguments)]
+    fn put(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        address: usize,
+        stored: Vec<u64>,
+        strides: Vec<i64>,
+        element: usize,
+        number: u64,
+        level: u32,
+        offset: Option<Vec<u64>>,
+        shape: Vec<u64>,
+        low: Vec<u64>,
+        high: Vec<u64>,
+    ) -> PyResult<&'static str> {
+        let block = Block { field, number, level, extent: extent(offset, &shape, &low, &high)? };
+        let array = Array { address, shape: stored, strides, element };
+        let outcome = py.detach(|| self.0.put(&block, &array.source()?)).map_err(raise)?;
+        Ok(match outcome {
+            Outcome::Staged => "staged",
+            Outcome::Undemanded => "undemanded",
+            Outcome::Dropped => "dropped",
+        })
+    }
+
+    /// Memory of a block to compute into, with the number that commits it, or None.
+    #[allow(clippy::too_many_arguments)]
+    fn alloc(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        number: u64,
+        level: u32,
+        offset: Option<Vec<u64>>,
+        shape: Vec<u64>,
+        low: Vec<u64>,
+        high: Vec<u64>,
+    ) -> PyResult<Option<(u64, WriteBuffer)>> {
+        let block = Block { field, number, level, extent: extent(offset, &shape, &low, &high)? };
+        let allocated = py.detach(|| self.0.alloc(&block)).map_err(raise)?;
+        Ok(allocated.map(|allocation| (allocation.id, WriteBuffer { allocation })))
+    }
+
+    fn commit(&self, py: Python<'_>, allocation: u64) -> PyResult<()> {
+        py.detach(|| self.0.commit(allocation)).map_err(raise)
+    }
+
+    fn abort(&self, py: Python<'_>, allocation: u64) -> PyResult<()> {
+        py.detach(|| self.0.abort(allocation)).map_err(raise)
+    }
+
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.end()).map_err(raise)
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.flush()).map_err(raise)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.close()).map_err(raise)
+    }
+}
+
+/// Dimensions for Python.
+pub(crate) fn list(dims: &[u64]) -> Vec<u64> {
+    dims.to_vec()
+}
+
+/// Dimensions from Python.
+pub(crate) fn dims(list: &[u64]) -> Dims {
+    list.into()
+}

@@ -1,0 +1,42 @@
+//! The worker's side of a pipeline.
+
+use crate::comm::Comm;
+use crate::consumer::{Step, needs};
+use crate::errors::{raise, seconds};
+use crate::group_options;
+use forebay_client::core::ids::ServerId;
+use pyo3::prelude::*;
+
+#[pyclass(frozen)]
+pub(crate) struct Worker(forebay_client::Worker);
+
+#[pymethods]
+impl Worker {
+    #[new]
+    fn open(py: Python<'_>, group: String, server: u32, pipeline: &str) -> PyResult<Worker> {
+        let options = group_options(Some(group), "auto", None)?;
+        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline)).map(Worker).map_err(raise)
+    }
+
+    fn ready(&self, py: Python<'_>, fields: Option<Vec<(String, Option<String>, u32)>>, every: u32) -> PyResult<()> {
+        let needs = needs(fields, every)?;
+        py.detach(|| self.0.ready(Some(needs))).map_err(raise)
+    }
+
+    fn failed(&self, py: Python<'_>, traceback: &str) -> PyResult<()> {
+        py.detach(|| self.0.failed(traceback)).map_err(raise)
+    }
+
+    /// The next order as (execution, step, comm), or None after `timeout`.
+    fn next_order(&self, py: Python<'_>, timeout: f64, comm_timeout: f64) -> PyResult<Option<(u64, Step, Comm)>> {
+        let (timeout, comm_timeout) = (seconds(timeout)?, seconds(comm_timeout)?);
+        let order = py.detach(|| self.0.next_order(timeout, comm_timeout)).map_err(raise)?;
+        Ok(order.map(|order| {
+            (order.execution, Step { step: order.step, server: Some(order.server) }, Comm(order.comm))
+        }))
+    }
+
+    fn done(&self, py: Python<'_>, execution: u64, error: Option<String>, seconds: f64) -> PyResult<()> {
+        py.detach(|| self.0.done(execution, error, seconds)).map_err(raise)
+    }
+}

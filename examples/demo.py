@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job, start to end, on this machine: `make demo`.
+
+A group of two servers starts.  Gray-Scott on four MPI ranks hands over its steps.  A pipeline draws both
+servers' blocks into one picture every ten steps.  A reader attaches half way, takes a plane and leaves.
+Whatever happens, nothing is left running (demo_children.py).
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import forebay
+from demo_children import Children
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.executable).parent
+SERVERS = 2
+EVERY = 10
+SUB_STEPS = 9
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class DemoError(Exception):
+    """What failed, and where to read more."""
+
+
+class Stopped(BaseException):
+    """A signal that asks us to end."""
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--steps", type=int, default=300, help="steps of the simulation (%(default)s)")
+    parser.add_argument("--shape", default="80x72x96", help="grid points, ZxYxX (%(default)s)")
+    parser.add_argument("--ranks", type=int, default=4, help="MPI ranks of the simulation (%(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="directory (%(default)s)")
+    options = parser.parse_args()
+    if options.steps < 2 * EVERY:
+        parser.error(f"--steps: at least {2 * EVERY}, so that there is something to draw and to read")
+
+    for number in STOPS:
+        signal.signal(number, stop)
+    demo = Demo(options)
+    try:
+        demo.run()
+        return 0
+    except DemoError as error:
+        print(f"\ndemo: {error}", file=sys.stderr)
+        return 1
+    except Stopped as stopped:
+        number = stopped.args[0]
+        print(f"\ndemo: stopped by {signal.Signals(number).name}", file=sys.stderr)
+        return 128 + number
+    finally:
+        demo.clean_up()
+
+
+def stop(number, _frame):
+    # From here on an impatient second Ctrl-C must not leave anything behind.
+    for each in STOPS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(number)
+
+
+class Demo:
+    def __init__(self, options):
+        self.options = options
+        self.wanted = options.steps // EVERY
+        self.output = options.output.resolve()
+        self.logs = self.output / "log"
+        self.private = Path(tempfile.mkdtemp(prefix="forebay-demo-"))
+        self.group = self.private / "group.json"
+        self.group_is = "down"
+        self.children = Children(self.private, {"FOREBAY_GROUP": str(self.group)})
+
+    def run(self):
+        for name in ("forebay", "mpiexec", "grayscott", "grayscott-plain"):
+            if not (BIN / name).exists():
+                raise DemoError(f"{BIN / name} is missing; `make build` makes it")
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for old in self.pictures():
+            old.unlink()
+
+        plain = self.simulate("grayscott-plain", "without Forebay")
+
+        self.group_is = "starting"
+        self.forebay("up", "-n", str(SERVERS))
+        self.group_is = "up"
+        config = {"output": str(self.output), "title": "Gray–Scott", "range": [0.15, 0.38]}
+        pipeline = f"{HERE}/pipelines/iso.py:Isosurface"
+        self.forebay("pipeline", "create", "iso", pipeline, "--config", json.dumps(config))
+        reader = Reader(self.group, self.options)
+        staged = self.simulate("grayscott", "with Forebay", reader)
+        self.await_pictures()
+        reader.join(timeout=10)
+        self.forebay("down")
+        self.group_is = "down"
+
+        if not reader.found:
+            raise DemoError(f"the reader got no plane: {reader.error or 'none came'}")
+        if plain["fingerprint"] != staged["fingerprint"]:
+            raise DemoError("with Forebay the simulation computed something else than without")
+        if staged["forebay_errors"]:
+            raise DemoError(
+                f"{staged['forebay_errors']} calls of Forebay failed; see {self.logs}/grayscott.log"
+            )
+        print(table(plain, staged, reader.found, self.pictures()))
+
+    def simulate(self, program, label, reader=None):
+        """Runs the simulation to its end and returns its report."""
+        steps, report, log = (
+            self.options.steps,
+            self.private / f"{program}.json",
+            self.logs / f"{program}.log",
+        )
+        words = ["-n", self.options.ranks, BIN / program, "--shape", self.options.shape, "--steps", steps]
+        words += ["--sub-steps", SUB_STEPS, "--json", report, "--progress"]
+        child = self.children.start("simulation", log, BIN / "mpiexec", *words)
+        bar = Bar(label)
+        code, done = None, 0
+        while code is None:
+            time.sleep(0.1)
+            if done == 0:
+                self.children.note_shared("simulation")
+            code, done = child.poll(), steps_done(log)
+            if reader and reader.state == "" and 2 * done >= steps:
+                reader.start()
+            text = f"step {done}/{steps}"
+            if reader:
+                text += f"  pictures {len(self.pictures())}/{self.wanted}  {reader.state}"
+            bar.show(done / steps, text)
+        bar.end()
+        if code != 0:
+            raise DemoError(f"{program} ended with code {code}; its output is in {log}")
+        return json.loads(report.read_text())
+
+    def await_pictures(self):
+        """The simulation does not wait for pictures, so the last ones may still be on their way."""
+        if len(self.pictures()) >= self.wanted:
+            return
+        patience = 30
+        bar = Bar("last pictures")
+        seen, since = -1, time.monotonic()
+        while seen < self.wanted:
+            if (count := len(self.pictures())) > seen:
+                seen, since = count, time.monotonic()
+            if time.monotonic() - since > patience:
+                bar.end()
+                status = self.logs / "forebay-status.log"
+                self.forebay("status", check=False)
+                raise DemoError(f"{seen} of {self.wanted} pictures came; the group's state is in {status}")
+            bar.show(seen / self.wanted, f"pictures {seen}/{self.wanted}")
+            time.sleep(0.1)
+        bar.end()
+
+    def pictures(self):
+        return sorted(self.output.glob("U-*.png"))
+
+    def forebay(self, *words, check=True):
+        log = self.logs / f"forebay-{words[0]}.log"
+        child = self.children.start("group", log, BIN / "forebay", *words, "--group", self.group)
+        try:
+            result = f"ended with code {child.wait(timeout=60)}"
+        except subprocess.TimeoutExpired:
+            result = "hangs"
+        if check and child.returncode != 0:
+            last = log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise DemoError(f"forebay {words[0]} {result}: {last}\nIts output is in {log}")
+
+    def clean_up(self):
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
+        self.children.end("simulation")
+        try:
+            if self.group_is != "down":
+                # What never came up quite need not go down well.
+                self.forebay("down", check=self.group_is == "up")
+        except DemoError as error:
+            print(f"demo: {error}", file=sys.stderr)
+        finally:
+            self.children.end()
+            shutil.rmtree(self.private, ignore_errors=True)
+
+
+def steps_done(log):
+    """The simulation says "step N" as it goes; its last line may still be half written."""
+    lines = log.read_bytes().split(b"\n")[:-1]
+    return max(
+        (int(line[5:]) for line in lines if line.startswith(b"step ") and line[5:].isdigit()), default=0
+    )
+
+
+class Reader(threading.Thread):
+    """Attaches to the running simulation, takes one plane, and leaves."""
+
+    def __init__(self, group, options):
+        super().__init__(daemon=True)
+        self.group = str(group)
+        self.middle = int(options.shape.split("x")[2]) // 2
+        self.state = ""
+        self.found = self.error = None
+
+    def start(self):
+        self.state = "reader attached"
+        super().start()
+
+    def run(self):
+        try:
+            with forebay.Consumer(
+                "grayscott", fields={"U": forebay.every(EVERY)}, group=self.group
+            ) as viewer:
+                step = next(iter(viewer))
+                plane = step["U"][:, :, self.middle]
+                self.found = (step.number, plane.shape, plane.min(), plane.max())
+        except Exception as error:  # a thread has nobody to raise it to
+            self.error = error
+        self.state = "reader left"
+
+
+# ---- what the user sees ---------------------------------------------------------------------
+
+
+class Bar:
+    """One line that is drawn anew on a terminal; elsewhere a line for every fifth."""
+
+    def __init__(self, label):
+        self.label = label
+        self.terminal = sys.stdout.isatty()
+        self.fifths = -1
+
+    def show(self, fraction, text):
+        filled = round(24 * fraction)
+        if self.terminal:
+            line = f"\r{self.label:16}[{'#' * filled}{'-' * (24 - filled)}] {text}"
+            print(f"{line:80}", end="", flush=True)
+        elif int(5 * fraction) > self.fifths:
+            self.fifths = int(5 * fraction)
+            print(f"{self.label:16}{fraction:4.0%}  {text}".rstrip(), flush=True)
+
+    def end(self):
+        if self.terminal:
+            print()
+
+
+def table(plain, staged, found, pictures):
+    def ms(report, part, what):
+        return f"{1e3 * report[part][what]:.2f} ms"
+
+    size = " x ".join(str(extent) for extent in staged["shape"])
+    number, shape, low, high = found
+    folder = os.path.relpath(pictures[0].parent)
+    rows = [
+        ("simulation", f"{staged['steps']} steps of {size} points on {staged['ranks']} ranks"),
+        ("bytes staged", f"{staged['staged_bytes'] / 1e6:.0f} MB: U and V of every {EVERY}th step"),
+        ("reader", f"took U in a plane of {shape[0]} x {shape[1]} at step {number}: {low:.3f} to {high:.3f}"),
+        ("pictures", f"{len(pictures)}: {folder}/{pictures[0].name} to {pictures[-1].name}"),
+        ("", ""),
+        ("time per step", f"{'without Forebay':>18}{'with Forebay':>18}"),
+        ("  mean", f"{ms(plain, 'step', 'mean'):>18}{ms(staged, 'step', 'mean'):>18}"),
+        ("  median", f"{ms(plain, 'step', 'p50'):>18}{ms(staged, 'step', 'p50'):>18}"),
+        ("  of it Forebay", f"{'':>18}{ms(staged, 'staging', 'mean'):>18}"),
+    ]
+    lines = [f"  {name:16}{what}".rstrip() for name, what in rows]
+    note = "  With Forebay, the same cores drew the pictures at the same time."
+    return "\n".join(["", *lines, "", note])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

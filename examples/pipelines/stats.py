@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the minimum, maximum and mean of a field, a line for each step: the smallest useful pipeline.
+
+forebay pipeline create stats examples/pipelines/stats.py:Stats --config '{"output": "stats.jsonl"}'
+"""
+
+import json
+
+import forebay
+
+
+class Stats(forebay.Pipeline):
+    fields = {"U": forebay.every(1)}
+
+    def execute(self, step, comm):
+        # Ghosts repeat what other blocks hold, so only interiors count.
+        blocks = [interior(block) for block in step.blocks("U")]
+        low = comm.allreduce(min((float(b.min()) for b in blocks), default=float("inf")), op="min")
+        high = comm.allreduce(max((float(b.max()) for b in blocks), default=float("-inf")), op="max")
+        total = comm.allreduce(sum(float(b.sum()) for b in blocks), op="sum")
+        count = comm.allreduce(sum(b.size for b in blocks), op="sum")
+        if comm.rank == 0:
+            line = {"step": step.number, "time": step.time, "min": low, "max": high, "mean": total / count}
+            with open(self.config.get("output", "stats.jsonl"), "a") as file:
+                print(json.dumps(line), file=file, flush=True)
+
+
+def interior(block):
+    return block.data[tuple(slice(g, g + n) for g, n in zip(block.ghost_low, block.shape, strict=True))]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forebay: stage a simulation's fields in memory, step by step, for whoever wants to look.
+
+In the simulation, one `Producer` for each rank::
+
+    with forebay.Producer("grayscott", rank=rank, size=size) as sim:
+        sim.array("U", dtype="f8", shape=(N, N, N), dims=("z", "y", "x"))
+        for number in range(n):
+            with sim.step(number, time=t) as step:
+                step.put("U", local, offset=low, ghost=1)
+
+Anywhere else, at any moment::
+
+    with forebay.Consumer("grayscott", fields={"U": forebay.every(10)}) as viewer:
+        for step in viewer:
+            plane = step["U"][:, :, 32]
+"""
+
+from forebay._admin import Admin
+from forebay._consumer import Block, Consumer, Field, Step, every
+from forebay._errors import (
+    Closed,
+    Conflict,
+    ConnectionFile,
+    Dropped,
+    Ended,
+    Error,
+    Forked,
+    Full,
+    Internal,
+    Invalid,
+    Io,
+    Lost,
+    NotCovered,
+    NotFound,
+    OutOfBounds,
+    OverBudget,
+    PipelineFailed,
+    Protocol,
+    StepOrder,
+    Timeout,
+    Torn,
+    TypeMismatch,
+    Unreachable,
+    Unsupported,
+    WrongSecret,
+    WrongVersion,
+)
+from forebay._forebay import __version__
+from forebay._local import LocalGroup, LocalServer, local
+from forebay._pipeline import Comm, Pipeline
+from forebay._producer import OpenStep, Producer
+from forebay._space import Space
+
+__all__ = [
+    "Admin",
+    "Block",
+    "Closed",
+    "Comm",
+    "Conflict",
+    "ConnectionFile",
+    "Consumer",
+    "Dropped",
+    "Ended",
+    "Error",
+    "Field",
+    "Forked",
+    "Full",
+    "Internal",
+    "Invalid",
+    "Io",
+    "LocalGroup",
+    "LocalServer",
+    "Lost",
+    "NotCovered",
+    "NotFound",
+    "OpenStep",
+    "OutOfBounds",
+    "OverBudget",
+    "Pipeline",
+    "PipelineFailed",
+    "Producer",
+    "Protocol",
+    "Space",
+    "Step",
+    "StepOrder",
+    "Timeout",
+    "Torn",
+    "TypeMismatch",
+    "Unreachable",
+    "Unsupported",
+    "WrongSecret",
+    "WrongVersion",
+    "__version__",
+    "every",
+    "local",
+]

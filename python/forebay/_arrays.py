@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dtypes and arrays, between NumPy and the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from forebay._errors import Invalid, OutOfBounds, TypeMismatch
+
+_BY_DTYPE = {
+    np.dtype(name): name
+    for name in (
+        "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128"
+    ).split()
+}
+
+
+def dtype_name(dtype: DTypeLike | str) -> str:
+    """The core's name of a dtype. `"bfloat16"` is known by name; NumPy itself has none."""
+    if isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
+        return "bfloat16"
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise Invalid(f"{dtype!r} is no dtype: {error}") from None
+    if found.name == "bfloat16":  # of a package that adds it to NumPy
+        return "bfloat16"
+    name = _BY_DTYPE.get(found.newbyteorder("="))
+    if name is None:
+        known = ", ".join([*_BY_DTYPE.values(), "bfloat16"])
+        raise TypeMismatch(f"dtype {found} cannot be staged; known are {known}")
+    return name
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The dtype that arrays of this name have: bfloat16 is shown as its bits unless NumPy knows it."""
+    if name == "bfloat16":
+        try:
+            return np.dtype("bfloat16")
+        except TypeError:
+            return np.dtype(np.uint16)
+    return np.dtype(name)
+
+
+def checked(array: object, name: str, field: str) -> NDArray[Any]:
+    """The array as NumPy sees it, without a copy; its dtype must be the field's, in any byte order."""
+    given = np.asarray(array)
+    wanted = numpy_dtype(name)
+    if given.dtype.hasobject:
+        raise TypeMismatch(f"field '{field}': an array of Python objects cannot be staged; convert it to {name}")
+    if given.dtype.newbyteorder("=") != wanted:
+        raise TypeMismatch(
+            f"field '{field}' is {name}, the array is {given.dtype}: convert it with .astype('{wanted}')"
+        )
+    return given
+
+
+def is_native(array: NDArray[Any]) -> bool:
+    """Whether elements are in this machine's byte order (Forebay's is little-endian)."""
+    return array.dtype.isnative
+
+
+def per_dimension(value: int | Sequence[Any], ndim: int, what: str) -> tuple[list[int], list[int]]:
+    """Ghost widths as low and high: one number, one for each dimension, or a pair for each."""
+    widths = [value] * ndim if isinstance(value, int | np.integer) else list(value)
+    if len(widths) != ndim:
+        raise OutOfBounds(f"{what} has {len(widths)} entries for {ndim} dimensions")
+    pairs = [(w, w) if isinstance(w, int | np.integer) else tuple(w) for w in widths]
+    for pair in pairs:
+        if len(pair) != 2 or min(pair) < 0:
+            raise OutOfBounds(f"{what} {value!r}: give widths of at least 0, one or two for each dimension")
+    return [int(low) for low, _ in pairs], [int(high) for _, high in pairs]
+
+
+def selection(
+    index: object, shape: Sequence[int]
+) -> tuple[list[int], list[int], list[int], tuple[int | slice, ...]]:
+    """NumPy's basic indexing as offset, count and step for each dimension of the field.
+
+    The last part is what is to be applied to the array that was read: it drops dimensions that were
+    indexed by a number, and turns those round whose step is negative.
+    """
+    ndim = len(shape)
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(part is Ellipsis for part in parts):
+        at = next(i for i, part in enumerate(parts) if part is Ellipsis)
+        if sum(part is Ellipsis for part in parts) > 1:
+            raise OutOfBounds("an index has at most one ellipsis")
+        parts[at : at + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    if len(parts) > ndim:
+        raise OutOfBounds(f"too many indices: {len(parts)} for {ndim} dimensions")
+    parts += [slice(None)] * (ndim - len(parts))
+    offset: list[int] = []
+    count: list[int] = []
+    step: list[int] = []
+    after: list[int | slice] = []
+    for dimension, (part, extent) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            found = range(*part.indices(extent))
+            turned = found.step < 0
+            found = found[::-1] if turned else found
+            offset.append(found.start if len(found) else 0)
+            count.append(len(found))
+            step.append(abs(found.step))
+            after.append(slice(None, None, -1) if turned else slice(None))
+        elif isinstance(part, int | np.integer):
+            number = int(part)
+            if not -extent <= number < extent:
+                raise OutOfBounds(f"index {number} is outside dimension {dimension}, which has {extent}")
+            offset.append(number % extent)
+            count.append(1)
+            step.append(1)
+            after.append(0)
+        else:
+            raise Invalid(
+                f"index {part!r}: a field is read by numbers, slices and '...'; read a region first, then index it"
+            )
+    return offset, count, step, tuple(after)

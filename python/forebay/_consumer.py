@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers: readers of a stream, their steps and fields."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from forebay import _arrays, _forebay
+from forebay._errors import Ended, Invalid, OutOfBounds
+
+
+@dataclass(frozen=True)
+class Every:
+    """A period, counted in the steps at which the producer offers a field."""
+
+    period: int
+    dtype: DTypeLike | None = None
+
+
+def every(period: int, *, dtype: DTypeLike | None = None) -> Every:
+    """Needs a field every so many of the steps that the producer offers, and, if given, with this dtype."""
+    if period < 1:
+        raise Invalid(f"every({period}): a period of at least 1 is needed")
+    return Every(int(period), dtype)
+
+
+Fields = Mapping[str, Every | int] | Sequence[str] | None
+
+
+def as_needs(fields: Fields) -> list[tuple[str, str | None, int]] | None:
+    """A contract as the core takes it; None means all fields."""
+    if fields is None:
+        return None
+    if isinstance(fields, str):
+        raise Invalid(f"fields={fields!r}: give a list or a mapping of names")
+    if not isinstance(fields, Mapping):
+        return [(name, None, 1) for name in fields]
+    needs = []
+    for name, need in fields.items():
+        wanted = need if isinstance(need, Every) else every(need)
+        dtype = None if wanted.dtype is None else _arrays.dtype_name(wanted.dtype)
+        needs.append((name, dtype, wanted.period))
+    return needs
+
+
+class Consumer:
+    """A reader of a stream, which may attach before, while and after the simulation runs.
+
+    Iterating waits for step after step and ends when the simulation ends; each step is released when the
+    next one is asked for.
+
+    Parameters
+    ----------
+    stream:
+        The name that the producer gave. It need not exist yet.
+    fields:
+        What is needed: names, or a mapping from names to `every(n)`; by default all fields.
+    group, timeout, transport:
+        As in `Producer`.
+    window:
+        How many steps may be held at once. More wait in the stream, under its policy.
+    start:
+        `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps.
+    follow:
+        Whether to go on with the next run when the simulation is restarted.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        fields: Fields = None,
+        group: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+        transport: str = "auto",
+        window: int = 4,
+        start: Literal["next", "oldest"] = "next",
+        follow: bool = False,
+    ) -> None:
+        path = os.fspath(group) if group is not None else None
+        self._core = _forebay.Consumer(
+            stream, as_needs(fields), 1, path, window, start, follow, timeout, transport
+        )
+        self.stream = stream
+
+    def next(self, timeout: float | None = None) -> Step:
+        """Waits for the next step. Raises `Ended` when the simulation has ended, `Timeout` at the deadline."""
+        return Step(self._core.next_step(timeout))
+
+    def __iter__(self) -> Iterator[Step]:
+        while True:
+            try:
+                step = self.next()
+            except Ended:
+                return
+            try:
+                yield step
+            finally:
+                step.release()
+
+    def close(self) -> None:
+        """Detaches. Arrays that are still held stay valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Step:
+    """A closed step of a run."""
+
+    def __init__(self, core: _forebay.Step) -> None:
+        self._core = core
+
+    @property
+    def number(self) -> int:
+        """Its number, as the producer gave it."""
+        return self._core.number
+
+    @property
+    def time(self) -> float:
+        """Physical time, as the producer gave it."""
+        return self._core.time
+
+    @property
+    def run(self) -> int:
+        """The run that it belongs to."""
+        return self._core.run
+
+    @property
+    def missed(self) -> int:
+        """How many steps were dropped, by the stream's policy, between the last one and this."""
+        return self._core.missed
+
+    @property
+    def rewound(self) -> bool:
+        """Whether a restarted simulation went back: what was read of steps from this number on is not true."""
+        return self._core.rewound
+
+    @property
+    def torn(self) -> bool:
+        """Whether a rank died in it."""
+        return self._core.torn
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields that it has for this reader."""
+        return self._core.fields()
+
+    def __getitem__(self, name: str) -> Field:
+        return Field(self._core, self._core.field(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._core.fields()
+
+    def field(self, name: str) -> Field:
+        """A field of this step."""
+        return self[name]
+
+    def blocks(self, name: str) -> list[Block]:
+        """The field's blocks as read-only views, without a copy; in a pipeline those held beside it."""
+        return self[name].blocks()
+
+    def release(self) -> None:
+        """Has finished with the step, so that the next one may come. Arrays of it that live stay valid."""
+        self._core.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block, as a rank put it."""
+
+    data: NDArray[Any]
+    """Read-only, ghosts included. It keeps the memory it shows."""
+    offset: tuple[int, ...] | None
+    """Where the interior begins in the global array; None for a field without one."""
+    shape: tuple[int, ...]
+    """The interior's shape."""
+    ghost_low: tuple[int, ...]
+    ghost_high: tuple[int, ...]
+    rank: int
+    number: int
+    level: int
+    server: int
+    stats: tuple[float, float, float, int, int] | None
+    """Minimum, maximum, sum, finite and non-finite elements, if the producer offers them."""
+
+    @property
+    def interior(self) -> NDArray[Any]:
+        """The data without its ghosts; a view."""
+        cut = tuple(
+            slice(low, low + n) for low, n in zip(self.ghost_low, self.shape, strict=True)
+        )
+        return self.data[cut]
+
+
+class Field:
+    """A field of a step. Indexing it as a NumPy array assembles exactly that region, wherever its blocks are."""
+
+    def __init__(self, core: _forebay.Step, told: dict[str, Any]) -> None:
+        self._core = core
+        self.name: str = told["name"]
+        self.dtype = _arrays.numpy_dtype(told["dtype"])
+        self.ndim: int = told["ndim"]
+        self.shape: tuple[int, ...] | None = None if told["shape"] is None else tuple(told["shape"])
+        self.dims = tuple(told["dims"])
+        self.spacing = tuple(told["spacing"])
+        self.origin = tuple(told["origin"])
+        self.units: str = told["units"]
+        self.association: str = told["association"]
+
+    def _global(self) -> tuple[int, ...]:
+        if self.shape is None:
+            raise OutOfBounds(
+                f"field '{self.name}' has no global shape: its blocks are read one by one, with blocks()"
+            )
+        return self.shape
+
+    def __getitem__(self, index: object) -> NDArray[Any]:
+        return self.read(index)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("a field of several blocks cannot be shown without a copy: use blocks()")
+        return self.read(...) if dtype is None else self.read(...).astype(dtype)
+
+    def read(self, region: object = ..., *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copies a region, given as in NumPy, or fails and says which part is missing.
+
+        `out` must have the region's shape and the field's dtype; any strides will do.
+        """
+        offset, count, step, after = _arrays.selection(region, self._global())
+        target = out if out is not None else np.empty(count, self.dtype)
+        if out is not None:
+            final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
+            if list(out.shape) != final or out.dtype != self.dtype or not out.flags.writeable:
+                raise OutOfBounds(
+                    f"field '{self.name}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable "
+                    f"array of shape {tuple(final)} and dtype {self.dtype}"
+                )
+            target = _unsqueeze(out, after)
+        self._core.read(
+            self.name, offset, count, step, target.ctypes.data, list(target.strides), self.dtype.itemsize
+        )
+        return out if out is not None else target[after]
+
+    def blocks(self, *, all_servers: bool = False) -> list[Block]:
+        """The blocks as read-only views: without a copy on the holder's host, else fetched.
+
+        In a pipeline only those held by the worker's own server, unless `all_servers`.
+        """
+        return [self._block(told, buffer) for told, buffer in self._core.blocks(self.name, all_servers)]
+
+    def _block(self, told: dict[str, Any], buffer: _forebay.ReadBuffer) -> Block:
+        data = np.frombuffer(buffer, dtype=self.dtype) if len(buffer) else np.empty(0, self.dtype)
+        data = data.reshape(told["stored"])
+        data.flags.writeable = False
+        return Block(
+            data=data,
+            offset=None if told["offset"] is None else tuple(told["offset"]),
+            shape=tuple(told["shape"]),
+            ghost_low=tuple(told["ghost_low"]),
+            ghost_high=tuple(told["ghost_high"]),
+            rank=told["rank"],
+            number=told["number"],
+            level=told["level"],
+            server=told["server"],
+            stats=told["stats"],
+        )
+
+    def __repr__(self) -> str:
+        return f"<forebay.Field {self.name}: {self.dtype} {self.shape or 'unplaced'}>"
+
+
+def _unsqueeze(out: NDArray[Any], after: tuple[int | slice, ...]) -> NDArray[Any]:
+    """The array with the dimensions back that an index by number drops, and turned as the index says."""
+    turns = tuple(part for part in after if not isinstance(part, int))
+    expanded: tuple[Any, ...] = tuple(np.newaxis if isinstance(part, int) else slice(None) for part in after)
+    view: NDArray[Any] = out[turns][expanded] if turns else out.reshape((1,) * len(after))
+    return view

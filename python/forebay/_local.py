@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private group for a script, a notebook or a test: gone with its process, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from forebay._admin import Admin
+from forebay._errors import Error, Timeout, Unreachable
+
+
+@dataclass(frozen=True)
+class LocalServer:
+    """A server of a private group."""
+
+    pid: int
+    process: subprocess.Popen[bytes]
+
+
+def _command() -> str:
+    """The command `forebay`: beside this Python, or on the path."""
+    beside = Path(sys.executable).with_name("forebay")
+    found = str(beside) if beside.exists() else shutil.which("forebay")
+    if found is None:
+        raise Unreachable("the command forebay is neither beside this Python nor on the path: install it")
+    return found
+
+
+class LocalGroup:
+    """Servers on loopback and shared memory. Made by `local`."""
+
+    def __init__(self, servers: int, budget: int | None, arguments: Sequence[str], timeout: float) -> None:
+        self._directory = tempfile.mkdtemp(prefix="forebay-")
+        self.path = os.path.join(self._directory, "group.json")
+        self.log = os.path.join(self._directory, "servers.log")
+        self.servers: list[LocalServer] = []
+        command = [_command(), "serve", "--group", self.path, "--servers", str(servers)]
+        command += ["--bind", "127.0.0.1", "--watch-parent", str(os.getpid()), *arguments]
+        if budget is not None:
+            command += ["--budget", str(budget)]
+        try:
+            with open(self.log, "wb") as log:
+                for _ in range(servers):
+                    process = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                    )
+                    self.servers.append(LocalServer(process.pid, process))
+            self._wait(timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            for server in self.servers:
+                if server.process.poll() is not None:
+                    raise Unreachable(f"a server ended at once: {self.output().strip()}")
+            if os.path.exists(self.path):
+                with contextlib.suppress(Error):
+                    status = Admin(group=self.path, timeout=5).status()
+                    if all("error" not in server for server in status["servers"]):
+                        return
+            if time.monotonic() > deadline:
+                raise Timeout(f"the group was not up within {timeout:g} s: {self.output().strip()}")
+            time.sleep(0.002)
+
+    def output(self) -> str:
+        """What the servers printed."""
+        with contextlib.suppress(OSError), open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read()
+        return ""
+
+    def close(self) -> None:
+        """Ends the servers and removes their files."""
+        for server in self.servers:
+            if server.process.poll() is None:
+                server.process.terminate()
+        for server in self.servers:
+            try:
+                server.process.wait(5)
+            except subprocess.TimeoutExpired:
+                server.process.kill()
+                server.process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def local(
+    servers: int = 1,
+    *,
+    budget: int | None = None,
+    encrypt: bool = False,
+    timeout: float = 30.0,
+) -> LocalGroup:
+    """Starts a private group of servers. Its `path` is what other handles take as `group`.
+
+    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP. The
+    servers end when the group is closed, or when this process ends, however it does.
+    """
+    if servers < 1:
+        raise ValueError(f"servers={servers}: a group has at least one")
+    return LocalGroup(servers, budget, ["--encrypt"] if encrypt else [], timeout)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Producers: one rank of a simulation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from forebay import _arrays, _forebay
+from forebay._errors import Invalid, OutOfBounds, StepOrder
+
+Policy = Literal["drop-oldest", "block", "latest"]
+
+
+@dataclass(frozen=True)
+class _Offer:
+    dtype: str
+    ndim: int
+    placed: bool
+
+
+class Producer:
+    """One rank of a simulation. Opening waits for a few answers of its home server; no thread is started.
+
+    Parameters
+    ----------
+    stream:
+        The name under which readers find the simulation's output.
+    rank, size:
+        This rank and how many there are. All ranks of a run must open the stream.
+    group:
+        The connection file's path, a group's name, or the file's text. By default `FOREBAY_GROUP` says.
+    policy:
+        What happens to closed steps when readers or memory cannot keep up: `"drop-oldest"` (they are
+        counted, readers see a gap), `"block"` (puts wait) or `"latest"`.
+    keep:
+        How many closed steps are kept although nobody reads them.
+    queue:
+        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
+    timeout:
+        Seconds that any wait may take (default 30).
+    transport:
+        `"auto"`, `"shm"` or `"tcp"`.
+    continues:
+        After a restart from a checkpoint: the run, and its last step that is still true.
+    on_loss:
+        What to do when the servers are gone: `"skip"` (the simulation goes on, `lost` tells) or `"fail"`.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        rank: int = 0,
+        size: int = 1,
+        group: str | os.PathLike[str] | None = None,
+        policy: Policy = "drop-oldest",
+        keep: int = 0,
+        queue: int | None = None,
+        timeout: float | None = None,
+        transport: str = "auto",
+        continues: tuple[int, int] | None = None,
+        on_loss: Literal["skip", "fail"] = "skip",
+    ) -> None:
+        for name, number in (("rank", rank), ("size", size), ("keep", keep)):
+            if not 0 <= number < 1 << 32:
+                raise Invalid(f"{name}={number} is out of range")
+        path = os.fspath(group) if group is not None else None
+        self._core = _forebay.Producer(
+            stream, rank, size, path, policy, keep, queue, timeout, transport, continues, on_loss
+        )
+        self._offers: dict[str, _Offer] = {}
+        self.stream = stream
+        self.rank = rank
+
+    @property
+    def run(self) -> int:
+        """The run that was joined: one life of the stream."""
+        return self._core.run
+
+    @property
+    def transport(self) -> str:
+        """Which transport is used."""
+        return self._core.transport
+
+    @property
+    def lost(self) -> tuple[str, int] | None:
+        """Why staging was given up and how many steps were skipped since; None while all is well."""
+        return self._core.lost()
+
+    def array(
+        self,
+        name: str,
+        *,
+        dtype: DTypeLike,
+        shape: Sequence[int] | None = None,
+        ndim: int | None = None,
+        every: int = 1,
+        dims: Sequence[str] = (),
+        spacing: float | Sequence[float] = (),
+        origin: float | Sequence[float] = (),
+        units: str = "",
+        association: Literal["cell", "vertex"] = "cell",
+        stats: bool = False,
+    ) -> None:
+        """Adds a field to the output contract, or gives it another global shape from the next step on.
+
+        `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
+        many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
+        block carries its minimum, maximum, sum and counts. Waits for an answer.
+        """
+        if shape is None and ndim is None:
+            raise Invalid(f"field '{name}': give its global shape, or ndim if its blocks have no place in one")
+        dimensions = len(shape) if shape is not None else int(ndim or 0)
+        kind = _arrays.dtype_name(dtype)
+        spread = [
+            [float(v)] * dimensions if isinstance(v, int | float) else [float(x) for x in v]
+            for v in (spacing, origin)
+        ]
+        extents = None if shape is None else [_extent(n, f"field '{name}': shape") for n in shape]
+        self._core.array(
+            name, kind, dimensions, extents, every, association, list(dims), spread[0], spread[1], units, stats
+        )
+        self._offers[name] = _Offer(kind, dimensions, shape is not None)
+
+    def step(self, number: int, *, time: float | None = None) -> OpenStep:
+        """A step, to be used in `with`. Entering waits for one answer of the home server; leaving ends it.
+
+        Numbers must grow within a run. `time` is physical time (default: the number). When the block is
+        left by an exception the step is not ended, and readers are told that it is torn once the producer
+        closes.
+        """
+        return OpenStep(self, number, float(number) if time is None else float(time))
+
+    def flush(self) -> None:
+        """Waits until the home server holds all that was put, or raises what failed."""
+        self._core.flush()
+
+    def close(self) -> None:
+        """Ends the stream for this rank. Closing twice is harmless."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class OpenStep:
+    """A step that is being written. Made by `Producer.step`."""
+
+    def __init__(self, producer: Producer, number: int, time: float) -> None:
+        self._producer = producer
+        self._core = producer._core
+        self._memory: list[tuple[int, NDArray[Any]]] = []
+        self._open = False
+        self.number = number
+        self.time = time
+
+    def __enter__(self) -> Self:
+        if not 0 <= self.number < 1 << 64:
+            raise Invalid(f"step {self.number}: a number from 0 to 2**64 - 1 is needed")
+        self._core.begin(self.number, self.time)
+        self._open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        if kind is not None:
+            return
+        for allocation, view in self._memory:
+            view.flags.writeable = False
+            self._core.commit(allocation)
+        self._memory.clear()
+        self._core.end()
+
+    def _offer(self, name: str) -> _Offer:
+        if not self._open:
+            raise StepOrder(f"step {self.number} is not open: use it in `with`")
+        offer = self._producer._offers.get(name)
+        if offer is None:
+            self._core.demanded(name)  # raises, and names the fields that there are
+            raise Invalid(f"field '{name}' was not declared")
+        return offer
+
+    def demanded(self, name: str) -> bool:
+        """Whether something wants this field at this step. Never waits."""
+        self._offer(name)
+        return self._core.demanded(name)
+
+    def put(
+        self,
+        name: str,
+        array: object,
+        *,
+        offset: Sequence[int] | None = None,
+        ghost: int | Sequence[Any] = 0,
+        number: int = 0,
+        level: int = 0,
+    ) -> bool:
+        """Stages one block by one copy; the array is yours again on return.
+
+        `array` may have any strides; its dtype must be the field's. It includes ghost layers, if there are
+        any: `ghost` is one width, one for each dimension, or a pair (low, high) for each. `offset` is where
+        the interior begins in the global array (default: zeros). `number` tells apart several blocks of
+        this rank. Returns whether it was staged: an undemanded field costs one check.
+        """
+        offer = self._offer(name)
+        given = _arrays.checked(array, offer.dtype, name)
+        low, high, interior = _interior(given.shape, ghost, name)
+        place = _place(offset, given.ndim, offer, name)
+        if not _arrays.is_native(given):
+            # One copy, that turns the bytes round on its way into the arena.
+            memory = self._alloc(name, offer, interior, place, low, high, number, level)
+            if memory is None:
+                return False
+            np.copyto(memory[1], given)
+            self._commit(memory[0])
+            return True
+        outcome = self._core.put(
+            name, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize,
+            number, level, place, interior, low, high,
+        )  # fmt: skip
+        return outcome == "staged"
+
+    def alloc(
+        self,
+        name: str,
+        shape: Sequence[int],
+        offset: Sequence[int] | None = None,
+        *,
+        ghost: int | Sequence[Any] = 0,
+        number: int = 0,
+        level: int = 0,
+    ) -> NDArray[Any] | None:
+        """Memory of a staged block to compute into, without a copy; None if nothing wants the field.
+
+        `shape` includes ghost layers. It is published by `commit`, or when the step ends; it becomes
+        read-only then, and must not be written through other views of it. Raises `Unsupported` over TCP.
+        """
+        offer = self._offer(name)
+        low, high, interior = _interior(tuple(int(n) for n in shape), ghost, name)
+        place = _place(offset, len(interior), offer, name)
+        memory = self._alloc(name, offer, interior, place, low, high, number, level)
+        return None if memory is None else memory[1]
+
+    def _alloc(
+        self,
+        name: str,
+        offer: _Offer,
+        interior: list[int],
+        place: list[int] | None,
+        low: list[int],
+        high: list[int],
+        number: int,
+        level: int,
+    ) -> tuple[int, NDArray[Any]] | None:
+        made = self._core.alloc(name, number, level, place, interior, low, high)
+        if made is None:
+            return None
+        allocation, buffer = made
+        stored = [n + a + b for n, a, b in zip(interior, low, high, strict=True)]
+        view = np.frombuffer(buffer, dtype=_arrays.numpy_dtype(offer.dtype)).reshape(stored)
+        self._memory.append((allocation, view))
+        return allocation, view
+
+    def _commit(self, allocation: int) -> None:
+        view = next(view for known, view in self._memory if known == allocation)
+        view.flags.writeable = False
+        self._memory = [(known, view) for known, view in self._memory if known != allocation]
+        self._core.commit(allocation)
+
+    def _find(self, view: NDArray[Any]) -> int:
+        for allocation, known in self._memory:
+            if known is view:
+                return allocation
+        raise Invalid("this array was not given by alloc() in this step, or is committed already")
+
+    def commit(self, view: NDArray[Any]) -> None:
+        """Publishes what `alloc` gave, before the step ends. The array becomes read-only."""
+        self._commit(self._find(view))
+
+    def abort(self, view: NDArray[Any]) -> None:
+        """Gives back what `alloc` gave, unpublished."""
+        allocation = self._find(view)
+        view.flags.writeable = False
+        self._memory = [(known, other) for known, other in self._memory if known != allocation]
+        self._core.abort(allocation)
+
+
+def _extent(value: int, what: str) -> int:
+    number = int(value)
+    if not 0 <= number < 1 << 64:
+        raise OutOfBounds(f"{what}: {number} is out of range")
+    return number
+
+
+def _interior(stored: Sequence[int], ghost: int | Sequence[Any], name: str) -> tuple[list[int], list[int], list[int]]:
+    low, high = _arrays.per_dimension(ghost, len(stored), f"field '{name}': ghost")
+    interior = [n - a - b for n, a, b in zip(stored, low, high, strict=True)]
+    if interior and min(interior) < 0:
+        raise OutOfBounds(f"field '{name}': ghost {ghost!r} is wider than the array of shape {tuple(stored)}")
+    return low, high, interior
+
+
+def _place(offset: Sequence[int] | None, ndim: int, offer: _Offer, name: str) -> list[int] | None:
+    if not offer.placed:
+        if offset is not None:
+            raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")
+        return None
+    if ndim != offer.ndim:
+        raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
+    if offset is None:
+        return [0] * ndim
+    return [_extent(n, f"field '{name}': offset {tuple(offset)}") for n in offset]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The space: arrays put and got by name, step and region, whoever put them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay import _arrays, _forebay
+from forebay._errors import OutOfBounds
+
+
+class Space:
+    """Arrays by name, step and region. What is put stays until it is removed.
+
+    `group`, `timeout` and `transport` are as in `Producer`. Opening connects to nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+        transport: str = "auto",
+    ) -> None:
+        path = os.fspath(group) if group is not None else None
+        self._core = _forebay.Space(path, timeout, transport)
+        self._timeout = 30.0 if timeout is None else timeout
+
+    def put(
+        self,
+        name: str,
+        array: object,
+        *,
+        step: int,
+        offset: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Puts an array as part of a global one of this `shape` (default: the array's, with its offset).
+
+        Waits until a server holds it and the directory knows it.
+        """
+        given = np.asarray(array)
+        kind = _arrays.dtype_name(given.dtype)
+        if not _arrays.is_native(given):
+            given = given.astype(given.dtype.newbyteorder("="))
+        at = [0] * given.ndim if offset is None else [int(n) for n in offset]
+        if len(at) != given.ndim or any(n < 0 for n in at):
+            raise OutOfBounds(f"field '{name}': offset {tuple(at)} for an array of {given.ndim} dimensions")
+        whole = [a + n for a, n in zip(at, given.shape, strict=True)] if shape is None else [int(n) for n in shape]
+        self._core.put(
+            name, kind, whole, step, at, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize
+        )
+
+    def get(
+        self,
+        name: str,
+        *,
+        step: int,
+        region: object = ...,
+        out: NDArray[Any] | None = None,
+        timeout: float | None = None,
+    ) -> NDArray[Any]:
+        """Copies exactly a region, given as in NumPy, waiting until it is covered.
+
+        At the deadline the error names the part that is missing.
+        """
+        made: dict[str, Any] = {}
+
+        def make(told: dict[str, Any]) -> tuple[list[int], list[int], list[int], int, list[int], int]:
+            dtype = _arrays.numpy_dtype(told["dtype"])
+            offset, count, every, after = _arrays.selection(region, told["shape"])
+            final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
+            if out is not None and (list(out.shape) != final or out.dtype != dtype or not out.flags.writeable):
+                raise OutOfBounds(
+                    f"field '{name}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable array "
+                    f"of shape {tuple(final)} and dtype {dtype}"
+                )
+            direct = out is not None and final == count and all(part == slice(None) for part in after)
+            target = out if out is not None and direct else np.empty(count, dtype)
+            made.update(target=target, after=after, direct=direct)
+            return offset, count, every, target.ctypes.data, list(target.strides), dtype.itemsize
+
+        wait = self._timeout if timeout is None else timeout
+        self._core.get(name, step, _bounds(region), wait, make)
+        target: NDArray[Any] = made["target"]
+        if out is None:
+            cut: NDArray[Any] = target[made["after"]]
+            return cut
+        if not made["direct"]:
+            out[...] = target[made["after"]]
+        return out
+
+    def remove(self, name: str, *, step: int) -> None:
+        """Removes what was put of a field at a step, on every server."""
+        self._core.remove(name, step)
+
+    def close(self) -> None:
+        """Closes the connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _bounds(region: object) -> tuple[list[int], list[int]] | None:
+    """The box that a region spans, if that can be told before the field's shape is known."""
+    parts = region if isinstance(region, tuple) else (region,)
+    low, extent = [], []
+    for part in parts:
+        if isinstance(part, slice) and part.step in (None, 1) and isinstance(part.start, int | None):
+            start = part.start or 0
+            if not isinstance(part.stop, int) or start < 0 or part.stop < start:
+                return None
+            low.append(start)
+            extent.append(part.stop - start)
+        elif isinstance(part, int) and part >= 0:
+            low.append(part)
+            extent.append(1)
+        else:
+            return None
+    return low, extent

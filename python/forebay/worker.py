@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that runs one pipeline beside one server. Started by the server, not by hand."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from types import FrameType
+
+from forebay import _forebay
+from forebay._consumer import Step, as_needs
+from forebay._errors import Error, Timeout
+from forebay._pipeline import Comm, Pipeline
+
+# How long a worker may wait for the others within one operation of their communicator.
+_COMM_TIMEOUT = 60.0
+
+
+def load(code: str, config: dict[str, object]) -> Pipeline:
+    """Makes the pipeline named by `file.py:Class`. The file's directory is importable, as for scripts."""
+    file, _, name = code.rpartition(":")
+    sys.path.insert(0, os.path.dirname(file))
+    spec = importlib.util.spec_from_file_location("forebay_pipeline", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Objects of the module can be pickled only if it can be found by its name.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not (isinstance(found, type) and issubclass(found, Pipeline)):
+        raise TypeError(f"{name} in {file} is no subclass of forebay.Pipeline")
+    return found(config)
+
+
+def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
+    """Carries out orders until the server is gone or the process is told to end."""
+    while True:
+        try:
+            order = worker.next_order(3600.0, _COMM_TIMEOUT)
+        except Timeout:
+            continue
+        if order is None:
+            continue
+        execution, core, comm = order
+        started = time.perf_counter()
+        error = None
+        try:
+            pipeline.execute(Step(core), Comm(comm))
+        except Exception:
+            error = traceback.format_exc()
+        # The step's memory is used again once this is told: views of it must be gone.
+        core.release()
+        del core, comm, order
+        gc.collect()
+        worker.done(execution, error, time.perf_counter() - started)
+
+
+def main() -> int:
+    """Runs the worker."""
+    parser = argparse.ArgumentParser(prog="python -m forebay.worker", description=__doc__)
+    for name in ("group", "server", "pipeline", "code"):
+        parser.add_argument(f"--{name}", required=True)
+    given = parser.parse_args()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Draw without a display unless something else was chosen.
+    os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
+    worker = _forebay.Worker(given.group, int(given.server), given.pipeline)
+    try:
+        pipeline = load(given.code, json.loads(os.environ.get("FOREBAY_PIPELINE_CONFIG", "{}")))
+        needs = as_needs(pipeline.fields)
+    except BaseException:
+        worker.failed(traceback.format_exc())
+        return 1
+    worker.ready(needs, 1)
+    try:
+        run(worker, pipeline)
+    except Error:
+        # The server is gone, and with it the reason to be.
+        return 0
+    finally:
+        pipeline.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
