@@ -20,11 +20,25 @@
  *       +-- fb_step_release
  *     fb_consumer_close
  *
- * Every function returns FB_OK (0) or an error kind (positive); fb_error() then gives the text for the
- * calling thread.  Every struct begins with its own size, so that it can grow: initialise it with the
- * FB_..._INIT macro beside it.  All sizes are 64-bit.  Arrays are row-major (C order): the last
- * dimension varies fastest.  Strings are UTF-8 and end with NUL.  The library starts no thread, installs
- * no signal handler and prints nothing.
+ * Errors.  Every function returns FB_OK (0) or an error kind (positive); fb_error() then gives the text
+ * for the calling thread: what failed, on what, and what to do.  The text is the one of the last failure,
+ * so ask for it in a statement of its own: in `told(fb_put(p, &b), fb_error())` the compiler may evaluate
+ * fb_error() first.
+ *
+ * Structs.  Every struct begins with its own size, so that it can grow: initialise it with the FB_..._INIT
+ * macro beside it, and leave members that you do not need as they are.  What a later release adds means
+ * nothing when it is zero.
+ *
+ * Arrays.  All sizes are 64-bit.  Arrays are row-major (C order): the last dimension varies fastest.
+ * Pointers marked [ndim] point at one number for each dimension, slowest first.  A shape may hold zeros.
+ *
+ * Threads and processes.  Within a step fb_put, fb_alloc, fb_commit and fb_abort may be called by many
+ * threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
+ * holds may be read by many threads.  After fork() the child's handles are dead: calls return FB_FORKED,
+ * and only closing them makes sense; the parent goes on.  A handle must not be used after it was closed:
+ * its memory is gone.  The library starts no thread, installs no signal handler and prints nothing.
+ *
+ * Strings are UTF-8 and end with NUL.  Arguments are copied: they are yours again when a call returns.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H
@@ -82,6 +96,22 @@ enum { /* what happens to a stream's steps when its readers or the memory cannot
     FB_POLICY_SPILL = 3        /* refused with FB_UNSUPPORTED until it is built */
 };
 
+enum { /* what a producer does when its servers are gone */
+    FB_ON_LOSS_SKIP = 0, /* the default: goes on without staging, and counts: see fb_producer_lost */
+    FB_ON_LOSS_FAIL = 1  /* calls fail with FB_UNREACHABLE */
+};
+
+enum { /* with which step a consumer begins */
+    FB_START_NEXT = 0,  /* the default: the next step that begins */
+    FB_START_OLDEST = 1 /* the oldest closed step that is still held (the stream's `keep`) */
+};
+
+enum { /* what became of a put that did not fail */
+    FB_OUTCOME_STAGED = 0,     /* a server holds it */
+    FB_OUTCOME_UNDEMANDED = 1, /* nothing wants it: it was not copied */
+    FB_OUTCOME_DROPPED = 2     /* there was no room, and the policy is to go on: readers see a gap */
+};
+
 typedef struct fb_producer fb_producer;
 typedef struct fb_consumer fb_consumer;
 typedef struct fb_step fb_step; /* one step, as a consumer holds it */
@@ -95,11 +125,14 @@ typedef struct fb_producer_options {
     uint32_t keep;           /* closed steps to keep although nobody reads (default 0) */
     double timeout;          /* seconds; the deadline of every wait (default 30) */
     const char *transport;   /* "auto" (or NULL), "shm" or "tcp" */
-    int32_t has_continues;   /* whether the next two are set: a restart from a checkpoint */
+    int32_t has_continues;   /* 1 if continues_... are set: a restart from a checkpoint */
+    int32_t on_loss;         /* FB_ON_LOSS_... */
     uint64_t continues_run;
     uint64_t continues_step; /* the last step of that run that is still true */
+    uint64_t queue_bytes;    /* bytes of closed steps that may wait for readers before the policy decides; 0: 1 GiB */
 } fb_producer_options;
-#define FB_PRODUCER_OPTIONS_INIT { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, 0, 0 }
+#define FB_PRODUCER_OPTIONS_INIT \
+    { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, FB_ON_LOSS_SKIP, 0, 0, 0 }
 
 /* A field of the output contract. */
 typedef struct fb_field {
@@ -108,23 +141,29 @@ typedef struct fb_field {
     int32_t dtype;
     int32_t association;     /* FB_ASSOCIATION_... */
     uint32_t ndim;           /* 0 to 8 */
-    uint32_t every;          /* offered every so many steps (default 1) */
-    const uint64_t *shape;   /* [ndim] the global shape; NULL for a field whose blocks have no place in one */
+    uint32_t every;          /* offered at the steps whose number is a multiple of this (default 1) */
+    const uint64_t *shape;   /* [ndim] the global shape; NULL for a field whose blocks have no place in one.
+                              * With ndim 0 the field is one number of the whole stream, put by one rank. */
     const char *const *dims; /* [ndim] names, slowest first; or NULL */
     const double *spacing;   /* [ndim] or NULL */
     const double *origin;    /* [ndim] or NULL */
     const char *units;       /* or NULL */
+    int32_t stats;           /* 1: keep min, max, sum, count and non-finite of each block (default 0) */
+    int32_t reserved;        /* 0 */
 } fb_field;
-#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL }
+#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /* What is put: a box of the global array (or a local array without a place in one).
  * `offset` and `shape` are the interior's; the array in memory has shape + ghost_low + ghost_high
- * elements in each dimension, and `data` points at its first element, ghosts included. */
+ * elements in each dimension, and `data` points at its first element, ghosts included.
+ *
+ * To put only the interior of a larger array: no ghosts, `data` at the interior's first element, and
+ * `strides` of the array as it lies in memory. */
 typedef struct fb_block {
     uint64_t size;
     const char *field;
     uint64_t number;            /* tells apart several blocks of one rank, field and step (default 0) */
-    const void *data;
+    const void *data;           /* may be NULL if the block is empty */
     int32_t memory;             /* FB_MEMORY_HOST */
     int32_t dtype;
     uint32_t ndim;
@@ -133,39 +172,58 @@ typedef struct fb_block {
     const uint64_t *shape;      /* [ndim] of the interior */
     const uint64_t *ghost_low;  /* [ndim] or NULL for none */
     const uint64_t *ghost_high; /* [ndim] or NULL for none */
-    const int64_t *strides;     /* [ndim] bytes between neighbours; NULL for dense row-major */
+    const int64_t *strides;     /* [ndim] bytes between neighbours, of either sign; NULL for dense row-major */
+    int32_t *outcome;           /* where fb_put tells FB_OUTCOME_...; or NULL */
 } fb_block;
-#define FB_BLOCK_INIT { sizeof(fb_block), NULL, 0, NULL, FB_MEMORY_HOST, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+#define FB_BLOCK_INIT { sizeof(fb_block), NULL, 0, NULL, FB_MEMORY_HOST, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* ---- producer ------------------------------------------------------------------------------- */
 
-/* Joins the stream as one rank. Waits for one or two answers of a server. */
+/* Joins the stream as one rank. Waits for one or two answers of a server. *producer is NULL on failure. */
 int fb_producer_open(const fb_producer_options *options, fb_producer **producer);
 
-/* Adds a field to the output contract, or changes its global shape from the next step on. */
+/* The number of the run that was joined, for a checkpoint to remember. */
+int fb_producer_run(const fb_producer *producer, uint64_t *run);
+/* Which transport was chosen: *name is "shm" or "tcp", and needs not be freed. */
+int fb_producer_transport(const fb_producer *producer, const char **name);
+/* FB_OK while all is well; else why staging was given up (see FB_ON_LOSS_SKIP), and in *skipped, unless
+ * that is NULL, the number of steps begun since. */
+int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
+
+/* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */
 int fb_array(fb_producer *producer, const fb_field *field);
 
 /* Begins a step. `time` is physical time. Waits for one answer of the home server; with FB_POLICY_BLOCK
- * also for room. Step numbers must grow within a run. */
+ * also for room. Step numbers must grow within a run. What is wrong with the last step and only the servers
+ * can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is then not
+ * begun, and the next number may be. */
 int fb_step_begin(fb_producer *producer, uint64_t number, double time);
 
 /* Sets *demanded to 1 if something wants this field at the current step. Never waits. */
 int fb_demanded(fb_producer *producer, const char *field, int *demanded);
 
-/* Stages one block by one copy; the buffer is yours again on return. An undemanded field costs one check. */
+/* Stages one block by one copy; the buffer is yours again on return. An undemanded field costs one check,
+ * and a mistake in its block is told all the same. */
 int fb_put(fb_producer *producer, const fb_block *block);
 
-/* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data is
- * ignored. *data is NULL if nothing wants the field: then skip fb_commit too. */
+/* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data and
+ * block->strides are ignored. *data is NULL if nothing wants the field, or it was dropped: then there is
+ * nothing to compute, and fb_commit(producer, NULL) does nothing. FB_UNSUPPORTED if the server is on another
+ * host: use fb_put, which sends from where the data lies. */
 int fb_alloc(fb_producer *producer, const fb_block *block, void **data);
-/* Publishes (or gives back) what fb_alloc gave. The memory must not be touched afterwards. */
+/* Publishes (or gives back) what fb_alloc gave. The memory must not be touched afterwards. What is neither
+ * committed nor given back when the step ends is given back. */
 int fb_commit(fb_producer *producer, void *data);
 int fb_abort(fb_producer *producer, void *data);
 
 /* Ends the step of this rank. */
 int fb_step_end(fb_producer *producer);
 
-/* Ends the stream for this rank and frees the handle (also after an error). NULL is allowed. */
+/* Waits until the home server holds all that was put, or says what failed. */
+int fb_flush(fb_producer *producer);
+
+/* Ends the stream for this rank and frees the handle (also after an error). A step that is not ended is
+ * told as torn. NULL is allowed. */
 int fb_producer_close(fb_producer *producer);
 
 /* ---- consumer ------------------------------------------------------------------------------- */
@@ -174,7 +232,8 @@ typedef struct fb_need {
     uint64_t size;
     const char *field;
     int32_t dtype;  /* 0: any */
-    uint32_t every; /* every so many of the steps the producer offers (default 1) */
+    uint32_t every; /* every so many of the steps that the producer offers (default 1): those whose
+                     * number is a multiple of fb_field.every * fb_need.every */
 } fb_need;
 #define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1 }
 
@@ -185,10 +244,15 @@ typedef struct fb_consumer_options {
     uint32_t needs_count;  /* 0: all fields */
     uint32_t needs_stride; /* sizeof(fb_need) as the caller compiled it */
     const fb_need *needs;
-    double timeout;        /* seconds (default 30) */
-    const char *transport;
+    double timeout;        /* seconds; the deadline of every wait (default 30) */
+    const char *transport; /* as in fb_producer_options */
+    uint32_t every;        /* with needs_count 0: of every field, every so many of the offered steps (default 1) */
+    uint32_t window;       /* how many steps may be held at once (default 4); more wait, under the stream's policy */
+    int32_t start;         /* FB_START_... */
+    int32_t follow;        /* 1: go on with the next run when one ends (default 0) */
 } fb_consumer_options;
-#define FB_CONSUMER_OPTIONS_INIT { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL }
+#define FB_CONSUMER_OPTIONS_INIT \
+    { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, FB_START_NEXT, 0 }
 
 typedef struct fb_step_info {
     uint64_t size;
@@ -196,8 +260,9 @@ typedef struct fb_step_info {
     double time;
     uint64_t missed; /* steps that were dropped before this one */
     int32_t rewound; /* 1 if a new run went back: forget steps from `number` on */
-    int32_t torn;
+    int32_t torn;    /* 1 if a rank died in the step, or its deadline passed: parts may be missing */
 } fb_step_info;
+#define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0 }
 
 typedef struct fb_selection {
     uint64_t size;
@@ -212,25 +277,87 @@ typedef struct fb_selection {
 } fb_selection;
 #define FB_SELECTION_INIT { sizeof(fb_selection), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL }
 
-/* Attaches to a stream, which may not exist yet. */
+/* One block of a step, shown where it lies: its array is dense row-major, of shape + ghost_low + ghost_high. */
+typedef struct fb_view {
+    uint64_t size;
+    uint64_t number; /* as it was put */
+    uint32_t rank;   /* who put it */
+    uint32_t level;
+    int32_t dtype;
+    uint32_t ndim;
+    int32_t placed;   /* 0: an unplaced block, without an offset */
+    int32_t reserved; /* 0 */
+    uint64_t offset[8], shape[8], ghost_low[8], ghost_high[8];
+    const void *data; /* read-only; NULL for an empty block */
+    uint64_t bytes;
+} fb_view;
+#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0 }
+
+/* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */
 int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer);
-/* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. */
+/* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. `timeout` in
+ * seconds; below 0: the one it was opened with. *step is NULL unless the result is FB_OK. */
 int fb_consumer_next(fb_consumer *consumer, double timeout, fb_step **step);
 int fb_step_info_get(const fb_step *step, fb_step_info *info);
-/* The field's global shape at this step: *ndim is in: room in `shape`, out: dimensions. */
+/* The name of one of the fields that the step has, counted from 0; FB_NOT_FOUND past the last one. Valid
+ * until the step is released. */
+int fb_step_field_name(const fb_step *step, uint64_t index, const char **name);
+/* The field's dtype and global shape at this step. *ndim is in: room in `shape`, out: dimensions. Each of
+ * `dtype`, `ndim` and `shape` may be NULL. FB_OUT_OF_BOUNDS if a shape is asked for and there is none. */
 int fb_step_field(const fb_step *step, const char *field, int32_t *dtype, uint32_t *ndim, uint64_t *shape);
 /* Copies exactly the region asked for, or fails and says what is missing. */
 int fb_get(fb_step *step, const fb_selection *selection);
+/* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to
+ * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
+int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
+int fb_step_block(fb_step *step, const char *field, uint64_t index, fb_view *view);
+/* Has finished with the step and frees its handle: its memory may be used again. NULL is allowed. */
 int fb_step_release(fb_step *step);
+/* Detaches and frees the handle. Steps that are held stay valid until they are released. NULL is allowed. */
 int fb_consumer_close(fb_consumer *consumer);
+
+/* ---- space: arrays by name, step and region, whoever put them ------------------------------- */
+
+typedef struct fb_space fb_space;
+
+typedef struct fb_space_options {
+    uint64_t size;
+    const char *group;     /* as in fb_producer_options */
+    double timeout;        /* seconds; the deadline of every wait (default 30) */
+    const char *transport; /* as in fb_producer_options */
+} fb_space_options;
+#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL }
+
+int fb_space_open(const fb_space_options *options, fb_space **space);
+/* Keeps an array, or a part of it, until it is removed. block->field may be NULL. */
+int fb_space_put(fb_space *space, const fb_field *field, uint64_t step, const fb_block *block);
+/* Copies exactly the region asked for, waiting up to `timeout` seconds until all of it was put. */
+int fb_space_get(fb_space *space, uint64_t step, double timeout, const fb_selection *selection);
+/* Removes what was put of a field at a step. */
+int fb_space_remove(fb_space *space, const char *field, uint64_t step);
+/* Frees the handle; what was put stays. NULL is allowed. */
+int fb_space_close(fb_space *space);
+
+/* ---- administration ------------------------------------------------------------------------- */
+
+/* The status of a group (NULL: FOREBAY_GROUP) as JSON; to be freed with fb_free. */
+int fb_admin_status(const char *group, char **json);
+/* The text of a group's connection file, once the group is complete, for one rank to hand to all others as
+ * their fb_producer_options.group; to be freed with fb_free. It holds the group's secret. */
+int fb_group_text(const char *group, char **text);
 
 /* ---- general -------------------------------------------------------------------------------- */
 
-/* The text of the calling thread's last error; valid until its next call. Never NULL. */
+/* The text of the calling thread's last error; valid until its next call. Never NULL. A call that succeeds
+ * leaves it as it is. */
 const char *fb_error(void);
+/* Makes `text` the calling thread's last error and returns `result`: for libraries on top of this one. */
+int fb_error_set(int result, const char *text);
 /* The name of a result code, as in the list above. Never NULL. */
 const char *fb_result_name(int result);
 const char *fb_version(void);
+/* Frees a text that fb_admin_status or fb_group_text gave. NULL is allowed. */
+void fb_free(char *text);
 
 #ifdef __cplusplus
 }

@@ -58,7 +58,13 @@ class Admin:
             raise Invalid(f"there is no file {path}")
         command = [python, "-m", "forebay.worker"]
         _forebay.create_pipeline(
-            *self._where, name, stream, command, f"{path}:{class_name}", json.dumps(dict(config or {})), os.getcwd()
+            *self._where,
+            name,
+            stream,
+            command,
+            f"{path}:{class_name}",
+            json.dumps(dict(config or {})),
+            os.getcwd(),
         )
 
     def destroy_pipeline(self, name: str) -> None:

@@ -14,8 +14,9 @@ from forebay._errors import Invalid, OutOfBounds, TypeMismatch
 _BY_DTYPE = {
     np.dtype(name): name
     for name in (
-        "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128"
-    ).split()
+        *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
 }
 
 
@@ -51,7 +52,9 @@ def checked(array: object, name: str, field: str) -> NDArray[Any]:
     given = np.asarray(array)
     wanted = numpy_dtype(name)
     if given.dtype.hasobject:
-        raise TypeMismatch(f"field '{field}': an array of Python objects cannot be staged; convert it to {name}")
+        raise TypeMismatch(
+            f"field '{field}': an array of Python objects cannot be staged; convert it to {name}"
+        )
     if given.dtype.newbyteorder("=") != wanted:
         raise TypeMismatch(
             f"field '{field}' is {name}, the array is {given.dtype}: convert it with .astype('{wanted}')"

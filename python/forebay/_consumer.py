@@ -211,9 +211,7 @@ class Block:
     @property
     def interior(self) -> NDArray[Any]:
         """The data without its ghosts; a view."""
-        cut = tuple(
-            slice(low, low + n) for low, n in zip(self.ghost_low, self.shape, strict=True)
-        )
+        cut = tuple(slice(low, low + n) for low, n in zip(self.ghost_low, self.shape, strict=True))
         return self.data[cut]
 
 
@@ -242,7 +240,11 @@ class Field:
     def __getitem__(self, index: object) -> NDArray[Any]:
         return self.read(index)
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(  # NumPy's protocol: both may come by position
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
         if copy is False:
             raise ValueError("a field of several blocks cannot be shown without a copy: use blocks()")
         return self.read(...) if dtype is None else self.read(...).astype(dtype)
@@ -275,7 +277,7 @@ class Field:
         return [self._block(told, buffer) for told, buffer in self._core.blocks(self.name, all_servers)]
 
     def _block(self, told: dict[str, Any], buffer: _forebay.ReadBuffer) -> Block:
-        data = np.frombuffer(buffer, dtype=self.dtype) if len(buffer) else np.empty(0, self.dtype)
+        data = np.frombuffer(memoryview(buffer), dtype=self.dtype) if len(buffer) else np.empty(0, self.dtype)
         data = data.reshape(told["stored"])
         data.flags.writeable = False
         return Block(

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extension module, as the package uses it."""
 
-from collections.abc import Buffer, Callable
+from collections.abc import Callable
 from typing import Any
 
 __version__: str
 
 _Needs = list[tuple[str, str | None, int]] | None
 
-class ReadBuffer(Buffer):
+class ReadBuffer:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
 
-class WriteBuffer(Buffer):
+class WriteBuffer:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
 
 class Producer:

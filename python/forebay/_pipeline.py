@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Pipeline:
     `fields` is the contract, as a consumer's; it may also be set in `__init__`, from the configuration.
     """
 
-    fields: ClassVar[Fields] | Fields = None
+    fields: Fields = None
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -55,7 +55,7 @@ class Comm:
 
     @property
     def rank(self) -> int:
-        """This worker's number."""
+        """The number of this worker."""
         return self._core.rank
 
     @property

@@ -116,7 +116,9 @@ class Producer:
         block carries its minimum, maximum, sum and counts. Waits for an answer.
         """
         if shape is None and ndim is None:
-            raise Invalid(f"field '{name}': give its global shape, or ndim if its blocks have no place in one")
+            raise Invalid(
+                f"field '{name}': give its global shape, or ndim if its blocks have no place in one"
+            )
         dimensions = len(shape) if shape is not None else int(ndim or 0)
         kind = _arrays.dtype_name(dtype)
         spread = [
@@ -125,7 +127,17 @@ class Producer:
         ]
         extents = None if shape is None else [_extent(n, f"field '{name}': shape") for n in shape]
         self._core.array(
-            name, kind, dimensions, extents, every, association, list(dims), spread[0], spread[1], units, stats
+            name,
+            kind,
+            dimensions,
+            extents,
+            every,
+            association,
+            list(dims),
+            spread[0],
+            spread[1],
+            units,
+            stats,
         )
         self._offers[name] = _Offer(kind, dimensions, shape is not None)
 
@@ -271,7 +283,7 @@ class OpenStep:
             return None
         allocation, buffer = made
         stored = [n + a + b for n, a, b in zip(interior, low, high, strict=True)]
-        view = np.frombuffer(buffer, dtype=_arrays.numpy_dtype(offer.dtype)).reshape(stored)
+        view = np.frombuffer(memoryview(buffer), dtype=_arrays.numpy_dtype(offer.dtype)).reshape(stored)
         self._memory.append((allocation, view))
         return allocation, view
 
@@ -306,7 +318,9 @@ def _extent(value: int, what: str) -> int:
     return number
 
 
-def _interior(stored: Sequence[int], ghost: int | Sequence[Any], name: str) -> tuple[list[int], list[int], list[int]]:
+def _interior(
+    stored: Sequence[int], ghost: int | Sequence[Any], name: str
+) -> tuple[list[int], list[int], list[int]]:
     low, high = _arrays.per_dimension(ghost, len(stored), f"field '{name}': ghost")
     interior = [n - a - b for n, a, b in zip(stored, low, high, strict=True)]
     if interior and min(interior) < 0:

@@ -52,9 +52,21 @@ class Space:
         at = [0] * given.ndim if offset is None else [int(n) for n in offset]
         if len(at) != given.ndim or any(n < 0 for n in at):
             raise OutOfBounds(f"field '{name}': offset {tuple(at)} for an array of {given.ndim} dimensions")
-        whole = [a + n for a, n in zip(at, given.shape, strict=True)] if shape is None else [int(n) for n in shape]
+        whole = (
+            [a + n for a, n in zip(at, given.shape, strict=True)]
+            if shape is None
+            else [int(n) for n in shape]
+        )
         self._core.put(
-            name, kind, whole, step, at, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize
+            name,
+            kind,
+            whole,
+            step,
+            at,
+            given.ctypes.data,
+            list(given.shape),
+            list(given.strides),
+            given.itemsize,
         )
 
     def get(
@@ -76,7 +88,9 @@ class Space:
             dtype = _arrays.numpy_dtype(told["dtype"])
             offset, count, every, after = _arrays.selection(region, told["shape"])
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
-            if out is not None and (list(out.shape) != final or out.dtype != dtype or not out.flags.writeable):
+            if out is not None and (
+                list(out.shape) != final or out.dtype != dtype or not out.flags.writeable
+            ):
                 raise OutOfBounds(
                     f"field '{name}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable array "
                     f"of shape {tuple(final)} and dtype {dtype}"

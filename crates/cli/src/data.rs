@@ -37,17 +37,26 @@ pub(crate) struct Get {
 pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
     let status = Admin::open(&common.group_options()?)?.status()?;
     let servers = status["servers"].as_array().into_iter().flatten();
-    let streams: Vec<Value> = servers.flat_map(|server| server["streams"].as_array().into_iter().flatten()).cloned().collect();
+    let streams: Vec<Value> =
+        servers.flat_map(|server| server["streams"].as_array().into_iter().flatten()).cloned().collect();
     let name = |stream: &Value| stream["name"].as_str().unwrap_or("").to_owned();
     match &ls.stream {
         None => output.result(&json!(streams), |_| streams.iter().map(name).collect()),
         Some(wanted) => {
             let known: Vec<String> = streams.iter().map(name).collect();
             let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
-                return Err(Error::not_found(format!("there is no stream '{wanted}'; there are: {}", known.join(", "))));
+                return Err(Error::not_found(format!(
+                    "there is no stream '{wanted}'; there are: {}",
+                    known.join(", ")
+                )));
             };
             output.result(&stream["fields"], |fields| {
-                fields.as_array().into_iter().flatten().filter_map(|f| f.as_str().map(str::to_owned)).collect()
+                fields
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|f| f.as_str().map(str::to_owned))
+                    .collect()
             });
         }
     }
@@ -77,15 +86,31 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
     if let Some(path) = &get.output {
         write_npy(path, &field, &selection.shape, &data)?;
         value["file"] = json!(path);
-        output.result(&value, |_| vec![format!("step {}: {:?} of {} in {}", step.number(), &selection.shape[..], field.dtype, path.display())]);
+        output.result(&value, |_| {
+            vec![format!(
+                "step {}: {:?} of {} in {}",
+                step.number(),
+                &selection.shape[..],
+                field.dtype,
+                path.display()
+            )]
+        });
         return Ok(ExitCode::SUCCESS);
     }
     let numbers: Vec<f64> = data.chunks_exact(element).map(|bytes| number(field.dtype, bytes)).collect();
     value["values"] = json!(numbers);
     output.result(&value, |_| {
         let row = selection.shape.last().map_or(1, |n| *n as usize).max(1);
-        let mut lines = vec![format!("step {}, time {}, shape {:?}, {}", step.number(), step.report().time, &selection.shape[..], field.dtype)];
-        lines.extend(numbers.chunks(row).map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")));
+        let mut lines = vec![format!(
+            "step {}, time {}, shape {:?}, {}",
+            step.number(),
+            step.report().time,
+            &selection.shape[..],
+            field.dtype
+        )];
+        lines.extend(
+            numbers.chunks(row).map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")),
+        );
         lines
     });
     Ok(ExitCode::SUCCESS)
@@ -107,11 +132,19 @@ fn parse_region(field: &Field, text: Option<&str>) -> Result<Selection> {
     let global = field.shape.as_deref().ok_or_else(|| {
         Error::invalid(format!("field '{}' has no global shape; read its blocks from Python", field.name))
     })?;
-    let bad = |part: &str| Error::invalid(format!("--region '{part}' is not understood: write a:b, a:b:step, i or :"));
+    let bad = |part: &str| {
+        Error::invalid(format!("--region '{part}' is not understood: write a:b, a:b:step, i or :"))
+    };
     let text = text.unwrap_or("").trim().trim_start_matches('[').trim_end_matches(']');
-    let parts: Vec<&str> = if text.is_empty() { Vec::new() } else { text.split(',').map(str::trim).collect() };
+    let parts: Vec<&str> =
+        if text.is_empty() { Vec::new() } else { text.split(',').map(str::trim).collect() };
     if parts.len() > global.len() {
-        return Err(Error::out_of_bounds(format!("--region has {} dimensions, field '{}' {}", parts.len(), field.name, global.len())));
+        return Err(Error::out_of_bounds(format!(
+            "--region has {} dimensions, field '{}' {}",
+            parts.len(),
+            field.name,
+            global.len()
+        )));
     }
     let (mut offset, mut shape, mut step) = (Dims::new(), Dims::new(), Dims::new());
     for (d, extent) in global.iter().enumerate() {
@@ -179,7 +212,9 @@ mod tests {
     #[test]
     fn regions_are_parsed_as_in_numpy() {
         let field = Field::new("U", Dtype::F64, Some(&[10, 7, 5]), 3);
-        let parse = |text: &str| parse_region(&field, Some(text)).map(|s| (s.offset.to_vec(), s.shape.to_vec(), s.step.to_vec()));
+        let parse = |text: &str| {
+            parse_region(&field, Some(text)).map(|s| (s.offset.to_vec(), s.shape.to_vec(), s.step.to_vec()))
+        };
         assert_eq!(parse("2:4, :, -1").unwrap(), (vec![2, 0, 4], vec![2, 7, 1], vec![1, 1, 1]));
         assert_eq!(parse("1:100:4").unwrap(), (vec![1, 0, 0], vec![3, 7, 5], vec![4, 1, 1]));
         assert_eq!(parse("").unwrap().1, [10, 7, 5]);

@@ -47,7 +47,9 @@ pub(crate) fn doctor(output: &Output) -> Result<ExitCode> {
         Check {
             name: "Python package",
             needed: false,
-            result: run_python("import forebay, numpy; print('forebay', forebay.__version__, 'numpy', numpy.__version__)"),
+            result: run_python(
+                "import forebay, numpy; print('forebay', forebay.__version__, 'numpy', numpy.__version__)",
+            ),
             remedy: "make build, or pip install forebay: needed for pipelines and benchmarks",
         },
         Check {
@@ -121,12 +123,20 @@ fn shared_memory() -> std::result::Result<String, String> {
 
 fn memory() -> std::result::Result<String, String> {
     let free = available_memory();
-    if free < 256 << 20 { Err(format!("only {} are free", bytes(free))) } else { Ok(format!("{} are free", bytes(free))) }
+    if free < 256 << 20 {
+        Err(format!("only {} are free", bytes(free)))
+    } else {
+        Ok(format!("{} are free", bytes(free)))
+    }
 }
 
 fn open_files() -> std::result::Result<String, String> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    if limit < 256 { Err(format!("only {limit} files may be open")) } else { Ok(format!("{limit} files may be open")) }
+    if limit < 256 {
+        Err(format!("only {limit} files may be open"))
+    } else {
+        Ok(format!("{limit} files may be open"))
+    }
 }
 
 fn run_python(code: &str) -> std::result::Result<String, String> {

@@ -1,8 +1,8 @@
 //! `forebay up` and `forebay down`: a group of servers on this machine.
 
+use crate::Common;
 use crate::output::{Output, bytes};
 use crate::serve::{Memory, Network};
-use crate::Common;
 use forebay_client::transport::ConnectionFile;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, Result};
@@ -29,7 +29,10 @@ pub(crate) struct Up {
 }
 
 fn pause() {
-    #[expect(clippy::disallowed_methods, reason = "waits for other processes, which cannot be waited for otherwise")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "waits for other processes, which cannot be waited for otherwise"
+    )]
     std::thread::sleep(Duration::from_millis(5));
 }
 
@@ -59,7 +62,8 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
         let _ = std::fs::remove_file(&group);
         return Err(error);
     }
-    let admin = Admin::open(&GroupOptions { group: Some(group.display().to_string()), ..common.group_options()? })?;
+    let admin =
+        Admin::open(&GroupOptions { group: Some(group.display().to_string()), ..common.group_options()? })?;
     let status = admin.status()?;
     let value = json!({ "group": group, "log": log, "servers": status["servers"] });
     output.result(&value, |_| {
@@ -100,7 +104,8 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
             group.display()
         )));
     }
-    std::fs::remove_file(group).map_err(|e| Error::io(format!("cannot remove the stale {}", group.display()), &e))
+    std::fs::remove_file(group)
+        .map_err(|e| Error::io(format!("cannot remove the stale {}", group.display()), &e))
 }
 
 fn spawn(common: &Common, up: &Up, group: &Path, log: std::fs::File) -> Result<Child> {
@@ -109,7 +114,11 @@ fn spawn(common: &Common, up: &Up, group: &Path, log: std::fs::File) -> Result<C
     let mut command = Command::new(own);
     command.arg("serve").arg("--group").arg(absolute(group)).args(["--servers", &up.servers.to_string()]);
     let budget = up.memory.budget.map(|budget| budget.to_string());
-    let bind = if up.network.bind.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { up.network.bind.clone() };
+    let bind = if up.network.bind.is_empty() {
+        vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
+    } else {
+        up.network.bind.clone()
+    };
     for ip in bind {
         command.args(["--bind", &ip.to_string()]);
     }
@@ -160,14 +169,20 @@ fn wait_until_up(common: &Common, group: &Path, log: &Path, children: &mut [Chil
             }
         }
         if group.exists() && ConnectionFile::read(group).is_ok_and(|file| file.is_complete()) {
-            let options = GroupOptions { group: Some(absolute(group).display().to_string()), ..common.group_options()? };
+            let options = GroupOptions {
+                group: Some(absolute(group).display().to_string()),
+                ..common.group_options()?
+            };
             let status = Admin::open(&options)?.status()?;
             if servers(&status).all(|server| server.get("error").is_none()) {
                 return Ok(());
             }
         }
         if Instant::now() > deadline {
-            return Err(Error::timeout(format!("the group was not up within {patience:.0?}; see {}", log.display())));
+            return Err(Error::timeout(format!(
+                "the group was not up within {patience:.0?}; see {}",
+                log.display()
+            )));
         }
         pause();
     }

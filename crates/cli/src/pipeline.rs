@@ -72,7 +72,9 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
             let mine = |worker: &&Value| worker["pipeline"].as_str() == Some(name);
             let logs: Vec<Value> = each(&status, "workers").filter(mine).cloned().collect();
             if logs.is_empty() {
-                return Err(Error::not_found(format!("there is no pipeline '{name}'; see `forebay pipeline list`")));
+                return Err(Error::not_found(format!(
+                    "there is no pipeline '{name}'; see `forebay pipeline list`"
+                )));
             }
             output.result(&json!(logs), |_| {
                 let lines = logs.iter().flat_map(|worker| worker["log"].as_array().into_iter().flatten());
@@ -89,12 +91,15 @@ fn each<'a>(status: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value>
 }
 
 fn spec(name: &str, code: &str, stream: &str, config: &str, python: PathBuf) -> Result<PipelineSpec> {
-    let (file, class) = code
-        .rsplit_once(':')
-        .ok_or_else(|| Error::invalid(format!("'{code}' does not name a pipeline's code: write FILE.py:CLASS")))?;
-    let file = std::fs::canonicalize(file).map_err(|e| Error::io(format!("cannot find the pipeline's file {file}"), &e))?;
+    let (file, class) = code.rsplit_once(':').ok_or_else(|| {
+        Error::invalid(format!("'{code}' does not name a pipeline's code: write FILE.py:CLASS"))
+    })?;
+    let file = std::fs::canonicalize(file)
+        .map_err(|e| Error::io(format!("cannot find the pipeline's file {file}"), &e))?;
     let config = match config.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path).map_err(|e| Error::io(format!("cannot read {path}"), &e))?,
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(|e| Error::io(format!("cannot read {path}"), &e))?
+        }
         None => config.to_owned(),
     };
     let parsed: Value =
@@ -103,7 +108,8 @@ fn spec(name: &str, code: &str, stream: &str, config: &str, python: PathBuf) -> 
         return Err(Error::invalid("--config must be a JSON object, such as '{\"isovalue\": 0.3}'"));
     }
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let directory = std::env::current_dir().map_err(|e| Error::io("cannot tell the working directory", &e))?;
+    let directory =
+        std::env::current_dir().map_err(|e| Error::io("cannot tell the working directory", &e))?;
     Ok(PipelineSpec {
         name: name.to_owned(),
         stream: stream.to_owned(),

@@ -25,14 +25,21 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn text(status: &Value) -> Vec<String> {
-    let mut lines = vec![format!("{:<9} {:>8} {:>22} {:>11} {:>11}", "SERVER", "PROCESS", "STAGED / BUDGET", "PEAK", "RSS")];
+    let mut lines = vec![format!(
+        "{:<9} {:>8} {:>22} {:>11} {:>11}",
+        "SERVER", "PROCESS", "STAGED / BUDGET", "PEAK", "RSS"
+    )];
     for server in list(&status["servers"]) {
         let name = format!("server{}", number(&server["server"]));
         if let Some(error) = server["error"].as_str() {
             lines.push(format!("{name:<9} {:>8} {error}", number(&server["pid"])));
             continue;
         }
-        let staged = format!("{} / {}", bytes(number(&server["staged_bytes"])), bytes(number(&server["budget_bytes"])));
+        let staged = format!(
+            "{} / {}",
+            bytes(number(&server["staged_bytes"])),
+            bytes(number(&server["budget_bytes"]))
+        );
         lines.push(format!(
             "{name:<9} {:>8} {staged:>22} {:>11} {:>11}",
             number(&server["pid"]),

@@ -47,7 +47,9 @@ impl Admin {
             });
         }
         let file = self.group.file();
-        Ok(json!({ "lineage": file.lineage.to_string(), "epoch": file.epoch, "size": file.size, "servers": servers }))
+        Ok(
+            json!({ "lineage": file.lineage.to_string(), "epoch": file.epoch, "size": file.size, "servers": servers }),
+        )
     }
 
     /// Creates a pipeline; waits until a worker on every server is ready.

@@ -24,14 +24,20 @@ pub struct Selection {
 impl Selection {
     /// A whole region.
     pub fn region(region: &Region) -> Selection {
-        Selection { offset: region.offset().into(), shape: region.shape().into(), step: region.shape().iter().map(|_| 1).collect() }
+        Selection {
+            offset: region.offset().into(),
+            shape: region.shape().into(),
+            step: region.shape().iter().map(|_| 1).collect(),
+        }
     }
 
     /// Checks it against a field's shape; returns the box that it spans.
     fn check(&self, field: &Field) -> Result<Region> {
         let fail = |text: String| Err(Error::out_of_bounds(format!("field '{}': {text}", field.name)));
         let Some(global) = &field.shape else {
-            return fail("its blocks have no place in a global array; read them one by one with blocks()".into());
+            return fail(
+                "its blocks have no place in a global array; read them one by one with blocks()".into(),
+            );
         };
         let n = global.len();
         if self.offset.len() != n || self.shape.len() != n || self.step.len() != n {
@@ -46,11 +52,16 @@ impl Selection {
                 0 => Some(0),
                 count => (count - 1).checked_mul(self.step[d]).and_then(|extent| extent.checked_add(1)),
             };
-            let inside = extent.and_then(|extent| self.offset[d].checked_add(extent)).is_some_and(|end| end <= global[d]);
+            let inside = extent
+                .and_then(|extent| self.offset[d].checked_add(extent))
+                .is_some_and(|end| end <= global[d]);
             let Some(extent) = extent.filter(|_| inside) else {
                 return fail(format!(
                     "a selection from {} of {} elements every {} reaches outside the shape {:?} in dimension {d}",
-                    self.offset[d], self.shape[d], self.step[d], &global[..]
+                    self.offset[d],
+                    self.shape[d],
+                    self.step[d],
+                    &global[..]
                 ));
             };
             span.push(extent);
@@ -63,7 +74,8 @@ impl Selection {
         let (mut offset, mut shape) = (Dims::new(), Dims::new());
         for d in 0..self.shape.len() {
             let first = interior.offset()[d].saturating_sub(self.offset[d]).div_ceil(self.step[d]);
-            let end = interior.end(d).saturating_sub(self.offset[d]).div_ceil(self.step[d]).min(self.shape[d]);
+            let end =
+                interior.end(d).saturating_sub(self.offset[d]).div_ceil(self.step[d]).min(self.shape[d]);
             if first >= end {
                 return None;
             }
@@ -142,7 +154,13 @@ fn read_part(
     if let Some(arena) = holders.arena(&block.location)? {
         // Only what lies between the first and the last selected row needs to be in the mapping.
         arena.populate(block.location.offset, block.location.bytes);
-        return target.fill_from_mapping(&arena.mapping, block.location.offset, &stored, &offset, &selection.step);
+        return target.fill_from_mapping(
+            &arena.mapping,
+            block.location.offset,
+            &stored,
+            &offset,
+            &selection.step,
+        );
     }
     let wire_part = Part { offset, shape: part.shape().into(), step: selection.step.clone() };
     if let Some(dense) = target.as_dense() {

@@ -134,7 +134,10 @@ impl Consumer {
         if self.shared.guard.is_child() {
             return Ok(());
         }
-        let closed = Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.shared.stream));
+        let closed = Error::new(
+            ErrorKind::Closed,
+            format!("the consumer of stream '{}' was closed", self.shared.stream),
+        );
         let first = {
             let mut state = lock(&self.state);
             let open = state.over.as_ref().is_none_or(|over| over.kind == ErrorKind::Ended);

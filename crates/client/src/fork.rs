@@ -21,7 +21,10 @@ impl ForkGuard {
         if self.is_child() {
             return Err(Error::new(
                 ErrorKind::Forked,
-                format!("this {what} was opened by process {}, the parent: open one of its own in the child", self.0),
+                format!(
+                    "this {what} was opened by process {}, the parent: open one of its own in the child",
+                    self.0
+                ),
             ));
         }
         Ok(())

@@ -69,7 +69,9 @@ impl Group {
         let deadline = Instant::now() + options.patience();
         loop {
             let file = match options.group.as_deref() {
-                Some(text) if text.trim_start().starts_with('{') => ConnectionFile::parse(text, "the given text")?,
+                Some(text) if text.trim_start().starts_with('{') => {
+                    ConnectionFile::parse(text, "the given text")?
+                }
                 group => ConnectionFile::read(&path_of(group)?)?,
             };
             if file.is_complete() {
@@ -83,7 +85,10 @@ impl Group {
                     file.size
                 )));
             }
-            #[expect(clippy::disallowed_methods, reason = "a file cannot be waited for portably; only while forming")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a file cannot be waited for portably; only while forming"
+            )]
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -105,8 +110,13 @@ impl Group {
 
     /// The home server of a rank.
     pub fn home_of(&self, rank: u32) -> Result<ServerId> {
-        let mut local: Vec<ServerId> =
-            self.file.servers.iter().filter(|server| self.shm_name(server).is_some()).map(|server| server.id).collect();
+        let mut local: Vec<ServerId> = self
+            .file
+            .servers
+            .iter()
+            .filter(|server| self.shm_name(server).is_some())
+            .map(|server| server.id)
+            .collect();
         local.sort_unstable();
         home_of(&self.view, &local, rank).ok_or_else(|| Error::not_found("the group has no server"))
     }
@@ -118,22 +128,22 @@ impl Group {
 
     fn shm_name(&self, server: &ServerEntry) -> Option<Address> {
         let addresses = server.parsed().ok()?;
-        addresses.into_iter().find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
+        addresses
+            .into_iter()
+            .find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
     }
 
     /// Connects to one server and greets it.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
-        let server = self
-            .file
-            .servers
-            .iter()
-            .find(|server| server.id == id)
-            .ok_or_else(|| Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file")))?;
+        let server = self.file.servers.iter().find(|server| server.id == id).ok_or_else(|| {
+            Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file"))
+        })?;
         let deadline = Instant::now() + self.options.patience();
         let (address, why) = self.choose(server)?;
         tracing::debug!("{id}: {address}, since {why}");
         let name = format!("{id} (process {})", server.pid);
-        let connection = Connection::connect(&address, &name, &self.file.secret, &self.file.lineage, deadline)?;
+        let connection =
+            Connection::connect(&address, &name, &self.file.secret, &self.file.lineage, deadline)?;
         let kind = connection.kind();
         let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
         let hello = Hello {
@@ -143,10 +153,13 @@ impl Group {
             shared_memory: matches!(address, Address::Shm { .. }),
         };
         match rpc.call(&ToServer::Hello(hello), "its welcome")?.message {
-            ToClient::Welcome(welcome) if welcome.server == id => Ok(rpc.with_sealed_payload(welcome.seal_payload, kind)),
-            ToClient::Welcome(welcome) => {
-                Err(Error::new(ErrorKind::ConnectionFile, format!("{} answered in the place of {id}", welcome.server)))
+            ToClient::Welcome(welcome) if welcome.server == id => {
+                Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
             }
+            ToClient::Welcome(welcome) => Err(Error::new(
+                ErrorKind::ConnectionFile,
+                format!("{} answered in the place of {id}", welcome.server),
+            )),
             _ => Err(Error::protocol(format!("{id} did not welcome"))),
         }
     }

@@ -94,7 +94,14 @@ impl Holders {
     }
 
     /// Fetches a part of a block over the network, dense, to where it belongs.
-    pub(crate) fn fetch(&self, location: &Location, stored: &[u64], element: usize, part: Part, target: &mut [u8]) -> Result<()> {
+    pub(crate) fn fetch(
+        &self,
+        location: &Location,
+        stored: &[u64],
+        element: usize,
+        part: Part,
+        target: &mut [u8],
+    ) -> Result<()> {
         let fetch = ToServer::Fetch {
             arena: location.arena,
             offset: location.offset,

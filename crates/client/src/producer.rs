@@ -173,7 +173,9 @@ impl Producer {
         let produce =
             ToServer::Produce { stream: options.stream.clone(), rank: options.rank, options: run_options };
         let answer = rpc.call(&produce, "to join the stream")?;
-        let ToClient::Producing { run, arena } = answer.message else { return Err(unexpected(&answer.message)) };
+        let ToClient::Producing { run, arena } = answer.message else {
+            return Err(unexpected(&answer.message));
+        };
         let arena = match (arena, answer.descriptors.first()) {
             (Some((number, bytes)), Some(file)) => {
                 let mapping = Arc::new(Mapping::new(file.as_fd(), bytes, Access::Write)?);
@@ -227,7 +229,10 @@ impl Producer {
     fn check(&self, state: &State) -> Result<()> {
         self.guard.check("producer")?;
         if state.closed {
-            return Err(Error::new(ErrorKind::Closed, format!("the producer of stream '{}' was closed", self.stream)));
+            return Err(Error::new(
+                ErrorKind::Closed,
+                format!("the producer of stream '{}' was closed", self.stream),
+            ));
         }
         Ok(())
     }
@@ -266,10 +271,15 @@ impl Producer {
         let mut grants = Vec::new();
         if state.lost.is_none() {
             let patience = self.rpc.patience();
-            let begin =
-                ToServer::Begin { step, time, known: state.demand.version, patience_ms: patience.as_millis() as u64 };
+            let begin = ToServer::Begin {
+                step,
+                time,
+                known: state.demand.version,
+                patience_ms: patience.as_millis() as u64,
+            };
             // The server gives up first, and says what it was waiting for.
-            let answer = self.rpc.call_within(&begin, None, patience + Duration::from_secs(2), "to begin a step");
+            let answer =
+                self.rpc.call_within(&begin, None, patience + Duration::from_secs(2), "to begin a step");
             match answer.map(|answer| answer.message) {
                 Ok(ToClient::Begun { demand, grants: given, trouble }) => {
                     if let Some(demand) = demand {
@@ -394,7 +404,8 @@ impl Producer {
                 }
             };
             let put = ToServer::Put(put_block(block, Bytes::Payload, statistics));
-            let answer = self.rpc.call_within(&put, Some(Payload(dense)), self.rpc.patience(), "to hold a block");
+            let answer =
+                self.rpc.call_within(&put, Some(Payload(dense)), self.rpc.patience(), "to hold a block");
             return match answer {
                 Ok(_) => Ok(Outcome::Staged),
                 Err(error) if error.kind == ErrorKind::Full => Ok(Outcome::Dropped),
@@ -407,7 +418,8 @@ impl Producer {
             self.give_back(&grant)?;
             return Err(error);
         }
-        let granted = Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+        let granted =
+            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
         // Not answered: once the message is on its way, the block survives this process.
         self.rpc.tell(&ToServer::Put(put_block(block, granted, statistics)))?;
         Ok(Outcome::Staged)
@@ -424,7 +436,8 @@ impl Producer {
         }
         let patience = self.rpc.patience();
         let reserve = ToServer::Reserve { bytes, patience_ms: patience.as_millis() as u64 };
-        let answer = self.rpc.call_within(&reserve, None, patience + Duration::from_secs(2), "to find room")?;
+        let answer =
+            self.rpc.call_within(&reserve, None, patience + Duration::from_secs(2), "to find room")?;
         match answer.message {
             ToClient::Granted(grant) => Ok(grant),
             other => Err(unexpected(&other)),
@@ -432,7 +445,11 @@ impl Producer {
     }
 
     fn give_back(&self, grant: &Grant) -> Result<()> {
-        self.rpc.tell(&ToServer::Abort { arena: grant.arena, offset: grant.offset, generation: grant.generation })
+        self.rpc.tell(&ToServer::Abort {
+            arena: grant.arena,
+            offset: grant.offset,
+            generation: grant.generation,
+        })
     }
 
     /// Gives memory of a block to compute into, or `None` if nothing wants it (or there is no room and the
@@ -447,8 +464,13 @@ impl Producer {
         };
         let bytes = block.extent.bytes(field.dtype)?;
         let Some(arena) = &self.arena else {
-            lock(&self.state).open.as_mut().map(|open| open.keys.remove(&(block.field.to_owned(), block.number)));
-            return Err(Error::unsupported("the server is on another host: use put, which sends from where the data lies"));
+            lock(&self.state)
+                .open
+                .as_mut()
+                .map(|open| open.keys.remove(&(block.field.to_owned(), block.number)));
+            return Err(Error::unsupported(
+                "the server is on another host: use put, which sends from where the data lies",
+            ));
         };
         let granted = self.grant(bytes.max(1));
         let mut state = lock(&self.state);
@@ -464,7 +486,8 @@ impl Producer {
         };
         let id = state.next_allocation;
         state.next_allocation += 1;
-        let granted = Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+        let granted =
+            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
         let put = put_block(block, granted, None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         open.allocations.insert(id, (grant, put));
@@ -504,9 +527,9 @@ impl Producer {
         let mut state = lock(&self.state);
         self.check(&state)?;
         let open = state.open.as_mut().ok_or_else(|| no_step("a commit"))?;
-        open.allocations
-            .remove(&id)
-            .ok_or_else(|| Error::invalid("this memory was not allocated in this step, or is committed already"))
+        open.allocations.remove(&id).ok_or_else(|| {
+            Error::invalid("this memory was not allocated in this step, or is committed already")
+        })
     }
 
     /// Ends the step of this rank. Memory that was allocated and not committed is given back. Does not wait.

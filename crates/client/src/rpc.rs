@@ -115,12 +115,15 @@ impl Rpc {
             let answer = inbox.next(deadline, what)?;
             match (answer.header.request, answer.message) {
                 (n, ToClient::Failed(error)) if n == request || n == 0 => return Err(error),
-                (n, message) if n == request => return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) }),
+                (n, message) if n == request => {
+                    return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) });
+                }
                 (0, message) => inbox.told.push_back(message),
                 // The answer to a question that was given up at its deadline.
                 (_, _) if answer.header.payload == 0 => {}
                 _ => {
-                    let error = Error::timeout("an earlier answer arrived too late and its data is in the way");
+                    let error =
+                        Error::timeout("an earlier answer arrived too late and its data is in the way");
                     return Err(inbox.receiver.break_with(error));
                 }
             }
@@ -131,7 +134,11 @@ impl Rpc {
     pub(crate) fn fetch(&self, message: &ToServer, target: &mut [u8], what: &str) -> Result<()> {
         let answer = self.call(message, what)?;
         if answer.header.payload != target.len() as u64 {
-            let error = Error::protocol(format!("{} bytes came where {} were asked for", answer.header.payload, target.len()));
+            let error = Error::protocol(format!(
+                "{} bytes came where {} were asked for",
+                answer.header.payload,
+                target.len()
+            ));
             return Err(lock(&self.inbox).receiver.break_with(error));
         }
         let deadline = Instant::now() + self.patience;

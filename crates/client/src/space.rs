@@ -57,7 +57,11 @@ impl Space {
         put.field.check()?;
         let stored = put.extent.stored_shape();
         if source.shape() != &stored[..] {
-            return Err(Error::out_of_bounds(format!("the array has shape {:?}, the box {:?}", source.shape(), &stored[..])));
+            return Err(Error::out_of_bounds(format!(
+                "the array has shape {:?}, the box {:?}",
+                source.shape(),
+                &stored[..]
+            )));
         }
         let gathered;
         let dense = match source.as_dense() {
@@ -70,8 +74,14 @@ impl Space {
         let inline = dense.len() <= INLINE_MAX;
         let bytes = if inline { Bytes::Inline(dense.into()) } else { Bytes::Payload };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let block =
-            PutBlock { field: put.field.name.clone(), number, level: 0, extent: put.extent.clone(), stats: None, bytes };
+        let block = PutBlock {
+            field: put.field.name.clone(),
+            number,
+            level: 0,
+            extent: put.extent.clone(),
+            stats: None,
+            bytes,
+        };
         let message = ToServer::SpacePut { field: put.field.clone(), step: put.step, block };
         // A small block goes straight to the directory's owner, so that reading it is one hop.
         let server = if inline { self.owner(&put.field.name, put.step)? } else { self.home };
@@ -82,7 +92,13 @@ impl Space {
 
     /// Finds the field and blocks that meet a region, waiting until they cover it, no longer than `timeout`.
     /// The result keeps the blocks until it is dropped.
-    pub fn find(&self, field: &str, step: StepNumber, region: Option<&Region>, timeout: Duration) -> Result<Found<'_>> {
+    pub fn find(
+        &self,
+        field: &str,
+        step: StepNumber,
+        region: Option<&Region>,
+        timeout: Duration,
+    ) -> Result<Found<'_>> {
         self.guard.check("space")?;
         let rpc = self.holders.connection(self.owner(field, step)?)?;
         let find = ToServer::SpaceFind {

@@ -6,8 +6,8 @@ use crate::holder::ReadableArena;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::region::Dims;
+use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
 use forebay_wire::message::Part;
@@ -95,7 +95,10 @@ impl Step {
 
     fn hold(&self) -> Result<Arc<Hold>> {
         crate::rpc::lock(&self.hold).clone().ok_or_else(|| {
-            Error::new(ErrorKind::Closed, format!("{} was released: read it before you go on to the next", self.report.id))
+            Error::new(
+                ErrorKind::Closed,
+                format!("{} was released: read it before you go on to the next", self.report.id),
+            )
         })
     }
 

@@ -7,10 +7,10 @@ use crate::holder::Holders;
 use crate::rpc::Rpc;
 use crate::step::Step;
 use forebay_comm::{Comm, Endpoint, EndpointOptions};
+use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
-use forebay_core::Result;
 use forebay_transport::Address;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
@@ -110,4 +110,3 @@ impl Worker {
         &self.group
     }
 }
-

@@ -45,9 +45,13 @@ impl Extent {
     pub fn new(offset: Option<&[u64]>, shape: &[u64], low: &[u64], high: &[u64]) -> Result<Extent> {
         let ndim = shape.len();
         if ndim > MAX_NDIM {
-            return Err(Error::out_of_bounds(format!("an array has at most {MAX_NDIM} dimensions, this one {ndim}")));
+            return Err(Error::out_of_bounds(format!(
+                "an array has at most {MAX_NDIM} dimensions, this one {ndim}"
+            )));
         }
-        for (what, given) in [("offset", offset.unwrap_or(shape)), ("ghost widths", low), ("ghost widths", high)] {
+        for (what, given) in
+            [("offset", offset.unwrap_or(shape)), ("ghost widths", low), ("ghost widths", high)]
+        {
             if given.len() != ndim && !(what == "ghost widths" && given.is_empty()) {
                 return Err(Error::out_of_bounds(format!(
                     "{what} {given:?} has {} numbers for a block of {ndim} dimensions",
@@ -65,7 +69,8 @@ impl Extent {
             values.extend((0..ndim).map(|d| width(high, d)));
         }
         let extent = Extent { ndim: ndim as u8, placed: offset.is_some(), ghosts, values: values.into() };
-        let overflow = || Error::out_of_bounds(format!("a block of shape {shape:?} with its ghosts exceeds 64 bits"));
+        let overflow =
+            || Error::out_of_bounds(format!("a block of shape {shape:?} with its ghosts exceeds 64 bits"));
         let mut stored = Dims::new();
         for (d, n) in shape.iter().enumerate() {
             let sum = n.checked_add(extent.low(d)).and_then(|n| n.checked_add(extent.high(d)));
@@ -139,7 +144,8 @@ impl Extent {
     /// Where a part of the interior lies in the stored array.
     pub fn stored_region(&self, part: &Region) -> Region {
         let interior = self.interior();
-        let offset = (0..self.ndim()).map(|d| part.offset()[d] - interior.offset()[d] + self.low(d)).collect();
+        let offset =
+            (0..self.ndim()).map(|d| part.offset()[d] - interior.offset()[d] + self.low(d)).collect();
         Region::from_checked(offset, part.shape().into())
     }
 }
@@ -178,7 +184,8 @@ pub struct Stats {
 
 impl Stats {
     /// The statistics of no elements.
-    pub const EMPTY: Stats = Stats { min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0, count: 0, non_finite: 0 };
+    pub const EMPTY: Stats =
+        Stats { min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0, count: 0, non_finite: 0 };
 
     /// The statistics of both sets of elements together.
     pub fn merge(&mut self, other: &Stats) {
@@ -205,6 +212,14 @@ pub struct BlockRecord {
     pub inline: Option<Box<[u8]>>,
     /// Statistics, if they were asked for.
     pub stats: Option<Box<Stats>>,
+}
+
+impl BlockRecord {
+    /// Bytes that it holds besides itself, with an allocator's overhead; bytes of the block are not counted.
+    pub fn heap_bytes(&self) -> usize {
+        let stats = if self.stats.is_some() { size_of::<Stats>() + 16 } else { 0 };
+        self.extent.values.len() * 8 + 16 + stats
+    }
 }
 
 /// Blocks of up to this many bytes travel inside messages and are kept beside their record.

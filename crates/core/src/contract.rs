@@ -134,11 +134,15 @@ impl Needs {
             Needs::Fields(needs) => needs.iter().map(|need| (&need.field[..], need.every)).collect(),
         };
         if periods.is_empty() {
-            return Err(Error::invalid("a contract needs at least one field; leave the fields out to need all"));
+            return Err(Error::invalid(
+                "a contract needs at least one field; leave the fields out to need all",
+            ));
         }
         for (index, (field, every)) in periods.iter().enumerate() {
             if *every == 0 {
-                return Err(Error::invalid(format!("field '{field}': its period is 0; use 1 for every step")));
+                return Err(Error::invalid(format!(
+                    "field '{field}': its period is 0; use 1 for every step"
+                )));
             }
             if periods[..index].iter().any(|(earlier, _)| earlier == field) {
                 return Err(Error::invalid(format!("field '{field}' is named twice in one contract")));
@@ -157,11 +161,16 @@ impl Needs {
 
     /// Whether this field is needed at this step.
     pub fn wants(&self, field: &Field, step: StepNumber) -> bool {
-        self.period_of(&field.name).is_some_and(|period| step.is_multiple_of(absolute_period(field.every, period)))
+        self.period_of(&field.name)
+            .is_some_and(|period| step.is_multiple_of(absolute_period(field.every, period)))
     }
 
     /// Checks the needs against a complete offer: every field must be there with the right dtype.
-    pub fn check_against<'a>(&self, stream: &str, offers: impl Iterator<Item = &'a Field> + Clone) -> Result<()> {
+    pub fn check_against<'a>(
+        &self,
+        stream: &str,
+        offers: impl Iterator<Item = &'a Field> + Clone,
+    ) -> Result<()> {
         let Needs::Fields(needs) = self else { return Ok(()) };
         for need in needs {
             let Some(offer) = offers.clone().find(|offer| offer.name == need.field) else {

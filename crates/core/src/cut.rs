@@ -130,13 +130,23 @@ impl CutCoordinator {
     }
 
     /// Starts a round: every one of these servers must be asked to prepare.
-    pub fn propose(&mut self, run: RunNumber, demand: Arc<Demand>, servers: impl IntoIterator<Item = ServerId>) {
+    pub fn propose(
+        &mut self,
+        run: RunNumber,
+        demand: Arc<Demand>,
+        servers: impl IntoIterator<Item = ServerId>,
+    ) {
         let waiting_for = servers.into_iter().collect();
         self.round = Some(Round { run, demand, waiting_for, highest: None });
     }
 
     /// A server answered, or is gone (`highest` is then `None`, and no step of its ranks can be begun).
-    pub fn prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) -> Option<Decision> {
+    pub fn prepared(
+        &mut self,
+        from: ServerId,
+        version: u64,
+        highest: Option<StepNumber>,
+    ) -> Option<Decision> {
         let round = self.round.as_mut()?;
         if round.demand.version != version || !round.waiting_for.remove(&from) {
             return None;

@@ -48,6 +48,17 @@ impl FieldIndex {
         &self.blocks
     }
 
+    /// About how many bytes of memory it takes, with what its tables reserve ahead.
+    pub fn bytes(&self) -> u64 {
+        let records = self.blocks.capacity() * size_of::<BlockRecord>();
+        let heap: usize = self.blocks.iter().map(BlockRecord::heap_bytes).sum();
+        let keys = self.by_key.capacity() * (size_of::<BlockKey>() + size_of::<u32>() + 1);
+        let cells = self.cells.capacity() * (size_of::<Box<[u64]>>() + size_of::<Vec<u32>>() + 1);
+        let lists: usize =
+            self.cells.iter().map(|(cell, list)| cell.len() * 8 + list.capacity() * 4 + 32).sum();
+        (size_of::<Self>() + records + heap + keys + cells + lists) as u64
+    }
+
     /// Registers a block. The same block again is harmless (`Ok(false)`); the same key with another box or
     /// place, a box outside the field, and an interior that overlaps another's are errors.
     pub fn insert(&mut self, record: BlockRecord) -> Result<bool> {
@@ -111,10 +122,9 @@ impl FieldIndex {
         };
         candidates.sort_unstable();
         candidates.dedup();
-        candidates
-            .into_iter()
-            .map(|index| &self.blocks[index as usize])
-            .filter(move |block| block.extent.offset().is_some() && block.extent.interior().intersect(region).is_some())
+        candidates.into_iter().map(|index| &self.blocks[index as usize]).filter(move |block| {
+            block.extent.offset().is_some() && block.extent.interior().intersect(region).is_some()
+        })
     }
 
     /// The first part of a region that no block of level 0 fills.
@@ -130,7 +140,10 @@ impl FieldIndex {
             None => Ok(()),
             Some(part) => Err(Error::new(
                 ErrorKind::NotCovered,
-                format!("field '{}' at {step}: nothing was put at {part}, which is part of {region}", self.field.name),
+                format!(
+                    "field '{}' at {step}: nothing was put at {part}, which is part of {region}",
+                    self.field.name
+                ),
             )),
         }
     }

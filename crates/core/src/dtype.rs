@@ -80,11 +80,9 @@ impl Dtype {
 
     /// The dtype of this C ABI number.
     pub fn from_code(code: i32) -> Result<Dtype> {
-        usize::try_from(code)
-            .ok()
-            .and_then(|code| Dtype::ALL.get(code.wrapping_sub(1)))
-            .copied()
-            .ok_or_else(|| Error::invalid(format!("{code} is no dtype: use one of FB_BOOL ... FB_C128 (1 to 15)")))
+        usize::try_from(code).ok().and_then(|code| Dtype::ALL.get(code.wrapping_sub(1))).copied().ok_or_else(
+            || Error::invalid(format!("{code} is no dtype: use one of FB_BOOL ... FB_C128 (1 to 15)")),
+        )
     }
 
     /// The dtype of this name.

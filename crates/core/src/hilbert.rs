@@ -26,14 +26,17 @@ impl Tiling {
         let mut tile: Dims = shape.iter().map(|n| (*n).max(1)).collect();
         let mut counts: Dims = tile.iter().map(|_| 1).collect();
         while counts.iter().product::<u64>() < wanted as u64 {
-            let Some(longest) = (0..tile.len()).filter(|d| tile[*d] > 1).max_by_key(|d| tile[*d]) else { break };
+            let Some(longest) = (0..tile.len()).filter(|d| tile[*d] > 1).max_by_key(|d| tile[*d]) else {
+                break;
+            };
             tile[longest] = tile[longest].div_ceil(2);
             counts[longest] = shape[longest].div_ceil(tile[longest]);
         }
         let total = counts.iter().product::<u64>() as usize;
         let bits = counts.iter().map(|n| 64 - (n - 1).leading_zeros()).max().unwrap_or(0);
-        let mut order: Vec<(u128, u32)> =
-            (0..total).map(|tile| (hilbert_index(&unravel(tile as u64, &counts), bits), tile as u32)).collect();
+        let mut order: Vec<(u128, u32)> = (0..total)
+            .map(|tile| (hilbert_index(&unravel(tile as u64, &counts), bits), tile as u32))
+            .collect();
         order.sort_unstable();
         let mut places = vec![0; total];
         for (place, (_, tile)) in order.iter().enumerate() {
@@ -59,7 +62,8 @@ impl Tiling {
             return Vec::new();
         }
         let low: Dims = (0..n).map(|d| (region.offset()[d] / self.tile[d]).min(self.counts[d] - 1)).collect();
-        let high: Dims = (0..n).map(|d| ((region.end(d) - 1) / self.tile[d]).min(self.counts[d] - 1)).collect();
+        let high: Dims =
+            (0..n).map(|d| ((region.end(d) - 1) / self.tile[d]).min(self.counts[d] - 1)).collect();
         let mut at = low.clone();
         let mut places = Vec::new();
         loop {

@@ -84,7 +84,9 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
         )));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
-        return Err(Error::invalid(format!("{what} {name:?}: the character {bad:?} is not allowed in a name")));
+        return Err(Error::invalid(format!(
+            "{what} {name:?}: the character {bad:?} is not allowed in a name"
+        )));
     }
     Ok(())
 }

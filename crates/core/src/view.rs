@@ -29,7 +29,8 @@ impl View {
 
 /// A stable hash of a name (FNV-1a, 64 bits), the same on every machine.
 pub fn hash_name(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Spreads the bits of a number (the finaliser of SplitMix64).
@@ -45,7 +46,8 @@ mod tests {
 
     #[test]
     fn owners_are_spread_and_move_little() {
-        let view = |n: u32| View { lineage: Lineage([0; 16]), epoch: 1, members: (0..n).map(ServerId).collect() };
+        let view =
+            |n: u32| View { lineage: Lineage([0; 16]), epoch: 1, members: (0..n).map(ServerId).collect() };
         let (three, four) = (view(3), view(4));
         let mut counts = [0; 3];
         let mut moved = 0;

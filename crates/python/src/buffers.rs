@@ -62,6 +62,8 @@ unsafe fn fill(
         return Err(PyBufferError::new_err("no view was given"));
     }
     // SAFETY: the view is valid, and the address holds `length` bytes, as the callers say.
-    let result = unsafe { ffi::PyBuffer_FillInfo(view, owner, address, length as isize, c_int::from(readonly), flags) };
+    let result = unsafe {
+        ffi::PyBuffer_FillInfo(view, owner, address, length as isize, c_int::from(readonly), flags)
+    };
     if result != 0 { Err(Python::attach(PyErr::fetch)) } else { Ok(()) }
 }

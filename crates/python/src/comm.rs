@@ -42,7 +42,12 @@ impl Comm {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    fn gather<'py>(&self, py: Python<'py>, root: u32, bytes: &[u8]) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        root: u32,
+        bytes: &[u8],
+    ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
         let gathered = py.detach(|| self.0.gather(root, bytes)).map_err(raise)?;
         Ok(gathered.map(|all| all.iter().map(|bytes| PyBytes::new(py, bytes)).collect()))
     }

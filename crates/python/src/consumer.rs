@@ -56,7 +56,11 @@ impl Consumer {
         let start = match start {
             "next" => Start::Next,
             "oldest" => Start::Oldest,
-            _ => return Err(raise(Error::invalid(format!("start '{start}' is not known: use next or oldest")))),
+            _ => {
+                return Err(raise(Error::invalid(format!(
+                    "start '{start}' is not known: use next or oldest"
+                ))));
+            }
         };
         let options = ConsumerOptions {
             group: group_options(group, transport, timeout)?,
@@ -160,7 +164,10 @@ impl Step {
             self.step.blocks(name, |record| mine.is_none_or(|server| record.location.server == server))
         });
         let views = views.map_err(raise)?;
-        views.into_iter().map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(view.bytes)))).collect()
+        views
+            .into_iter()
+            .map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(view.bytes))))
+            .collect()
     }
 
     /// Fills an array of the caller's with the selected elements.

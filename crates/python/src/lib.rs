@@ -57,7 +57,13 @@ fn create_pipeline(
 
 /// Ends a pipeline.
 #[pyfunction]
-fn destroy_pipeline(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>, name: String) -> PyResult<()> {
+fn destroy_pipeline(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<f64>,
+    name: String,
+) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
     py.detach(|| Admin::open(&options)?.destroy_pipeline(&name)).map_err(errors::raise)
 }

@@ -20,8 +20,12 @@ fn policy(name: &str) -> PyResult<Policy> {
         "drop-oldest" => Ok(Policy::DropOldest),
         "block" => Ok(Policy::Block),
         "latest" => Ok(Policy::Latest),
-        "spill" => Err(raise(Error::unsupported("policy 'spill' is not built yet: use 'block' or 'drop-oldest'"))),
-        _ => Err(raise(Error::invalid(format!("policy '{name}' is not known: use drop-oldest, block or latest")))),
+        "spill" => {
+            Err(raise(Error::unsupported("policy 'spill' is not built yet: use 'block' or 'drop-oldest'")))
+        }
+        _ => Err(raise(Error::invalid(format!(
+            "policy '{name}' is not known: use drop-oldest, block or latest"
+        )))),
     }
 }
 
@@ -77,7 +81,11 @@ impl Producer {
         let on_loss = match on_loss {
             "skip" => OnLoss::Skip,
             "fail" => OnLoss::Fail,
-            _ => return Err(raise(Error::invalid(format!("on_loss '{on_loss}' is not known: use skip or fail")))),
+            _ => {
+                return Err(raise(Error::invalid(format!(
+                    "on_loss '{on_loss}' is not known: use skip or fail"
+                ))));
+            }
         };
         let options = ProducerOptions {
             group: group_options(group, transport, timeout)?,

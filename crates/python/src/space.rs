@@ -36,7 +36,8 @@ impl Space {
         element: usize,
     ) -> PyResult<()> {
         let (none, ndim) = (Vec::new, shape.len());
-        let field = field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
+        let field =
+            field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
         let put = SpacePut { field, step, extent: extent(offset, &shape, &[], &[])? };
         let array = Array { address, shape, strides, element };
         py.detach(|| self.0.put(&put, &array.source()?)).map_err(raise)

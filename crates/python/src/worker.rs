@@ -15,10 +15,17 @@ impl Worker {
     #[new]
     fn open(py: Python<'_>, group: String, server: u32, pipeline: &str) -> PyResult<Worker> {
         let options = group_options(Some(group), "auto", None)?;
-        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline)).map(Worker).map_err(raise)
+        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline))
+            .map(Worker)
+            .map_err(raise)
     }
 
-    fn ready(&self, py: Python<'_>, fields: Option<Vec<(String, Option<String>, u32)>>, every: u32) -> PyResult<()> {
+    fn ready(
+        &self,
+        py: Python<'_>,
+        fields: Option<Vec<(String, Option<String>, u32)>>,
+        every: u32,
+    ) -> PyResult<()> {
         let needs = needs(fields, every)?;
         py.detach(|| self.0.ready(Some(needs))).map_err(raise)
     }
@@ -28,7 +35,12 @@ impl Worker {
     }
 
     /// The next order as (execution, step, comm), or None after `timeout`.
-    fn next_order(&self, py: Python<'_>, timeout: f64, comm_timeout: f64) -> PyResult<Option<(u64, Step, Comm)>> {
+    fn next_order(
+        &self,
+        py: Python<'_>,
+        timeout: f64,
+        comm_timeout: f64,
+    ) -> PyResult<Option<(u64, Step, Comm)>> {
         let (timeout, comm_timeout) = (seconds(timeout)?, seconds(comm_timeout)?);
         let order = py.detach(|| self.0.next_order(timeout, comm_timeout)).map_err(raise)?;
         Ok(order.map(|order| {

@@ -35,7 +35,8 @@ pub(crate) struct Formed {
 /// Founds the group or joins it.
 pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     let listeners = listen(options)?;
-    let own = ServerEntry { id: ServerId(0), pid: std::process::id(), addresses: advertised(options, &listeners) };
+    let own =
+        ServerEntry { id: ServerId(0), pid: std::process::id(), addresses: advertised(options, &listeners) };
     let file = ConnectionFile {
         lineage: Lineage(random()?),
         secret: Secret(random()?),
@@ -45,12 +46,10 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     };
     let what = || format!("the group of {} did not form within {PATIENCE:?}", options.group.display());
     match file.create(&options.group) {
-        Ok(()) => timeout(PATIENCE, found(options, file, listeners))
-            .await
-            .unwrap_or_else(|_| {
-                remove_file(&options.group, &Lineage([0; 16]));
-                Err(Error::timeout(what()))
-            }),
+        Ok(()) => timeout(PATIENCE, found(options, file, listeners)).await.unwrap_or_else(|_| {
+            remove_file(&options.group, &Lineage([0; 16]));
+            Err(Error::timeout(what()))
+        }),
         Err(error) if error.kind == ErrorKind::Conflict => {
             timeout(PATIENCE, join(options, own, listeners)).await.map_err(|_| Error::timeout(what()))?
         }
@@ -97,7 +96,8 @@ fn advertised(options: &ServerOptions, listeners: &[Listener]) -> Vec<String> {
 
 /// A listener that tokio can wait for.
 pub(crate) fn pollable(listener: &Listener) -> Result<AsyncFd<OwnedFd>> {
-    let copy = listener.descriptor().as_fd().try_clone_to_owned().map_err(|e| Error::io("cannot listen", &e))?;
+    let copy =
+        listener.descriptor().as_fd().try_clone_to_owned().map_err(|e| Error::io("cannot listen", &e))?;
     // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
     #[allow(unsafe_code)]
     unsafe { AsyncFd::register(copy) }.map_err(|e| Error::new(ErrorKind::Io, format!("cannot listen: {e}")))
@@ -120,7 +120,11 @@ async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn forebay_transport:
 }
 
 /// The founder waits for the others and then tells all of them who they are.
-async fn found(options: &ServerOptions, mut file: ConnectionFile, listeners: Vec<Listener>) -> Result<Formed> {
+async fn found(
+    options: &ServerOptions,
+    mut file: ConnectionFile,
+    listeners: Vec<Listener>,
+) -> Result<Formed> {
     while file.servers.len() < file.size as usize {
         let link = accept_one(&listeners).await?;
         let Ok(Ok((mut receiver, _outbox))) =
@@ -163,10 +167,12 @@ pub(crate) async fn dial(
                 shm::ShmLink::connect(name).map(|link| Box::new(link) as _)
             }
             Address::Shm { .. } => continue,
-            Address::Tcp(address) => tokio::task::spawn_blocking(move || tcp::TcpLink::connect(&address, HANDSHAKE))
-                .await
-                .unwrap_or_else(|e| Err(std::io::Error::other(e)))
-                .map(|link| Box::new(link) as _),
+            Address::Tcp(address) => {
+                tokio::task::spawn_blocking(move || tcp::TcpLink::connect(&address, HANDSHAKE))
+                    .await
+                    .unwrap_or_else(|e| Err(std::io::Error::other(e)))
+                    .map(|link| Box::new(link) as _)
+            }
         };
         match link {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
@@ -180,7 +186,12 @@ pub(crate) async fn dial(
     Err(last)
 }
 
-async fn tell(file: &ConnectionFile, server: &ServerEntry, from: ServerId, message: &PeerMessage) -> Result<()> {
+async fn tell(
+    file: &ConnectionFile,
+    server: &ServerEntry,
+    from: ServerId,
+    message: &PeerMessage,
+) -> Result<()> {
     let (mut receiver, outbox) = dial(server, &file.secret, &file.lineage).await?;
     outbox.push(Header::default(), &hello(from))?;
     outbox.push(Header::default(), message)?;
@@ -207,7 +218,13 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
         )));
     }
     let founder = &file.servers[0];
-    tell(&file, founder, ServerId(u32::MAX), &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses }).await?;
+    tell(
+        &file,
+        founder,
+        ServerId(u32::MAX),
+        &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses },
+    )
+    .await?;
     loop {
         let link = accept_one(&listeners).await?;
         let Ok(Ok((mut receiver, _outbox))) =
@@ -231,7 +248,8 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
 
 /// Removes the connection file if it is still this group's.
 pub(crate) fn remove_file(path: &Path, lineage: &Lineage) {
-    let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage || *lineage == Lineage([0; 16]));
+    let ours =
+        ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage || *lineage == Lineage([0; 16]));
     if ours {
         let _ = std::fs::remove_file(path);
     }

@@ -16,7 +16,10 @@ impl Node {
             let members = members();
             state.coordinators.insert(stream.to_owned(), StreamCoordinator::new(stream, members));
         }
-        state.coordinators.entry(stream.to_owned()).or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
+        state
+            .coordinators
+            .entry(stream.to_owned())
+            .or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
     }
 
     /// Handles one message; what follows from it is queued.
@@ -72,7 +75,8 @@ impl Node {
                 self.apply(state, &stream, effects);
             }
             M::Prepare { stream, run, version } => {
-                let highest = state.members.get_mut(&stream).and_then(|member| member.cut.prepare(run, version));
+                let highest =
+                    state.members.get_mut(&stream).and_then(|member| member.cut.prepare(run, version));
                 self.tell(state, from, M::Prepared { stream, version, highest });
             }
             M::Prepared { stream, version, highest } => {
@@ -91,7 +95,8 @@ impl Node {
                 }
             }
             M::RankError { stream, run, rank, error } => {
-                let rank = state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
+                let rank =
+                    state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
                 if let Some(trouble) = rank {
                     trouble.get_or_insert(error);
                 }
@@ -125,7 +130,12 @@ impl Node {
                 Effect::Decide(decision) => {
                     for server in self.view.members.clone() {
                         let demand = (*decision.demand).clone();
-                        let decide = PeerMessage::Decide { stream: name(), run: decision.run, from: decision.from, demand };
+                        let decide = PeerMessage::Decide {
+                            stream: name(),
+                            run: decision.run,
+                            from: decision.from,
+                            demand,
+                        };
                         self.tell(state, server, decide);
                     }
                 }
@@ -188,7 +198,8 @@ impl Node {
                 member.changed.notify_waiters();
             }
         }
-        let orphans: Vec<_> = state.held.keys().filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
+        let orphans: Vec<_> =
+            state.held.keys().filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
         for id in orphans {
             if let Some(held) = state.held.remove(&id) {
                 self.free(held);

@@ -48,8 +48,10 @@ pub fn run(options: ServerOptions, ready: impl FnOnce() + Send + 'static) -> Res
 }
 
 async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let parent = options.watch_parent.map(watch_process).transpose()?;
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,

@@ -203,7 +203,9 @@ impl Node {
             Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),
             Err(_) => {
                 self.state.lock().pending.remove(&token);
-                Err(Error::timeout(format!("{coordinator}, which coordinates stream '{stream}', did not answer")))
+                Err(Error::timeout(format!(
+                    "{coordinator}, which coordinates stream '{stream}', did not answer"
+                )))
             }
         }
     }
@@ -235,4 +237,3 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         node.pipelines_tick();
     }
 }
-

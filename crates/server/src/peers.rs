@@ -21,7 +21,10 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// Queues for all others, and what the tasks take from.
-    pub(crate) fn new(servers: &[ServerEntry], me: ServerId) -> (Peers, Vec<(ServerEntry, mpsc::Receiver<PeerMessage>)>) {
+    pub(crate) fn new(
+        servers: &[ServerEntry],
+        me: ServerId,
+    ) -> (Peers, Vec<(ServerEntry, mpsc::Receiver<PeerMessage>)>) {
         let mut queues = HashMap::new();
         let mut ends = Vec::new();
         for server in servers.iter().filter(|server| server.id != me) {
@@ -39,8 +42,15 @@ impl Peers {
 }
 
 /// Dials one server and tells it what is queued, until it or this server is gone.
-pub(crate) async fn run(node: Weak<Node>, me: ServerId, server: ServerEntry, mut queue: mpsc::Receiver<PeerMessage>) {
-    let Some((secret, lineage, epoch)) = node.upgrade().map(|n| (n.secret.clone(), n.view.lineage, n.view.epoch)) else {
+pub(crate) async fn run(
+    node: Weak<Node>,
+    me: ServerId,
+    server: ServerEntry,
+    mut queue: mpsc::Receiver<PeerMessage>,
+) {
+    let Some((secret, lineage, epoch)) =
+        node.upgrade().map(|n| (n.secret.clone(), n.view.lineage, n.view.epoch))
+    else {
         return;
     };
     let connection = forming::dial(&server, &secret, &lineage).await;

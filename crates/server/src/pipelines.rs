@@ -157,7 +157,9 @@ impl Node {
                     }
                 }
             }
-            PeerMessage::WorkerGone { pipeline, error } => self.pipeline_worker_gone(state, &pipeline, from, &error),
+            PeerMessage::WorkerGone { pipeline, error } => {
+                self.pipeline_worker_gone(state, &pipeline, from, &error)
+            }
             PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
@@ -233,8 +235,12 @@ impl Node {
             started: Instant::now(),
         });
         for (rank, member) in members.iter().enumerate() {
-            let order =
-                Execute { execution: number, members: members.clone(), rank: rank as u32, report: report.clone() };
+            let order = Execute {
+                execution: number,
+                members: members.clone(),
+                rank: rank as u32,
+                report: report.clone(),
+            };
             let message = PeerMessage::Execute { pipeline: name.to_owned(), order: Box::new(order) };
             self.tell(state, member.server, message);
         }
@@ -250,12 +256,15 @@ impl Node {
         seconds: f64,
     ) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let Some(running) = pipeline.running.as_mut().filter(|running| running.number == execution) else { return };
+        let Some(running) = pipeline.running.as_mut().filter(|running| running.number == execution) else {
+            return;
+        };
         running.waiting_for.remove(&from);
         if let Some(error) = error {
             running.errors.push(format!("{from}: {error}"));
         }
-        pipeline.last_seconds = seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
+        pipeline.last_seconds =
+            seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
         if !running.waiting_for.is_empty() {
             return;
         }

@@ -118,7 +118,10 @@ impl Session {
         }
         while let Some((frame, _descriptors)) = self.receiver.next().await? {
             if frame.header.epoch > self.node.view.epoch {
-                return Err(Error::protocol(format!("a message of epoch {} arrived ahead of its view", frame.header.epoch)));
+                return Err(Error::protocol(format!(
+                    "a message of epoch {} arrived ahead of its view",
+                    frame.header.epoch
+                )));
             }
             let header = frame.header;
             match self.handle(frame).await {
@@ -163,8 +166,14 @@ impl Session {
         use ToServer as M;
         match message {
             M::Produce { stream, rank, options } => self.produce(header.request, stream, rank, options).await,
-            M::Define(_) | M::Begin { .. } | M::Reserve { .. } | M::Put(_) | M::Abort { .. } | M::End { .. }
-            | M::Flush | M::Leave => self.producer_message(&header, message).await,
+            M::Define(_)
+            | M::Begin { .. }
+            | M::Reserve { .. }
+            | M::Put(_)
+            | M::Abort { .. }
+            | M::End { .. }
+            | M::Flush
+            | M::Leave => self.producer_message(&header, message).await,
             M::Attach { stream, needs, window, start, follow } => {
                 self.attach(stream, needs, window, start, follow).map(Some)
             }
@@ -191,7 +200,9 @@ impl Session {
                 self.space_remove(&field, step);
                 Ok(Some(ToClient::Done))
             }
-            M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => self.admin(message).await,
+            M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => {
+                self.admin(message).await
+            }
             M::WorkerReady { .. } | M::WorkerDone { .. } | M::WorkerFailed { .. } => {
                 let Role::Worker { pipeline } = &self.role else {
                     return Err(Error::protocol("only a worker can say that"));
@@ -234,4 +245,3 @@ fn is_fatal(error: &Error) -> bool {
     use forebay_core::ErrorKind as K;
     matches!(error.kind, K::Protocol | K::Unreachable)
 }
-

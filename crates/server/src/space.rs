@@ -31,6 +31,15 @@ pub(crate) struct Space {
     changed: Arc<Notify>,
 }
 
+impl Space {
+    /// How many blocks its index knows, and about how many bytes that takes.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        self.index
+            .values()
+            .fold((0, 0), |sum, index| (sum.0 + index.blocks().len() as u64, sum.1 + index.bytes()))
+    }
+}
+
 impl Node {
     fn space_owner(&self, field: &str, step: StepNumber) -> ServerId {
         self.view.owner_of(hash_name(field).wrapping_add(step)).unwrap_or(self.id)
@@ -74,12 +83,23 @@ impl Node {
             Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
             _ => None,
         };
-        let location =
-            Location { server: self.id, arena: held.arena, offset: held.offset, bytes, generation: held.generation };
+        let location = Location {
+            server: self.id,
+            arena: held.arena,
+            offset: held.offset,
+            bytes,
+            generation: held.generation,
+        };
         // A put has no rank: its number tells it apart.
         let key = BlockKey { rank: self.id.0, number: self.unique() };
-        let record =
-            BlockRecord { key, level: block.level, extent: block.extent, location, inline, stats: block.stats };
+        let record = BlockRecord {
+            key,
+            level: block.level,
+            extent: block.extent,
+            location,
+            inline,
+            stats: block.stats,
+        };
         let name = field.name.clone();
         let token = self.unique();
         let (reply, answer) = oneshot::channel();
@@ -94,7 +114,9 @@ impl Node {
         }
         let registered = match tokio::time::timeout(Duration::from_secs(20), answer).await {
             Ok(Ok(PeerMessage::Answer { result, .. })) => result,
-            _ => Err(Error::unreachable(format!("the directory's owner of field '{name}' at step {step} is gone"))),
+            _ => Err(Error::unreachable(format!(
+                "the directory's owner of field '{name}' at step {step} is gone"
+            ))),
         };
         if registered.is_err() {
             let mut state = self.state.lock();
@@ -145,14 +167,19 @@ impl Node {
     ) -> Result<(u64, FieldReport)> {
         let owner = self.space_owner(field, step);
         if owner != self.id {
-            return Err(Error::invalid(format!("{owner} owns field '{field}' at step {step}, not {}", self.id)));
+            return Err(Error::invalid(format!(
+                "{owner} owns field '{field}' at step {step}, not {}",
+                self.id
+            )));
         }
         let deadline = Instant::now() + patience;
         loop {
             let (changed, missing) = {
                 let state = self.state.lock();
                 let missing = match state.space.index.get(&(field.to_owned(), step)) {
-                    None => Error::timeout(format!("nothing of field '{field}' was put at step {step} in time")),
+                    None => {
+                        Error::timeout(format!("nothing of field '{field}' was put at step {step} in time"))
+                    }
                     Some(index) => match find(index, region.as_ref(), step) {
                         Ok(report) => return Ok((self.unique(), report)),
                         Err(error) if error.kind == ErrorKind::NotCovered => error,

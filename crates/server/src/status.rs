@@ -9,8 +9,16 @@ impl Node {
     pub(crate) fn status(&self) -> Value {
         let state = self.state.lock();
         let usage = self.store.lock().usage();
-        let streams: Vec<_> =
-            state.coordinators.values().map(|stream| serde_json::to_value(stream.status()).unwrap_or_default()).collect();
+        let streams: Vec<_> = state
+            .coordinators
+            .values()
+            .map(|stream| serde_json::to_value(stream.status()).unwrap_or_default())
+            .collect();
+        let (blocks, directory_bytes) =
+            state.coordinators.values().fold(state.space.size(), |sum, stream| {
+                let size = stream.directory_size();
+                (sum.0 + size.0, sum.1 + size.1)
+            });
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
@@ -24,6 +32,8 @@ impl Node {
             "staged_bytes": usage.staged,
             "peak_staged_bytes": usage.peak,
             "arena_bytes": usage.touched,
+            "directory_bytes": directory_bytes,
+            "blocks": blocks,
             "connections": state.connections,
             "streams": streams,
             "pipelines": state.pipelines.status(),

@@ -140,7 +140,13 @@ impl Node {
     }
 
     /// Orders the worker beside this server to run a step.
-    pub(crate) fn order_worker(&self, state: &mut State, from: ServerId, pipeline: &str, order: Box<Execute>) {
+    pub(crate) fn order_worker(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        pipeline: &str,
+        order: Box<Execute>,
+    ) {
         let execution = order.execution;
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
@@ -150,7 +156,8 @@ impl Node {
         });
         if !sent {
             let error = Some("its process is not there".to_owned());
-            let executed = PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
+            let executed =
+                PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
             self.tell(state, from, executed);
         }
     }
@@ -160,7 +167,9 @@ impl Node {
 
     fn with_worker(&self, name: &str, stop: &Arc<Notify>, change: impl FnOnce(&mut LocalWorker)) {
         let mut state = self.state.lock();
-        if let Some(worker) = state.pipelines.workers.get_mut(name).filter(|worker| Arc::ptr_eq(&worker.stop, stop)) {
+        if let Some(worker) =
+            state.pipelines.workers.get_mut(name).filter(|worker| Arc::ptr_eq(&worker.stop, stop))
+        {
             change(worker);
         }
     }
@@ -219,7 +228,14 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
             () = stop.notified() => return,
         }
         pause = (pause * 2).min(BACKOFF_MAX);
-        if !node.state.lock().pipelines.workers.get(&spec.name).is_some_and(|worker| Arc::ptr_eq(&worker.stop, &stop)) {
+        if !node
+            .state
+            .lock()
+            .pipelines
+            .workers
+            .get(&spec.name)
+            .is_some_and(|worker| Arc::ptr_eq(&worker.stop, &stop))
+        {
             return;
         }
     }
@@ -227,7 +243,11 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
 
 fn last_lines(node: &Node, name: &str) -> String {
     let state = node.state.lock();
-    let log = state.pipelines.workers.get(name).map(|worker| worker.log.iter().rev().take(30).cloned().collect::<Vec<_>>());
+    let log = state
+        .pipelines
+        .workers
+        .get(name)
+        .map(|worker| worker.log.iter().rev().take(30).cloned().collect::<Vec<_>>());
     log.unwrap_or_default().into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
@@ -250,7 +270,12 @@ fn spawn(node: &Node, spec: &PipelineSpec) -> std::io::Result<Child> {
         .spawn()
 }
 
-async fn read_log(node: Arc<Node>, name: String, stop: Arc<Notify>, stream: Option<impl tokio::io::AsyncRead + Unpin>) {
+async fn read_log(
+    node: Arc<Node>,
+    name: String,
+    stop: Arc<Notify>,
+    stream: Option<impl tokio::io::AsyncRead + Unpin>,
+) {
     let Some(stream) = stream else { return };
     let mut lines = BufReader::new(tokio::io::AsyncReadExt::take(stream, u64::MAX)).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {

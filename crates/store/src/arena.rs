@@ -56,7 +56,9 @@ impl Arena {
     /// Makes a memory file of this size (rounded up to pages) and seals its size.
     pub fn create(size: u64) -> Result<Arena> {
         let size = pages(size.max(1));
-        let failed = |what: &str, e: rustix::io::Errno| Error::io(format!("cannot {what} an arena of {size} bytes"), &e.into());
+        let failed = |what: &str, e: rustix::io::Errno| {
+            Error::io(format!("cannot {what} an arena of {size} bytes"), &e.into())
+        };
         let file = rustix::fs::memfd_create("forebay-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| failed("create", e))?;
         rustix::fs::ftruncate(&file, size).map_err(|e| failed("size", e))?;
@@ -104,8 +106,12 @@ impl Arena {
     pub fn readable_descriptor(&self) -> Result<OwnedFd> {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::open(&path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .map_err(|e| Error::io("cannot open an arena for reading (is /proc mounted?)", &e.into()))
+        rustix::fs::open(
+            &path,
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(|e| Error::io("cannot open an arena for reading (is /proc mounted?)", &e.into()))
     }
 
     /// The server's own mapping, made at first use: for bytes that come or go over the network.
@@ -143,7 +149,9 @@ impl Arena {
 
     fn find(&mut self, offset: u64, generation: u64) -> Result<&mut Use> {
         self.used.get_mut(&offset).filter(|used| used.generation == generation).ok_or_else(|| {
-            Error::protocol(format!("range {offset} of generation {generation} is not in use: the handle is stale"))
+            Error::protocol(format!(
+                "range {offset} of generation {generation} is not in use: the handle is stale"
+            ))
         })
     }
 
@@ -151,7 +159,9 @@ impl Arena {
     pub fn commit(&mut self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
         let used = self.find(offset, generation)?;
         if used.state != State::Reserved || used.bytes != bytes {
-            return Err(Error::protocol(format!("range {offset}: {bytes} bytes do not fit its reservation, or twice")));
+            return Err(Error::protocol(format!(
+                "range {offset}: {bytes} bytes do not fit its reservation, or twice"
+            )));
         }
         used.state = State::Committed;
         Ok(())
@@ -160,7 +170,9 @@ impl Arena {
     /// Checks that a committed block of this length is there.
     pub fn check_committed(&self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
         let found = self.used.get(&offset);
-        match found.filter(|used| used.generation == generation && used.state == State::Committed && used.bytes == bytes) {
+        match found.filter(|used| {
+            used.generation == generation && used.state == State::Committed && used.bytes == bytes
+        }) {
             Some(_) => Ok(()),
             None => Err(Error::new(
                 forebay_core::ErrorKind::Lost,

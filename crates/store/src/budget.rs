@@ -27,7 +27,9 @@ fn control_group_left() -> Option<u64> {
     let number = |file: std::path::PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let mut left = None;
     while directory.starts_with("/sys/fs/cgroup") {
-        if let (Some(limit), Some(used)) = (number(directory.join("memory.max")), number(directory.join("memory.current"))) {
+        if let (Some(limit), Some(used)) =
+            (number(directory.join("memory.max")), number(directory.join("memory.current")))
+        {
             let here = limit.saturating_sub(used);
             left = Some(left.map_or(here, |left: u64| left.min(here)));
         }

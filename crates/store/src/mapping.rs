@@ -41,8 +41,12 @@ impl Mapping {
     /// A mapping for writing is not inherited by forked children: a stray write there faults instead of
     /// spoiling a block that the parent has handed over.
     pub fn new(file: BorrowedFd<'_>, bytes: u64, access: Access) -> Result<Mapping> {
-        let length = usize::try_from(bytes).ok().filter(|n| *n > 0).ok_or_else(|| Error::invalid("an arena is empty"))?;
-        let size = rustix::fs::fstat(file).map_err(|e| Error::io("cannot look at an arena", &e.into()))?.st_size;
+        let length = usize::try_from(bytes)
+            .ok()
+            .filter(|n| *n > 0)
+            .ok_or_else(|| Error::invalid("an arena is empty"))?;
+        let size =
+            rustix::fs::fstat(file).map_err(|e| Error::io("cannot look at an arena", &e.into()))?.st_size;
         if (size as u64) < bytes {
             // Reading past its end would be a fatal signal.
             return Err(Error::protocol(format!("an arena of {size} bytes was announced as {bytes}")));
@@ -53,19 +57,30 @@ impl Mapping {
         };
         let failed = |e: rustix::io::Errno| {
             Error::io(
-                format!("cannot map an arena of {bytes} bytes (is the address space limited, see `ulimit -v`?)"),
+                format!(
+                    "cannot map an arena of {bytes} bytes (is the address space limited, see `ulimit -v`?)"
+                ),
                 &e.into(),
             )
         };
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED | MapFlags::NORESERVE, file, 0)
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                0,
+            )
         }
         .map_err(failed)?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::internal("mmap gave a null address"))?;
+        let start =
+            NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::internal("mmap gave a null address"))?;
         if access == Access::Write {
             // SAFETY: the range was mapped just now and is ours.
-            unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, Advice::LinuxDontFork) }.map_err(failed)?;
+            unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, Advice::LinuxDontFork) }
+                .map_err(failed)?;
         }
         Ok(Mapping { start, bytes, access })
     }
@@ -152,7 +167,11 @@ impl Mapping {
         };
         // SAFETY: the range lies inside the mapping; populating changes no content.
         let _ = unsafe {
-            rustix::mm::madvise(self.start.as_ptr().add(start as usize).cast(), (end - start) as usize, advice)
+            rustix::mm::madvise(
+                self.start.as_ptr().add(start as usize).cast(),
+                (end - start) as usize,
+                advice,
+            )
         };
     }
 }

@@ -45,7 +45,12 @@ impl Store {
     /// What is used.
     pub fn usage(&self) -> Usage {
         let sum = |of: fn(&Arena) -> u64| self.arenas.values().map(|entry| of(&entry.arena)).sum();
-        Usage { staged: sum(Arena::used_bytes), peak: self.peak, touched: sum(Arena::touched_bytes), budget: self.budget }
+        Usage {
+            staged: sum(Arena::used_bytes),
+            peak: self.peak,
+            touched: sum(Arena::touched_bytes),
+            budget: self.budget,
+        }
     }
 
     /// Makes an arena; returns its number and size. It costs no memory yet.
@@ -179,7 +184,10 @@ mod tests {
         store.close_arena(a);
         assert!(store.check_committed(a, range.offset, range.generation, 100).is_ok());
         store.free(a, range.offset, range.generation).unwrap();
-        assert_eq!(store.check_committed(a, range.offset, range.generation, 100).unwrap_err().kind, ErrorKind::Lost);
+        assert_eq!(
+            store.check_committed(a, range.offset, range.generation, 100).unwrap_err().kind,
+            ErrorKind::Lost
+        );
         assert_eq!(store.usage().touched, 0);
     }
 }

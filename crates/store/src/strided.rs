@@ -61,7 +61,12 @@ impl<'a> Source<'a> {
     ///
     /// # Safety
     /// For `'a`, every element that shape and strides reach must be readable and not be written.
-    pub unsafe fn new(data: *const u8, shape: &[u64], strides: Option<&[i64]>, element: usize) -> Result<Source<'a>> {
+    pub unsafe fn new(
+        data: *const u8,
+        shape: &[u64],
+        strides: Option<&[i64]>,
+        element: usize,
+    ) -> Result<Source<'a>> {
         Region::whole(shape)?;
         let strides = strides_of(shape, strides, element)?;
         Ok(Source { data, shape: shape.into(), strides, element, lives: PhantomData })
@@ -101,7 +106,12 @@ impl<'a> Source<'a> {
 
     /// Copies all of it, dense and row-major, into an arena's range that is the caller's to write, and
     /// computes statistics on the way if they are asked for.
-    pub fn copy_to_mapping(&self, mapping: &Mapping, offset: u64, stats: Option<(Dtype, &mut Stats)>) -> Result<()> {
+    pub fn copy_to_mapping(
+        &self,
+        mapping: &Mapping,
+        offset: u64,
+        stats: Option<(Dtype, &mut Stats)>,
+    ) -> Result<()> {
         let target = mapping.address_mut(offset, self.bytes())?;
         // SAFETY: the source is readable as `new` demands; the target range was checked and is the caller's.
         unsafe { self.copy_to_address(target, stats) };
@@ -129,7 +139,12 @@ impl<'a> Target<'a> {
     /// # Safety
     /// For `'a`, every element that shape and strides reach must be writable and used by nobody else, and
     /// no two indices may reach the same element.
-    pub unsafe fn new(data: *mut u8, shape: &[u64], strides: Option<&[i64]>, element: usize) -> Result<Target<'a>> {
+    pub unsafe fn new(
+        data: *mut u8,
+        shape: &[u64],
+        strides: Option<&[i64]>,
+        element: usize,
+    ) -> Result<Target<'a>> {
         Region::whole(shape)?;
         let strides = strides_of(shape, strides, element)?;
         Ok(Target { data, shape: shape.into(), strides, element, lives: PhantomData })
@@ -186,7 +201,13 @@ impl<'a> Target<'a> {
     ///
     /// # Safety
     /// `source` must be the address of that whole array, readable for the time of the call.
-    pub unsafe fn fill_from(&mut self, source: *const u8, stored: &[u64], offset: &[u64], step: &[u64]) -> Result<()> {
+    pub unsafe fn fill_from(
+        &mut self,
+        source: *const u8,
+        stored: &[u64],
+        offset: &[u64],
+        step: &[u64],
+    ) -> Result<()> {
         let n = self.shape.len();
         if stored.len() != n || offset.len() != n || step.len() != n {
             return Err(Error::out_of_bounds("a selection has other dimensions than its array"));
@@ -209,20 +230,44 @@ impl<'a> Target<'a> {
             first += dense[d] * offset[d] as i64;
         }
         // SAFETY: all selected elements lie inside the source array, as was just checked; the target is ours.
-        unsafe { copy(self.data, &self.strides, source.offset(first as isize), &strides, &self.shape, self.element, None) };
+        unsafe {
+            copy(
+                self.data,
+                &self.strides,
+                source.offset(first as isize),
+                &strides,
+                &self.shape,
+                self.element,
+                None,
+            )
+        };
         Ok(())
     }
 
     /// Fills it from a selection of a dense array that lies in an arena, in a block that the caller holds.
-    pub fn fill_from_mapping(&mut self, mapping: &Mapping, at: u64, stored: &[u64], offset: &[u64], step: &[u64]) -> Result<()> {
+    pub fn fill_from_mapping(
+        &mut self,
+        mapping: &Mapping,
+        at: u64,
+        stored: &[u64],
+        offset: &[u64],
+        step: &[u64],
+    ) -> Result<()> {
         let bytes = stored.iter().try_fold(self.element as u64, |bytes, n| bytes.checked_mul(*n));
-        let source = mapping.address(at, bytes.ok_or_else(|| Error::protocol("a block has an absurd shape"))?)?;
+        let source =
+            mapping.address(at, bytes.ok_or_else(|| Error::protocol("a block has an absurd shape"))?)?;
         // SAFETY: the mapping holds the whole array, and nobody writes to a block that is held.
         unsafe { self.fill_from(source, stored, offset, step) }
     }
 
     /// Fills it from a selection of a dense array in a slice.
-    pub fn fill_from_slice(&mut self, source: &[u8], stored: &[u64], offset: &[u64], step: &[u64]) -> Result<()> {
+    pub fn fill_from_slice(
+        &mut self,
+        source: &[u8],
+        stored: &[u64],
+        offset: &[u64],
+        step: &[u64],
+    ) -> Result<()> {
         let bytes = stored.iter().try_fold(self.element as u64, |bytes, n| bytes.checked_mul(*n));
         if bytes != Some(source.len() as u64) {
             return Err(Error::protocol(format!("{} bytes do not hold shape {stored:?}", source.len())));
@@ -258,7 +303,8 @@ unsafe fn copy(
         0 => (1, 0),
         _ => (plan.shape[n - 1], n - 1),
     };
-    let (to_step, from_step) = if n == 0 { (element as i64, element as i64) } else { (plan.to[n - 1], plan.from[n - 1]) };
+    let (to_step, from_step) =
+        if n == 0 { (element as i64, element as i64) } else { (plan.to[n - 1], plan.from[n - 1]) };
     let mut at: [u64; MAX_NDIM] = [0; MAX_NDIM];
     loop {
         let shift = |strides: &Strides| (0..outer).map(|d| at[d] as i64 * strides[d]).sum::<i64>() as isize;
@@ -272,8 +318,19 @@ unsafe fn copy(
                     for first in (0..row).step_by(chunk as usize) {
                         let count = chunk.min(row - first);
                         let to = to.offset(first as isize * to_step as isize);
-                        copy_row(to, to_step, from.offset(first as isize * from_step as isize), from_step, count, element);
-                        stats::accumulate(stats, *dtype, std::slice::from_raw_parts(to, count as usize * element));
+                        copy_row(
+                            to,
+                            to_step,
+                            from.offset(first as isize * from_step as isize),
+                            from_step,
+                            count,
+                            element,
+                        );
+                        stats::accumulate(
+                            stats,
+                            *dtype,
+                            std::slice::from_raw_parts(to, count as usize * element),
+                        );
                     }
                 }
             }
@@ -299,7 +356,8 @@ impl Plan {
                 continue;
             }
             let last = plan.shape.len();
-            let merges = |have: &Strides, new: &Strides| have[last - 1] == new[d].wrapping_mul(shape[d] as i64);
+            let merges =
+                |have: &Strides, new: &Strides| have[last - 1] == new[d].wrapping_mul(shape[d] as i64);
             if last > 0 && merges(&plan.to, to) && merges(&plan.from, from) {
                 plan.shape[last - 1] *= shape[d];
                 (plan.to[last - 1], plan.from[last - 1]) = (to[d], from[d]);
@@ -354,7 +412,14 @@ mod tests {
     use proptest::prelude::*;
 
     /// A reference that goes element by element.
-    fn reference(data: &[u8], stored: &[u64], offset: &[u64], shape: &[u64], step: &[u64], element: usize) -> Vec<u8> {
+    fn reference(
+        data: &[u8],
+        stored: &[u64],
+        offset: &[u64],
+        shape: &[u64],
+        step: &[u64],
+        element: usize,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let total: u64 = shape.iter().product();
         for i in 0..total {

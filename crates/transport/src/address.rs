@@ -32,9 +32,15 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = Error;
     fn from_str(text: &str) -> Result<Address> {
-        let bad = || Error::new(ErrorKind::ConnectionFile, format!("'{text}' is no address: expected shm:HOST/NAME or tcp:IP:PORT"));
+        let bad = || {
+            Error::new(
+                ErrorKind::ConnectionFile,
+                format!("'{text}' is no address: expected shm:HOST/NAME or tcp:IP:PORT"),
+            )
+        };
         if let Some(rest) = text.strip_prefix("shm:") {
-            let (host, name) = rest.split_once('/').filter(|(h, n)| !h.is_empty() && !n.is_empty()).ok_or_else(bad)?;
+            let (host, name) =
+                rest.split_once('/').filter(|(h, n)| !h.is_empty() && !n.is_empty()).ok_or_else(bad)?;
             return Ok(Address::Shm { host: HostId(host.to_owned()), name: name.to_owned() });
         }
         let rest = text.strip_prefix("tcp:").ok_or_else(bad)?;

@@ -101,15 +101,26 @@ impl Payload {
 
 enum Segment {
     /// `sealed` once it is: that happens in the order of sending, which is the order of nonces.
-    Bytes { bytes: Vec<u8>, at: usize, descriptors: Vec<OwnedFd>, sealed: bool },
-    Payload { payload: Payload, at: u64, sealed: bool },
+    Bytes {
+        bytes: Vec<u8>,
+        at: usize,
+        descriptors: Vec<OwnedFd>,
+        sealed: bool,
+    },
+    Payload {
+        payload: Payload,
+        at: u64,
+        sealed: bool,
+    },
 }
 
 impl std::fmt::Debug for Segment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Segment::Bytes { bytes, at, .. } => write!(f, "{at} of {} bytes sent", bytes.len()),
-            Segment::Payload { payload, at, .. } => write!(f, "{at} of {} payload bytes sent", payload.bytes()),
+            Segment::Payload { payload, at, .. } => {
+                write!(f, "{at} of {} payload bytes sent", payload.bytes())
+            }
         }
     }
 }
@@ -132,14 +143,19 @@ fn halves(link: AsyncFd<Pollable>, session: Session) -> (Receiver, Arc<Outbox>) 
     let exposed = link.get_ref().0.is_exposed();
     let link = Arc::new(link);
     let decoder = Decoder::new(exposed.then_some(opener));
-    let state = OutboxState { sealer: exposed.then_some(sealer), queue: VecDeque::new(), queued: 0, closed: false };
+    let state =
+        OutboxState { sealer: exposed.then_some(sealer), queue: VecDeque::new(), queued: 0, closed: false };
     let outbox = Arc::new(Outbox { link: link.clone(), state: Mutex::new(state), work: Notify::new() });
     tokio::spawn(flush(outbox.clone()));
     (Receiver { link, decoder, descriptors: Vec::new() }, outbox)
 }
 
 /// Answers a client's handshake. The caller sets the deadline.
-pub async fn accept(link: Box<dyn Link>, secret: &Secret, lineage: &Lineage) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn accept(
+    link: Box<dyn Link>,
+    secret: &Secret,
+    lineage: &Lineage,
+) -> Result<(Receiver, Arc<Outbox>)> {
     let link = register(link)?;
     let mut opening = Vec::new();
     let result = read_exactly(&link, &mut opening, handshake::opening_length).await;
@@ -154,7 +170,11 @@ pub async fn accept(link: Box<dyn Link>, secret: &Secret, lineage: &Lineage) -> 
 }
 
 /// Opens a connection to another server. The caller sets the deadline.
-pub async fn connect(link: Box<dyn Link>, secret: &Secret, lineage: &Lineage) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn connect(
+    link: Box<dyn Link>,
+    secret: &Secret,
+    lineage: &Lineage,
+) -> Result<(Receiver, Arc<Outbox>)> {
     let link = register(link)?;
     let (initiator, opening) = Initiator::start(secret, lineage)?;
     write_all(&link, &opening).await?;
@@ -185,7 +205,9 @@ async fn read_exactly(
             .await;
         bytes.truncate(at + *received.as_ref().unwrap_or(&0));
         match received {
-            Ok(0) => return Err(Error::unreachable("the other side closed the connection during the handshake")),
+            Ok(0) => {
+                return Err(Error::unreachable("the other side closed the connection during the handshake"));
+            }
             Ok(_) => {}
             Err(e) => return Err(lost(&e)),
         }
@@ -195,7 +217,9 @@ async fn read_exactly(
 async fn write_all(link: &AsyncFd<Pollable>, bytes: &[u8]) -> Result<()> {
     let mut at = 0;
     while at < bytes.len() {
-        let sent = link.async_io(Interest::WRITABLE, |link| link.0.try_send(&[IoSlice::new(&bytes[at..])], &[])).await;
+        let sent = link
+            .async_io(Interest::WRITABLE, |link| link.0.try_send(&[IoSlice::new(&bytes[at..])], &[]))
+            .await;
         at += sent.map_err(|e| lost(&e))?;
     }
     Ok(())
@@ -286,7 +310,9 @@ impl Receiver {
             } else {
                 self.decoder.take_payload(&mut scratch[..want])
             };
-            left = left.checked_sub(n as u64).ok_or_else(|| Error::protocol("a payload is longer than its frame said"))?;
+            left = left
+                .checked_sub(n as u64)
+                .ok_or_else(|| Error::protocol("a payload is longer than its frame said"))?;
             if n == 0 && left > 0 && self.fill().await? == 0 {
                 return Err(Error::unreachable("the peer closed the connection within its data"));
             }
@@ -401,10 +427,15 @@ impl OutboxState {
                     self.queue.pop_front();
                 }
             }
-            Some(Segment::Payload { payload: Payload::Mapped { mapping, offset, bytes, .. }, at, sealed: false }) => {
+            Some(Segment::Payload {
+                payload: Payload::Mapped { mapping, offset, bytes, .. },
+                at,
+                sealed: false,
+            }) => {
                 if *at < *bytes {
                     let want = (*bytes - *at).min(CHUNK as u64);
-                    let sent = mapping.with_readable(*offset + *at, want, |b| link.try_send(&[IoSlice::new(b)], &[]));
+                    let sent = mapping
+                        .with_readable(*offset + *at, want, |b| link.try_send(&[IoSlice::new(b)], &[]));
                     *at += sent.map_err(io::Error::other)?? as u64;
                 }
                 if *at == *bytes {

@@ -82,11 +82,19 @@ struct End {
 
 impl Connection {
     /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
-    pub fn connect(address: &Address, peer: &str, secret: &Secret, lineage: &Lineage, deadline: Instant) -> Result<Connection> {
+    pub fn connect(
+        address: &Address,
+        peer: &str,
+        secret: &Secret,
+        lineage: &Lineage,
+        deadline: Instant,
+    ) -> Result<Connection> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let failed = |e: io::Error| {
             let why = match e.kind() {
-                io::ErrorKind::ConnectionRefused => "nobody listens there: the server has ended or the connection file is stale".into(),
+                io::ErrorKind::ConnectionRefused => {
+                    "nobody listens there: the server has ended or the connection file is stale".into()
+                }
                 io::ErrorKind::TimedOut => format!("no answer within {patience:.1?}"),
                 _ => e.to_string(),
             };
@@ -100,7 +108,13 @@ impl Connection {
     }
 
     /// As [`Connection::connect`], over a link that is connected already.
-    pub fn from_link(link: Box<dyn Link>, peer: &str, secret: &Secret, lineage: &Lineage, deadline: Instant) -> Result<Connection> {
+    pub fn from_link(
+        link: Box<dyn Link>,
+        peer: &str,
+        secret: &Secret,
+        lineage: &Lineage,
+        deadline: Instant,
+    ) -> Result<Connection> {
         let (initiator, opening) = Initiator::start(secret, lineage)?;
         let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
         end.send_all(&opening, &[], deadline)?;
@@ -146,7 +160,13 @@ impl Sender {
     }
 
     /// Sends a message. Waits only while the peer does not take it.
-    pub fn send<M: Serialize>(&mut self, header: &Header, message: &M, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+    pub fn send<M: Serialize>(
+        &mut self,
+        header: &Header,
+        message: &M,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<()> {
         self.end.check()?;
         let mut out = std::mem::take(&mut self.out);
         out.clear();
@@ -194,7 +214,9 @@ impl Receiver {
                 Some(frame) => {
                     let n = usize::from(frame.header.descriptors);
                     if n > self.descriptors.len() {
-                        return Err(self.end.break_with(Error::protocol("a frame's descriptors did not arrive")));
+                        return Err(self
+                            .end
+                            .break_with(Error::protocol("a frame's descriptors did not arrive")));
                     }
                     return Ok(Received { frame, descriptors: self.descriptors.drain(..n).collect() });
                 }
@@ -238,7 +260,8 @@ impl Receiver {
                 self.fill(deadline, "the rest of its data").map_err(|e| self.end.break_with(e))?;
             } else {
                 let mut rest = [IoSliceMut::new(&mut target[at..])];
-                let received = self.end.receive_some(&mut rest, &mut self.descriptors, deadline, "the rest of its data");
+                let received =
+                    self.end.receive_some(&mut rest, &mut self.descriptors, deadline, "the rest of its data");
                 at += received.map_err(|e| self.end.break_with(e))?;
             }
         }
@@ -294,7 +317,9 @@ impl End {
                 Ok(n) => {
                     descriptors.extend(arrived);
                     if descriptors.len() > 4 * frame::DESCRIPTORS_MAX {
-                        return Err(self.break_with(Error::protocol("descriptors arrived that no frame announced")));
+                        return Err(
+                            self.break_with(Error::protocol("descriptors arrived that no frame announced"))
+                        );
                     }
                     return Ok(n);
                 }
@@ -316,7 +341,10 @@ impl End {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::timeout(format!("the deadline passed while waiting for {} {what}", self.peer)));
+                return Err(Error::timeout(format!(
+                    "the deadline passed while waiting for {} {what}",
+                    self.peer
+                )));
             }
             let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
             let descriptor = self.link.descriptor();

@@ -103,8 +103,10 @@ impl ConnectionFile {
                 disk.forebay
             )));
         }
-        let lineage = Lineage(unhex(&disk.lineage).ok_or_else(|| damaged("its lineage is not 32 hexadecimal digits"))?);
-        let secret = Secret(unhex(&disk.secret).ok_or_else(|| damaged("its secret is not 64 hexadecimal digits"))?);
+        let lineage =
+            Lineage(unhex(&disk.lineage).ok_or_else(|| damaged("its lineage is not 32 hexadecimal digits"))?);
+        let secret =
+            Secret(unhex(&disk.secret).ok_or_else(|| damaged("its secret is not 64 hexadecimal digits"))?);
         if disk.servers.is_empty() {
             return Err(damaged("it lists no server"));
         }
@@ -124,7 +126,8 @@ impl ConnectionFile {
             size: self.size,
             servers: self.servers.clone(),
         };
-        serde_json::to_string_pretty(&disk).map_err(|e| Error::internal(format!("cannot write a connection file: {e}")))
+        serde_json::to_string_pretty(&disk)
+            .map_err(|e| Error::internal(format!("cannot write a connection file: {e}")))
     }
 
     /// Reads a file. It must belong to this user and be readable by nobody else.
@@ -165,7 +168,9 @@ impl ConnectionFile {
         let linked = fs::hard_link(&temporary, path);
         let _ = fs::remove_file(&temporary);
         linked.map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::conflict(format!("{} exists already", path.display())),
+            std::io::ErrorKind::AlreadyExists => {
+                Error::conflict(format!("{} exists already", path.display()))
+            }
             _ => bad(format!("cannot create {}: {e}", path.display())),
         })
     }
@@ -181,7 +186,8 @@ impl ConnectionFile {
         let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let _ = fs::remove_file(&temporary);
         let write = || {
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            let mut file =
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
             file.write_all(self.to_text().map_err(std::io::Error::other)?.as_bytes())?;
             file.sync_all()
         };
@@ -214,7 +220,8 @@ pub fn runtime_directory() -> Result<PathBuf> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(bad(format!("cannot make {}: {e}", directory.display()))),
     }
-    let metadata = fs::symlink_metadata(&directory).map_err(|e| bad(format!("cannot look at {}: {e}", directory.display())))?;
+    let metadata = fs::symlink_metadata(&directory)
+        .map_err(|e| bad(format!("cannot look at {}: {e}", directory.display())))?;
     if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
         return Err(bad(format!(
             "{} must be a directory of yours that nobody else can use: remove it or `chmod 700` it",
@@ -231,7 +238,13 @@ mod tests {
 
     fn example() -> ConnectionFile {
         let server = ServerEntry { id: ServerId(0), pid: 7, addresses: vec!["tcp:127.0.0.1:9".into()] };
-        ConnectionFile { lineage: Lineage([1; 16]), secret: Secret([2; 32]), epoch: 1, size: 1, servers: vec![server] }
+        ConnectionFile {
+            lineage: Lineage([1; 16]),
+            secret: Secret([2; 32]),
+            epoch: 1,
+            size: 1,
+            servers: vec![server],
+        }
     }
 
     #[test]
@@ -250,10 +263,15 @@ mod tests {
     #[test]
     fn damaged_files_are_named() {
         let good = example().to_text().unwrap();
-        for (from, to) in [("\"forebay\": 1", "\"forebay\": 2"), ("0101", "01zz"), ("tcp:", "udp:"), ("{", "[")] {
+        for (from, to) in
+            [("\"forebay\": 1", "\"forebay\": 2"), ("0101", "01zz"), ("tcp:", "udp:"), ("{", "[")]
+        {
             let error = ConnectionFile::parse(&good.replace(from, to), "g.json").unwrap_err();
             assert!(error.kind == ErrorKind::ConnectionFile && error.text.contains("g.json"), "{error}");
         }
-        assert_eq!(ConnectionFile::read(Path::new("/nonexistent/x")).unwrap_err().kind, ErrorKind::ConnectionFile);
+        assert_eq!(
+            ConnectionFile::read(Path::new("/nonexistent/x")).unwrap_err().kind,
+            ErrorKind::ConnectionFile
+        );
     }
 }

@@ -35,7 +35,11 @@ impl Link for InProcessLink {
         Ok(rustix::net::sendmsg(&self.socket, bytes, &mut none, rustix::net::SendFlags::NOSIGNAL)?)
     }
 
-    fn try_receive(&self, bytes: &mut [IoSliceMut<'_>], _descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    fn try_receive(
+        &self,
+        bytes: &mut [IoSliceMut<'_>],
+        _descriptors: &mut Vec<OwnedFd>,
+    ) -> io::Result<usize> {
         Ok(rustix::io::readv(&self.socket, bytes)?)
     }
 }

@@ -18,13 +18,15 @@ pub struct Listener {
 impl Listener {
     /// Listens on a new abstract name on this host.
     pub fn shm(name: &str) -> Result<Listener> {
-        let socket = shm::listen(name).map_err(|e| Error::io(format!("cannot listen on the local name '{name}'"), &e))?;
+        let socket = shm::listen(name)
+            .map_err(|e| Error::io(format!("cannot listen on the local name '{name}'"), &e))?;
         Ok(Listener { socket, address: Address::Shm { host: host::this_host(), name: name.to_owned() } })
     }
 
     /// Listens on a TCP address; port 0 lets the system choose.
     pub fn tcp(address: &SocketAddr) -> Result<Listener> {
-        let (socket, bound) = tcp::listen(address).map_err(|e| Error::io(format!("cannot listen on tcp {address}"), &e))?;
+        let (socket, bound) =
+            tcp::listen(address).map_err(|e| Error::io(format!("cannot listen on tcp {address}"), &e))?;
         Ok(Listener { socket, address: Address::Tcp(bound) })
     }
 

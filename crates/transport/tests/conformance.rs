@@ -36,7 +36,9 @@ fn pair(kind: Kind) -> (Box<dyn Link>, Box<dyn Link>) {
         Kind::Tcp => Listener::tcp(&"127.0.0.1:0".parse().unwrap()).unwrap(),
     };
     let client: Box<dyn Link> = match listener.address() {
-        forebay_transport::Address::Shm { name, .. } => Box::new(forebay_transport::shm::ShmLink::connect(name).unwrap()),
+        forebay_transport::Address::Shm { name, .. } => {
+            Box::new(forebay_transport::shm::ShmLink::connect(name).unwrap())
+        }
         forebay_transport::Address::Tcp(address) => {
             Box::new(forebay_transport::tcp::TcpLink::connect(address, Duration::from_secs(5)).unwrap())
         }
@@ -51,7 +53,11 @@ fn pair(kind: Kind) -> (Box<dyn Link>, Box<dyn Link>) {
 }
 
 /// Runs a server on one end, in a thread of its own.
-fn serve<F, Fut>(link: Box<dyn Link>, secret: Secret, server: F) -> std::thread::JoinHandle<Result<(), forebay_core::Error>>
+fn serve<F, Fut>(
+    link: Box<dyn Link>,
+    secret: Secret,
+    server: F,
+) -> std::thread::JoinHandle<Result<(), forebay_core::Error>>
 where
     F: FnOnce(asynchronous::Receiver, Arc<asynchronous::Outbox>) -> Fut + Send + 'static,
     Fut: std::future::Future<Output = Result<(), forebay_core::Error>>,
@@ -86,7 +92,10 @@ fn messages_echo(kind: Kind) {
     assert_eq!(connection.kind(), kind);
     for (request, size) in [(1u64, 0usize), (2, 10), (3, 5_000_000), (4, 1)] {
         let message: Vec<u8> = (0..size).map(|i| (i * 31) as u8).collect();
-        connection.sender.send(&Header { request, epoch: 9, ..Header::default() }, &message, &[], soon()).unwrap();
+        connection
+            .sender
+            .send(&Header { request, epoch: 9, ..Header::default() }, &message, &[], soon())
+            .unwrap();
         let received = connection.receiver.receive(soon(), "an echo").unwrap();
         assert_eq!((received.frame.header.request, received.frame.header.epoch), (request, 9));
         assert_eq!(received.frame.message::<Vec<u8>>().unwrap(), message);
@@ -106,7 +115,8 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
         while let Some((frame, _)) = receiver.next().await? {
             receiver.payload_into(&mapping, range.offset, &frame.header).await?;
             let guard = Box::new(());
-            let payload = Payload::Mapped { mapping: mapping.clone(), offset: range.offset, bytes: length, guard };
+            let payload =
+                Payload::Mapped { mapping: mapping.clone(), offset: range.offset, bytes: length, guard };
             outbox.push_with(frame.header, &(), Vec::new(), Some(payload))?;
             let (copy, mut at) = (mapping.clone(), 0);
             let generator = Box::new(move |out: &mut Vec<u8>| {
@@ -115,7 +125,12 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
                 at += n;
                 Ok(())
             });
-            outbox.push_with(frame.header, &(), Vec::new(), Some(Payload::Generated { generator, bytes: length }))?;
+            outbox.push_with(
+                frame.header,
+                &(),
+                Vec::new(),
+                Some(Payload::Generated { generator, bytes: length }),
+            )?;
         }
         Ok(())
     });
@@ -155,7 +170,11 @@ fn a_dead_peer_is_named(kind: Kind) {
     let error = connection.receiver.receive(soon(), "an answer").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.text.contains("server3"), "{error}");
-    assert_eq!(connection.receiver.receive(soon(), "an answer").unwrap_err().kind, ErrorKind::Unreachable, "it stays so");
+    assert_eq!(
+        connection.receiver.receive(soon(), "an answer").unwrap_err().kind,
+        ErrorKind::Unreachable,
+        "it stays so"
+    );
     server.join().unwrap().unwrap();
 }
 
@@ -167,14 +186,25 @@ fn a_silent_peer_meets_the_deadline(kind: Kind) {
         Ok(())
     });
     let mut connection = Connection::from_link(client, "server3", &SECRET, &LINEAGE, soon()).unwrap();
-    let error = connection.receiver.receive(Instant::now() + Duration::from_millis(50), "the cut of step 4").unwrap_err();
+    let error = connection
+        .receiver
+        .receive(Instant::now() + Duration::from_millis(50), "the cut of step 4")
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     assert!(error.text.contains("server3") && error.text.contains("the cut of step 4"), "{error}");
-    assert!(connection.receiver.try_receive("anything").unwrap().is_none(), "a time-out does not break the connection");
+    assert!(
+        connection.receiver.try_receive("anything").unwrap().is_none(),
+        "a time-out does not break the connection"
+    );
     // It does not read either: sending is not waited for without end.
     let big = vec![0u8; 15 << 20];
     let error = (0..64)
-        .find_map(|_| connection.sender.send(&Header::default(), &big, &[], Instant::now() + Duration::from_millis(50)).err())
+        .find_map(|_| {
+            connection
+                .sender
+                .send(&Header::default(), &big, &[], Instant::now() + Duration::from_millis(50))
+                .err()
+        })
         .unwrap();
     assert_eq!(error.kind, ErrorKind::Timeout);
     done.send(()).unwrap();
@@ -251,7 +281,8 @@ fn shm_carries_arenas() {
     let (client, server) = pair(Kind::Shm);
     let server = echo(server, SECRET);
     let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
-    let mut file = std::fs::File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    let mut file =
+        std::fs::File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     file.write_all(b"shared").unwrap();
     connection.sender.send(&Header::default(), &vec![1u8], &[file.as_fd()], soon()).unwrap();
     let received = connection.receiver.receive(soon(), "an echo").unwrap();

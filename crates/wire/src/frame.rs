@@ -47,8 +47,11 @@ pub struct Frame {
 impl Frame {
     /// Decodes the message; bytes left over are an error.
     pub fn message<M: DeserializeOwned>(&self) -> Result<M> {
-        let bad = |why: String| Error::protocol(format!("a message of {} bytes cannot be decoded: {why}", self.body.len()));
-        let (message, rest) = postcard::take_from_bytes(&self.body).map_err(|error| bad(error.to_string()))?;
+        let bad = |why: String| {
+            Error::protocol(format!("a message of {} bytes cannot be decoded: {why}", self.body.len()))
+        };
+        let (message, rest) =
+            postcard::take_from_bytes(&self.body).map_err(|error| bad(error.to_string()))?;
         if !rest.is_empty() {
             return Err(bad(format!("{} bytes are left over", rest.len())));
         }
@@ -57,7 +60,12 @@ impl Frame {
 }
 
 /// Encodes a frame onto the end of `out`, sealed if a sealer is given.
-pub fn encode<M: Serialize>(header: &Header, message: &M, sealer: Option<&mut Sealer>, out: &mut Vec<u8>) -> Result<()> {
+pub fn encode<M: Serialize>(
+    header: &Header,
+    message: &M,
+    sealer: Option<&mut Sealer>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let start = out.len();
     out.resize(start + HEADER, 0);
     let mut bytes = postcard::to_extend(message, std::mem::take(out))
@@ -189,7 +197,9 @@ impl Decoder {
         let Some(head) = received.get(..HEADER) else { return Ok(HEADER) };
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if length > BODY_MAX {
-            return Err(Error::protocol(format!("a frame claims a body of {length} bytes; the limit is {BODY_MAX}")));
+            return Err(Error::protocol(format!(
+                "a frame claims a body of {length} bytes; the limit is {BODY_MAX}"
+            )));
         }
         Ok(HEADER + length)
     }

@@ -89,9 +89,12 @@ impl Initiator {
     /// Takes the whole answer.
     pub fn finish(mut self, answer: &[u8]) -> Result<Session> {
         check_head(answer, false)?;
-        let body = answer.get(ANSWER_HEAD..).ok_or_else(|| Error::protocol("the handshake's answer is cut short"))?;
+        let body = answer
+            .get(ANSWER_HEAD..)
+            .ok_or_else(|| Error::protocol("the handshake's answer is cut short"))?;
         if answer[10] != 0 {
-            let kind = ErrorKind::ALL.get(usize::from(answer[10]) - 1).copied().unwrap_or(ErrorKind::Protocol);
+            let kind =
+                ErrorKind::ALL.get(usize::from(answer[10]) - 1).copied().unwrap_or(ErrorKind::Protocol);
             return Err(match kind {
                 ErrorKind::WrongSecret => wrong_secret(),
                 ErrorKind::WrongVersion => wrong_version(version_of(answer)),
@@ -117,7 +120,8 @@ pub fn respond(secret: &Secret, lineage: &Lineage, opening: &[u8]) -> (Vec<u8>, 
         Err(error) => (error.kind.code() as u8, error.text.clone().into_bytes(), Err(error)),
     };
     let body = &body[..body.len().min(HANDSHAKE_MAX - ANSWER_HEAD)];
-    let mut answer = [&MAGIC[..], &VERSION.to_le_bytes(), &[status], &(body.len() as u16).to_le_bytes()].concat();
+    let mut answer =
+        [&MAGIC[..], &VERSION.to_le_bytes(), &[status], &(body.len() as u16).to_le_bytes()].concat();
     answer.extend_from_slice(body);
     (answer, result)
 }

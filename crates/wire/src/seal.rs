@@ -55,7 +55,10 @@ impl Opener {
         let length = self.state.read_message(self.nonce, ciphertext, plain).map_err(|_| {
             Error::new(
                 ErrorKind::Protocol,
-                format!("record {} does not authenticate: it was changed, lost or repeated on its way", self.nonce),
+                format!(
+                    "record {} does not authenticate: it was changed, lost or repeated on its way",
+                    self.nonce
+                ),
             )
         })?;
         self.nonce += 1;

@@ -42,9 +42,9 @@ class Group:
 
 
 @contextlib.contextmanager
-def local_group(servers: int = 2, budget: int | None = None, transport: str = "auto") -> Iterator[Group]:
+def local_group(servers: int = 2, budget: int | None = None) -> Iterator[Group]:
     """A private group, gone with this process."""
-    with package().local(servers=servers, budget=budget, transport=transport) as group:
+    with package().local(servers=servers, budget=budget) as group:
         yield Group(str(group.path), tuple(int(server.pid) for server in group.servers))
 
 

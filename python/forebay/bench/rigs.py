@@ -167,16 +167,17 @@ def _take_warm_up(channel: Channel, reader: Reader, pattern: Pattern, out: Array
         copy = not view or expected is None or expected % 4 < 2
         array = reader.read(out if copy else None).reshape(-1)
         first = float(array[0])
-        if first != _LAST_OF_WARM_UP:
-            number = pattern.step_of(first)
-            if expected is not None and number != expected:
-                raise WrongData(f"step {number} arrived where step {expected} was due")
-            pattern.check_all(array, number)
-        del array
-        reader.release()
         if first == _LAST_OF_WARM_UP:
+            del array
+            reader.release()
             channel.send("warm")
             return
+        number = pattern.step_of(first)
+        if expected is not None and number != expected:
+            raise WrongData(f"step {number} arrived where step {expected} was due")
+        pattern.check_all(array, number)
+        del array
+        reader.release()
         if expected is None:
             channel.send("seen")
         expected = number + 1

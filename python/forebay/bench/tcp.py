@@ -87,7 +87,7 @@ def run(options: argparse.Namespace, report: Report) -> None:
     """Measures all sizes."""
     repetitions = repetitions_of(options.repetitions, options.quick, 21)
     with (
-        forebay_side.local_group(servers=2, transport="tcp") as group,
+        forebay_side.local_group(servers=2) as group,
         forebay_side.space(group, transport="tcp") as space,
     ):
         for size in sizes_of(options.sizes, options.quick, (1, 8, 64), (0.25, 1)):

@@ -90,10 +90,21 @@ impl StreamCoordinator {
             latest: run.and_then(|run| {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),
-            held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.blocks().count() as u64).sum()),
+            held: (
+                steps().map(|step| step.bytes).sum(),
+                steps().map(|step| step.blocks().count() as u64).sum(),
+            ),
             fields: run.map_or(Vec::new(), |run| run.contract.keys().cloned().collect()),
             attached: self.attachments.len() as u32,
         }
+    }
+
+    /// How many blocks its directory knows, and about how many bytes that takes.
+    pub fn directory_size(&self) -> (u64, u64) {
+        let steps = self.runs.values().flat_map(|run| run.steps.values());
+        steps
+            .flat_map(|step| step.fields.values())
+            .fold((0, 0), |sum, index| (sum.0 + index.blocks().len() as u64, sum.1 + index.bytes()))
     }
 
     /// The fields that the latest run offers.
@@ -104,7 +115,12 @@ impl StreamCoordinator {
     // ---- producers ------------------------------------------------------------------------------
 
     /// A rank joins the current run, or the first of a new one.
-    pub fn join(&mut self, rank: u32, server: ServerId, options: RunOptions) -> Result<(Joined, Vec<Effect>)> {
+    pub fn join(
+        &mut self,
+        rank: u32,
+        server: ServerId,
+        options: RunOptions,
+    ) -> Result<(Joined, Vec<Effect>)> {
         options.check(rank)?;
         let mut effects = Vec::new();
         let current = self.runs.get(&self.last_run).filter(|run| !run.is_leaving());
@@ -150,7 +166,14 @@ impl StreamCoordinator {
             Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
                 "rank {rank} offers field '{}' of stream '{}' as {} with {} dimensions every {} steps, another rank as \
                  {} with {} every {}; all ranks must agree (units, dims, spacing and origin too)",
-                field.name, self.name, field.dtype, field.ndim, field.every, known.dtype, known.ndim, known.every
+                field.name,
+                self.name,
+                field.dtype,
+                field.ndim,
+                field.every,
+                known.dtype,
+                known.ndim,
+                known.every
             ))),
             Some(known) => {
                 *known = field;
@@ -185,7 +208,13 @@ impl StreamCoordinator {
     }
 
     /// A rank ended a step at which something was demanded.
-    pub fn step_ended(&mut self, run: RunNumber, rank: u32, server: ServerId, ended: StepEnded) -> Vec<Effect> {
+    pub fn step_ended(
+        &mut self,
+        run: RunNumber,
+        rank: u32,
+        server: ServerId,
+        ended: StepEnded,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let number = ended.step;
         let Some(entry) = self.runs.get_mut(&run) else { return effects };
@@ -322,7 +351,12 @@ impl StreamCoordinator {
     // ---- consumers and pipelines ----------------------------------------------------------------
 
     /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete.
-    pub fn attach(&mut self, id: AttachmentId, mut attachment: Attachment, start: Start) -> Result<Vec<Effect>> {
+    pub fn attach(
+        &mut self,
+        id: AttachmentId,
+        mut attachment: Attachment,
+        start: Start,
+    ) -> Result<Vec<Effect>> {
         attachment.needs.check()?;
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over());
         if let Some(run) = run.filter(|run| run.begun) {
@@ -357,7 +391,13 @@ impl StreamCoordinator {
     }
 
     /// An attachment has finished with a step; `pinned` says that arrays of it live on.
-    pub fn release(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber, pinned: bool) -> Vec<Effect> {
+    pub fn release(
+        &mut self,
+        id: AttachmentId,
+        run: RunNumber,
+        step: StepNumber,
+        pinned: bool,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(attachment) = self.attachments.get_mut(&id) else { return effects };
         let known = attachment.delivered.remove(&(run, step)) | attachment.pinned.remove(&(run, step));
@@ -481,7 +521,8 @@ impl StreamCoordinator {
             run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).collect();
         let old = closed.len().saturating_sub(keep);
         for (index, step) in closed.into_iter().enumerate() {
-            let dropped = self.runs.get(&number).and_then(|run| run.steps.get(&step)).is_some_and(|step| step.dropped);
+            let dropped =
+                self.runs.get(&number).and_then(|run| run.steps.get(&step)).is_some_and(|step| step.dropped);
             if (index < old || dropped) && !self.is_queued(number, step) {
                 self.free(number, step, effects);
             }
@@ -498,7 +539,8 @@ impl StreamCoordinator {
 
     /// Runs that are over are kept only for their steps; the latest also for its contract.
     fn forget_empty_runs(&mut self, effects: &mut Vec<Effect>) {
-        let over: Vec<RunNumber> = self.runs.values().filter(|run| run.number < self.last_run).map(|run| run.number).collect();
+        let over: Vec<RunNumber> =
+            self.runs.values().filter(|run| run.number < self.last_run).map(|run| run.number).collect();
         for number in over {
             self.free_unheld(number, effects);
             if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over()) {
@@ -509,7 +551,8 @@ impl StreamCoordinator {
 
     /// Looks up the closed step of the latest run with this number, for reads by number.
     pub fn find_step(&self, step: StepNumber, needs: &Needs) -> Option<super::StepReport> {
-        let run = self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.closed))?;
+        let run =
+            self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.closed))?;
         let id = StepId { stream: self.name.clone(), run: run.number, step };
         run.steps.get(&step).map(|found| found.report(id, needs))
     }

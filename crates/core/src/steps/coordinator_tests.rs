@@ -26,7 +26,12 @@ fn ended(rank: u32, step: StepNumber) -> StepEnded {
         inline: None,
         stats: None,
     };
-    StepEnded { step, time: step as f64, fields: vec![EndedField { field: field(), blocks: vec![block] }], dropped: false }
+    StepEnded {
+        step,
+        time: step as f64,
+        fields: vec![EndedField { field: field(), blocks: vec![block] }],
+        dropped: false,
+    }
 }
 
 fn needs(every: u32) -> Needs {
@@ -164,7 +169,8 @@ fn attaching_while_running_goes_through_a_cut() {
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
     stream.begun(1);
-    let wrong = Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
+    let wrong =
+        Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
     assert_eq!(stream.attach(AttachmentId(1), wrong, Start::Next).unwrap_err().kind, ErrorKind::NotFound);
     let effects = stream.attach(AttachmentId(2), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
     let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
@@ -188,5 +194,7 @@ fn overlaps_are_told_to_the_rank_that_caused_them() {
     let mut bad = ended(1, 0);
     bad.fields[0].blocks[0].extent = Extent::new(Some(&[1, 0]), &[2, 10], &[], &[]).unwrap();
     let effects = stream.step_ended(1, 1, S1, bad);
-    assert!(matches!(&effects[0], Effect::RankError { rank: 1, error, .. } if error.kind == ErrorKind::Conflict));
+    assert!(
+        matches!(&effects[0], Effect::RankError { rank: 1, error, .. } if error.kind == ErrorKind::Conflict)
+    );
 }

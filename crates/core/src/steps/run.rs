@@ -151,7 +151,8 @@ impl Run {
 
     /// Whether every rank has ended this step or can no longer.
     pub(super) fn is_complete(&self, step: &Step) -> bool {
-        let missing = |(rank, state): (&u32, &Rank)| state.state == RankState::Open && !step.ended.contains(rank);
+        let missing =
+            |(rank, state): (&u32, &Rank)| state.state == RankState::Open && !step.ended.contains(rank);
         let all_joined = self.ranks.len() == self.options.size as usize || self.is_leaving();
         all_joined && !self.ranks.iter().any(missing)
     }
@@ -164,7 +165,8 @@ impl Step {
         self.ended.insert(rank);
         self.dropped |= ended.dropped;
         for EndedField { field, blocks } in ended.fields {
-            let index = self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
+            let index =
+                self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
             if index.field() != &field && result.is_ok() {
                 result = Err(Error::conflict(format!(
                     "rank {rank} gives field '{}' shape {:?} at step {}, another rank gave {:?}; all ranks of a step \
@@ -182,7 +184,9 @@ impl Step {
                 match index.insert(block) {
                     Ok(true) => self.bytes += bytes,
                     Ok(false) => {}
-                    Err(error) if result.is_ok() => result = Err(error.during(format!("step {}", ended.step))),
+                    Err(error) if result.is_ok() => {
+                        result = Err(error.during(format!("step {}", ended.step)))
+                    }
                     Err(_) => {}
                 }
             }
@@ -191,7 +195,12 @@ impl Step {
     }
 
     /// Whether something of this step is needed.
-    pub(super) fn is_wanted(&self, contract: &BTreeMap<String, Field>, needs: &Needs, step: StepNumber) -> bool {
+    pub(super) fn is_wanted(
+        &self,
+        contract: &BTreeMap<String, Field>,
+        needs: &Needs,
+        step: StepNumber,
+    ) -> bool {
         contract.values().any(|field| needs.wants(field, step))
     }
 

@@ -17,7 +17,9 @@ impl Session {
                 let created = self.node.create_pipeline(spec)?;
                 match tokio::time::timeout(START_PATIENCE, created).await {
                     Ok(Ok(result)) => result.map(|()| Some(ToClient::Done)),
-                    Ok(Err(_)) => Err(Error::not_found(format!("pipeline '{name}' was destroyed before it was ready"))),
+                    Ok(Err(_)) => {
+                        Err(Error::not_found(format!("pipeline '{name}' was destroyed before it was ready")))
+                    }
                     Err(_) => Err(Error::timeout(format!(
                         "the workers of pipeline '{name}' were not ready within {START_PATIENCE:?}; see `forebay status`"
                     ))),

@@ -62,7 +62,8 @@ impl Session {
 
     /// Detaches: everything it held is released.
     pub(super) fn detach(&mut self, id: AttachmentId) {
-        let stream = self.attachments.iter().find(|(known, _)| *known == id).map(|(_, stream)| stream.clone());
+        let stream =
+            self.attachments.iter().find(|(known, _)| *known == id).map(|(_, stream)| stream.clone());
         self.attachments.retain(|(known, _)| *known != id);
         self.node.detach(id, stream);
     }
@@ -106,7 +107,12 @@ impl Session {
     ) -> Result<Option<ToClient>> {
         let checked = field.check().and_then(|()| {
             let name = format!("block {}", block.number);
-            forebay_core::directory::check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
+            forebay_core::directory::check_block_fits(
+                &field,
+                &name,
+                block.extent.offset(),
+                block.extent.shape(),
+            )?;
             block.extent.bytes(field.dtype)
         });
         let bytes = match checked {
@@ -216,7 +222,8 @@ impl Selection {
         if !inside {
             return Err(Error::out_of_bounds("a fetch reaches outside its block"));
         }
-        let bytes = if part.shape.contains(&0) { 0 } else { part.shape.iter().product::<u64>() * element as u64 };
+        let bytes =
+            if part.shape.contains(&0) { 0 } else { part.shape.iter().product::<u64>() * element as u64 };
         Ok(Selection { stored: stored.into(), element, part: part.clone(), bytes })
     }
 
@@ -238,7 +245,12 @@ impl Selection {
     /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise.
     fn payload(self, mapping: Arc<Mapping>, offset: u64) -> Payload {
         if let Some(first) = self.contiguous() {
-            return Payload::Mapped { mapping, offset: offset + first, bytes: self.bytes, guard: Box::new(()) };
+            return Payload::Mapped {
+                mapping,
+                offset: offset + first,
+                bytes: self.bytes,
+                guard: Box::new(()),
+            };
         }
         let bytes = self.bytes;
         let rows = self.part.shape[0];

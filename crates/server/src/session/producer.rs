@@ -68,7 +68,8 @@ impl Producing {
     pub(crate) fn leave(&self, node: &Node, died: bool) {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
-        let known = state.members.get_mut(&stream).is_some_and(|member| member.ranks.remove(&(run, rank)).is_some());
+        let known =
+            state.members.get_mut(&stream).is_some_and(|member| member.ranks.remove(&(run, rank)).is_some());
         if !known {
             return;
         }
@@ -89,7 +90,11 @@ impl Producing {
     pub(crate) fn give_back(mut self, node: &Node) {
         let mut held: Vec<Held> = self.open.take().map(|step| step.held).unwrap_or_default();
         let reserved = node.store.lock().reserved(self.arena);
-        held.extend(reserved.into_iter().map(|(offset, generation)| Held { arena: self.arena, offset, generation }));
+        held.extend(reserved.into_iter().map(|(offset, generation)| Held {
+            arena: self.arena,
+            offset,
+            generation,
+        }));
         node.free(held);
         node.store.lock().close_arena(self.arena);
     }
@@ -122,7 +127,8 @@ impl Session {
         }
         let policy = options.policy;
         let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
-        let PeerMessage::Joined { result, .. } = self.node.ask(&stream, rank, JOIN_PATIENCE, join).await? else {
+        let PeerMessage::Joined { result, .. } = self.node.ask(&stream, rank, JOIN_PATIENCE, join).await?
+        else {
             return Err(Error::internal("a coordinator gave another answer than asked for"));
         };
         let (run, _) = result?;
@@ -150,7 +156,11 @@ impl Session {
     }
 
     /// Any other message of a producer.
-    pub(super) async fn producer_message(&mut self, header: &Header, message: ToServer) -> Result<Option<ToClient>> {
+    pub(super) async fn producer_message(
+        &mut self,
+        header: &Header,
+        message: ToServer,
+    ) -> Result<Option<ToClient>> {
         if self.producing.is_none() {
             self.receiver.discard_payload(header).await?;
             return Err(Error::step_order("join a stream first"));
@@ -214,16 +224,26 @@ impl Session {
         let own = producing.trouble.take();
         let key = (producing.run, producing.rank);
         let mut state = self.node.state.lock();
-        let told = state.members.get_mut(&producing.stream).and_then(|member| member.ranks.get_mut(&key)?.take());
+        let told =
+            state.members.get_mut(&producing.stream).and_then(|member| member.ranks.get_mut(&key)?.take());
         own.or(told)
     }
 
-    async fn begin(&mut self, step: StepNumber, time: f64, known: u64, patience: Duration) -> Result<ToClient> {
+    async fn begin(
+        &mut self,
+        step: StepNumber,
+        time: f64,
+        known: u64,
+        patience: Duration,
+    ) -> Result<ToClient> {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
         let producing = self.producing()?;
         if let Some(open) = &producing.open {
-            return Err(Error::step_order(format!("step {} is begun, end it before step {step}", open.number)));
+            return Err(Error::step_order(format!(
+                "step {} is begun, end it before step {step}",
+                open.number
+            )));
         }
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
@@ -245,7 +265,9 @@ impl Session {
                 let member = state.members.entry(producing.stream.clone()).or_default();
                 match member.cut.begin(producing.run, step) {
                     Begin::Now(demand) => break demand,
-                    Begin::UnknownRun => return Err(Error::internal("the run is not known at its home server")),
+                    Begin::UnknownRun => {
+                        return Err(Error::internal("the run is not known at its home server"));
+                    }
                     // Registered before the lock is released, so that no change is missed.
                     Begin::Wait => {
                         let mut changed = Box::pin(member.changed.clone().notified_owned());
@@ -293,7 +315,11 @@ impl Session {
             {
                 let mut state = node.state.lock();
                 let coordinator = node.coordinator_of(&producing.stream);
-                node.tell(&mut state, coordinator, PeerMessage::Pressure { stream: producing.stream.clone() });
+                node.tell(
+                    &mut state,
+                    coordinator,
+                    PeerMessage::Pressure { stream: producing.stream.clone() },
+                );
                 node.drain(&mut state);
             }
             if let Some(grant) = producing.try_reserve(&node, bytes)? {
@@ -335,7 +361,10 @@ impl Session {
         match &block.bytes {
             Bytes::Inline(given) => {
                 if given.len() as u64 != bytes || given.len() > INLINE_MAX {
-                    return Err(Error::protocol(format!("{} bytes inside a message for a block of {bytes}", given.len())));
+                    return Err(Error::protocol(format!(
+                        "{} bytes inside a message for a block of {bytes}",
+                        given.len()
+                    )));
                 }
                 inline = Some(given.clone());
             }
@@ -356,14 +385,20 @@ impl Session {
             Bytes::Payload => {
                 if header.payload != bytes {
                     self.receiver.discard_payload(header).await?;
-                    return Err(Error::protocol(format!("a payload of {} bytes for a block of {bytes}", header.payload)));
+                    return Err(Error::protocol(format!(
+                        "a payload of {} bytes for a block of {bytes}",
+                        header.payload
+                    )));
                 }
                 let reserved = self.reserve(bytes, Duration::from_secs(3600)).await;
                 let Ok(Some(grant)) = reserved else {
                     self.receiver.discard_payload(header).await?;
                     return match reserved {
                         Err(error) => Err(error),
-                        _ => Err(Error::new(ErrorKind::Full, "there was no room, and the stream's policy is not to wait")),
+                        _ => Err(Error::new(
+                            ErrorKind::Full,
+                            "there was no room, and the stream's policy is not to wait",
+                        )),
                     };
                 };
                 let mapping = node.store.lock().mapping(grant.arena)?;
@@ -373,18 +408,34 @@ impl Session {
                 self.receiver.payload_into(&mapping, grant.offset, header).await?;
                 self.producing()?.grants.remove(&grant.offset);
                 node.store.lock().commit(grant.arena, grant.offset, grant.generation, bytes)?;
-                location = Location { arena: grant.arena, offset: grant.offset, generation: grant.generation, ..location };
+                location = Location {
+                    arena: grant.arena,
+                    offset: grant.offset,
+                    generation: grant.generation,
+                    ..location
+                };
             }
         }
         let producing = self.producing()?;
         let key = key_of(producing.rank, &block);
         let Some(open) = producing.open.as_mut() else { return Err(no_step("a put")) };
         if location.arena != 0 {
-            open.held.push(Held { arena: location.arena, offset: location.offset, generation: location.generation });
+            open.held.push(Held {
+                arena: location.arena,
+                offset: location.offset,
+                generation: location.generation,
+            });
         }
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if inline.is_some() { 0 } else { bytes }));
-        let record = BlockRecord { key, level: block.level, extent: block.extent, location, inline, stats: block.stats };
+        let record = BlockRecord {
+            key,
+            level: block.level,
+            extent: block.extent,
+            location,
+            inline,
+            stats: block.stats,
+        };
         open.fields.entry(block.field).or_default().push(record);
         Ok(())
     }

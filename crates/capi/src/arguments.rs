@@ -1,0 +1,229 @@
+//! Reading what a caller passes: nothing is believed that can be checked, and what is wrong is named.
+#![allow(unsafe_code, reason = "arguments are C's pointers")]
+
+use crate::abi::Sized64;
+use forebay_client::core::region::MAX_NDIM;
+use forebay_client::{Error, Result, TransportChoice};
+use std::ffi::{CStr, c_char};
+use std::mem::size_of;
+use std::time::Duration;
+
+/// No struct is larger; a larger size is a sign that it was never set.
+const SIZE_MAX: u64 = 1 << 16;
+
+/// Reads a struct: as much as the caller's has, defaults for the rest.
+///
+/// # Safety
+/// `given` is NULL, or the caller's struct, which is as large as its first member says.
+pub(crate) unsafe fn read<T: Sized64>(given: *const T, what: &str) -> Result<T> {
+    let size = size_given::<T>(given, what)? as usize;
+    let mut read = T::DEFAULT;
+    let known = size.min(size_of::<T>());
+    // SAFETY: both have that many bytes; any bytes make a valid T; the caller's may be unaligned.
+    unsafe {
+        std::ptr::copy_nonoverlapping(given.cast::<u8>(), (&raw mut read).cast::<u8>(), known);
+        let unknown = std::slice::from_raw_parts(given.cast::<u8>().add(known), size - known);
+        if unknown.iter().any(|byte| *byte != 0) {
+            return Err(Error::unsupported(format!(
+                "{what} has members that this release ({}) does not know, and they are set: the program was compiled \
+                 for a newer one",
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+    }
+    Ok(read)
+}
+
+/// Writes a struct: as much as the caller's has room for; its size stays as it is.
+///
+/// # Safety
+/// As for [`read`], and it may be written.
+pub(crate) unsafe fn write<T: Sized64>(value: &T, given: *mut T, what: &str) -> Result<()> {
+    let size = size_given::<T>(given, what)? as usize;
+    let first = size_of::<u64>();
+    // SAFETY: both have that many bytes.
+    unsafe {
+        let from = std::ptr::from_ref(value).cast::<u8>().add(first);
+        std::ptr::copy_nonoverlapping(from, given.cast::<u8>().add(first), size.min(size_of::<T>()) - first);
+    }
+    Ok(())
+}
+
+fn size_given<T: Sized64>(given: *const T, what: &str) -> Result<u64> {
+    if given.is_null() {
+        return Err(Error::invalid(format!("{what} is NULL")));
+    }
+    // SAFETY: every struct begins with its size.
+    let size = unsafe { given.cast::<u64>().read_unaligned() };
+    if size < T::FIRST as u64 || size > SIZE_MAX {
+        return Err(Error::invalid(format!(
+            "{what}->size is {size}, and a {} has at least {} bytes: initialise it with {}_INIT",
+            T::NAME,
+            T::FIRST,
+            T::NAME.to_uppercase()
+        )));
+    }
+    Ok(size)
+}
+
+/// Text that must be there.
+///
+/// # Safety
+/// `given` is NULL or text that ends with NUL and stays as it is for `'a`.
+pub(crate) unsafe fn text<'a>(given: *const c_char, what: &str) -> Result<&'a str> {
+    // SAFETY: the caller vouches for it.
+    unsafe { optional_text(given, what) }?.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
+}
+
+/// Text that may be left out.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn optional_text<'a>(given: *const c_char, what: &str) -> Result<Option<&'a str>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller vouches for it.
+    let text = unsafe { CStr::from_ptr(given) };
+    text.to_str()
+        .map(Some)
+        .map_err(|_| Error::invalid(format!("{what} is not UTF-8: {}", text.to_string_lossy())))
+}
+
+/// One number for each dimension, which must be there.
+///
+/// # Safety
+/// `given` is NULL or points at `count` numbers, which stay as they are while they are read.
+pub(crate) unsafe fn numbers<T: Copy>(
+    given: *const T,
+    count: usize,
+    what: &str,
+) -> Result<impl Iterator<Item = T>> {
+    if given.is_null() && count > 0 {
+        return Err(Error::invalid(format!("{what} is NULL, and ndim is {count}")));
+    }
+    // SAFETY: the caller vouches for it; the numbers may be unaligned.
+    Ok((0..count).map(move |index| unsafe { given.add(index).read_unaligned() }))
+}
+
+/// As many numbers, or none if it is NULL.
+///
+/// # Safety
+/// As for [`numbers`].
+pub(crate) unsafe fn optional_numbers<T: Copy>(given: *const T, count: usize) -> impl Iterator<Item = T> {
+    let count = if given.is_null() { 0 } else { count };
+    // SAFETY: the caller vouches for it.
+    (0..count).map(move |index| unsafe { given.add(index).read_unaligned() })
+}
+
+/// A number of dimensions.
+pub(crate) fn dimensions(given: u32, what: &str) -> Result<usize> {
+    match given as usize {
+        ndim if ndim <= MAX_NDIM => Ok(ndim),
+        ndim => Err(Error::out_of_bounds(format!(
+            "{what} is {ndim}, and an array has at most {MAX_NDIM} dimensions"
+        ))),
+    }
+}
+
+/// A place for a result, which must be there.
+pub(crate) fn place<T>(given: *mut T, what: &str) -> Result<*mut T> {
+    if given.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(given) }
+}
+
+/// A deadline in seconds. Infinity is allowed.
+pub(crate) fn seconds(given: f64, what: &str) -> Result<Duration> {
+    /// Longer than any simulation, and clocks do not overflow.
+    const FOREVER: f64 = 3.0e9;
+    if given.is_nan() || given < 0.0 {
+        return Err(Error::invalid(format!("{what} is {given}: give seconds, 0 or more")));
+    }
+    Duration::try_from_secs_f64(given.min(FOREVER))
+        .map_err(|e| Error::invalid(format!("{what} is {given}: {e}")))
+}
+
+/// The deadline of a handle's waits: zero would let nothing succeed.
+pub(crate) fn patience(given: f64, what: &str) -> Result<Duration> {
+    match seconds(given, what)? {
+        Duration::ZERO => Err(Error::invalid(format!("{what} is 0: give the seconds that a call may wait"))),
+        patience => Ok(patience),
+    }
+}
+
+/// A yes or no.
+pub(crate) fn truth(given: i32, what: &str) -> Result<bool> {
+    match given {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Error::invalid(format!("{what} is {other}: use 0 or 1"))),
+    }
+}
+
+/// A member that is not used yet.
+pub(crate) fn unused(given: i32, what: &str) -> Result<()> {
+    if given == 0 {
+        Ok(())
+    } else {
+        Err(Error::unsupported(format!("{what} is {given}, and must be 0 in this release")))
+    }
+}
+
+/// A transport's name; NULL: auto.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn transport(given: *const c_char, what: &str) -> Result<TransportChoice> {
+    // SAFETY: the caller vouches for it.
+    match unsafe { optional_text(given, what) }? {
+        Some(name) => TransportChoice::parse(name),
+        None => Ok(TransportChoice::Auto),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::fb_need;
+    use forebay_client::ErrorKind;
+
+    fn with_size(size: u64) -> fb_need {
+        fb_need { size, every: 7, ..fb_need::DEFAULT }
+    }
+
+    #[test]
+    fn structs_are_read_as_far_as_they_go() {
+        // SAFETY: the sizes are refused before anything else is read, or are true.
+        unsafe {
+            for size in [0, 8, 23, 1 << 40, u64::MAX] {
+                let error = read(&with_size(size), "needs[0]").unwrap_err();
+                assert!(
+                    error.text.contains("needs[0]->size") && error.text.contains("FB_NEED_INIT"),
+                    "{error}"
+                );
+            }
+            assert_eq!(read(&with_size(24), "x").unwrap().every, 7);
+            assert_eq!(read::<fb_need>(std::ptr::null(), "x").unwrap_err().text, "x is NULL");
+        }
+    }
+
+    #[test]
+    fn structs_of_newer_releases_are_read_if_they_ask_for_nothing_new() {
+        #[repr(C)]
+        struct Newer(fb_need, u64);
+        let newer = |more| Newer(with_size(size_of::<Newer>() as u64), more);
+        // SAFETY: the size is true.
+        let read_newer = |newer: &Newer| unsafe { read((&raw const *newer).cast::<fb_need>(), "x") };
+        assert_eq!(read_newer(&newer(0)).unwrap().every, 7);
+        assert_eq!(read_newer(&newer(1)).unwrap_err().kind, ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn seconds_are_sane() {
+        for bad in [-1.0, f64::NAN, f64::NEG_INFINITY] {
+            assert!(seconds(bad, "x").is_err());
+        }
+        assert!(seconds(f64::INFINITY, "x").is_ok());
+        assert!(patience(0.0, "x").is_err());
+        assert_eq!(seconds(0.5, "x").unwrap(), Duration::from_millis(500));
+    }
+}

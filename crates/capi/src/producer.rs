@@ -1,0 +1,316 @@
+//! `fb_producer_...` and what stands between `fb_step_begin` and `fb_step_end`.
+#![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
+#![allow(non_camel_case_types, reason = "the names are those of the header")]
+
+use crate::abi::{
+    FB_ON_LOSS_FAIL, FB_ON_LOSS_SKIP, FB_OUTCOME_DROPPED, FB_OUTCOME_STAGED, FB_OUTCOME_UNDEMANDED,
+    FB_POLICY_BLOCK, FB_POLICY_DROP_OLDEST, FB_POLICY_LATEST, FB_POLICY_SPILL, fb_block, fb_field,
+    fb_producer_options,
+};
+use crate::arguments;
+use crate::boundary::{Handle, call};
+use crate::boxes::{self, Given};
+use forebay_client::core::dtype::Dtype;
+use forebay_client::core::steps::Policy;
+use forebay_client::{Block, Error, GroupOptions, OnLoss, Outcome, Producer, ProducerOptions, Result};
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a producer's handle points at.
+pub(crate) struct Inner {
+    producer: Producer,
+    state: Mutex<State>,
+}
+
+/// One rank of a simulation.
+pub(crate) type fb_producer = Handle<Inner>;
+
+#[derive(Default)]
+struct State {
+    dtypes: HashMap<String, Dtype>,
+    /// What `fb_alloc` gave, by address.
+    allocations: HashMap<usize, u64>,
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks the dtype of a block. An unknown field is left to the client, which knows what to say.
+    fn check(&self, given: &Given<'_>) -> Result<()> {
+        match self.state().dtypes.get(given.field) {
+            Some(dtype) => given.check_dtype(*dtype),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&self, data: *mut c_void) -> Result<u64> {
+        self.state().allocations.remove(&data.addr()).ok_or_else(|| {
+            Error::invalid("data is not from fb_alloc in this step, or was committed or given back already")
+        })
+    }
+}
+
+fn block<'a>(given: &'a Given<'_>) -> Block<'a> {
+    Block { field: given.field, number: given.number, level: given.level, extent: given.extent.clone() }
+}
+
+/// Joins a stream as one rank.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_open(
+    options: *const fb_producer_options,
+    producer: *mut *mut fb_producer,
+) -> c_int {
+    call("fb_producer_open", || {
+        let place = arguments::place(producer, "producer")?;
+        // SAFETY: the header's terms.
+        unsafe {
+            place.write(std::ptr::null_mut());
+            let given = arguments::read(options, "options")?;
+            let producer = Producer::open(&producer_options(&given)?)?;
+            Handle::give(Inner { producer, state: Mutex::default() }, place);
+        }
+        Ok(())
+    })
+}
+
+unsafe fn producer_options(given: &fb_producer_options) -> Result<ProducerOptions> {
+    // SAFETY: the header's terms.
+    unsafe {
+        let mut options = ProducerOptions::new(arguments::text(given.stream, "options->stream")?);
+        options.group = GroupOptions {
+            group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
+            transport: arguments::transport(given.transport, "options->transport")?,
+            timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
+        };
+        options.rank = given.rank;
+        options.size = given.ranks;
+        options.keep = given.keep;
+        options.policy = match given.policy {
+            FB_POLICY_DROP_OLDEST => Policy::DropOldest,
+            FB_POLICY_BLOCK => Policy::Block,
+            FB_POLICY_LATEST => Policy::Latest,
+            FB_POLICY_SPILL => {
+                return Err(Error::unsupported(
+                    "FB_POLICY_SPILL is not built yet: use another policy, or more servers",
+                ));
+            }
+            other => {
+                return Err(Error::invalid(format!(
+                    "options->policy is {other}: use one of FB_POLICY_... (0 to 3)"
+                )));
+            }
+        };
+        options.on_loss = match given.on_loss {
+            FB_ON_LOSS_SKIP => OnLoss::Skip,
+            FB_ON_LOSS_FAIL => OnLoss::Fail,
+            other => {
+                return Err(Error::invalid(format!(
+                    "options->on_loss is {other}: use FB_ON_LOSS_SKIP (0) or FB_ON_LOSS_FAIL (1)"
+                )));
+            }
+        };
+        options.queue_bytes = (given.queue_bytes > 0).then_some(given.queue_bytes);
+        if arguments::truth(given.has_continues, "options->has_continues")? {
+            options.continues = Some((given.continues_run, given.continues_step));
+        }
+        Ok(options)
+    }
+}
+
+/// The number of the run that was joined.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_run(producer: *const fb_producer, run: *mut u64) -> c_int {
+    call("fb_producer_run", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            arguments::place(run, "run")?.write(inner.producer.run());
+        }
+        Ok(())
+    })
+}
+
+/// Which transport was chosen.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_transport(
+    producer: *const fb_producer,
+    name: *mut *const c_char,
+) -> c_int {
+    call("fb_producer_transport", || {
+        use forebay_client::transport::Kind;
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let chosen = match inner.producer.transport() {
+                Kind::Shm => c"shm",
+                Kind::Tcp => c"tcp",
+                _ => c"other",
+            };
+            arguments::place(name, "name")?.write(chosen.as_ptr());
+        }
+        Ok(())
+    })
+}
+
+/// Whether staging was given up, why, and how many steps were skipped since.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_lost(producer: *const fb_producer, skipped: *mut u64) -> c_int {
+    call("fb_producer_lost", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let lost = Handle::get(producer, "producer")?.producer.lost();
+            if !skipped.is_null() {
+                skipped.write(lost.as_ref().map_or(0, |(_, skipped)| *skipped));
+            }
+            lost.map_or(Ok(()), |(error, _)| Err(error))
+        }
+    })
+}
+
+/// Adds a field to the output contract, or changes its shape.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_array(producer: *mut fb_producer, field: *const fb_field) -> c_int {
+    call("fb_array", || {
+        // SAFETY: the header's terms.
+        let (inner, field) = unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            (inner, boxes::field(&arguments::read(field, "field")?)?)
+        };
+        let (name, dtype) = (field.name.clone(), field.dtype);
+        inner.producer.array(field)?;
+        inner.state().dtypes.insert(name, dtype);
+        Ok(())
+    })
+}
+
+/// Begins a step.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_begin(producer: *mut fb_producer, number: u64, time: f64) -> c_int {
+    call("fb_step_begin", || {
+        // SAFETY: the header's terms.
+        let inner = unsafe { Handle::get(producer, "producer") }?;
+        inner.producer.begin(number, time)
+    })
+}
+
+/// Whether something wants a field at the current step.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_demanded(
+    producer: *mut fb_producer,
+    field: *const c_char,
+    demanded: *mut c_int,
+) -> c_int {
+    call("fb_demanded", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let place = arguments::place(demanded, "demanded")?;
+            place.write(c_int::from(inner.producer.demanded(arguments::text(field, "field")?)?));
+        }
+        Ok(())
+    })
+}
+
+/// Stages one block by one copy.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_put(producer: *mut fb_producer, block: *const fb_block) -> c_int {
+    call("fb_put", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let described = arguments::read(block, "block")?;
+            let given = Given::read(&described)?;
+            inner.check(&given)?;
+            let outcome = inner.producer.put(&self::block(&given), &given.source()?)?;
+            if !described.outcome.is_null() {
+                described.outcome.write(match outcome {
+                    Outcome::Staged => FB_OUTCOME_STAGED,
+                    Outcome::Undemanded => FB_OUTCOME_UNDEMANDED,
+                    Outcome::Dropped => FB_OUTCOME_DROPPED,
+                });
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Gives memory of a staged block to compute into.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_alloc(
+    producer: *mut fb_producer,
+    block: *const fb_block,
+    data: *mut *mut c_void,
+) -> c_int {
+    call("fb_alloc", || {
+        let place = arguments::place(data, "data")?;
+        // SAFETY: the header's terms.
+        unsafe {
+            place.write(std::ptr::null_mut());
+            let inner = Handle::get(producer, "producer")?;
+            let given = Given::read(&arguments::read(block, "block")?)?;
+            inner.check(&given)?;
+            if let Some(allocation) = inner.producer.alloc(&self::block(&given))? {
+                let address = allocation.address()?;
+                inner.state().allocations.insert(address.addr(), allocation.id);
+                place.write(address.cast());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Publishes what `fb_alloc` gave.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_commit(producer: *mut fb_producer, data: *mut c_void) -> c_int {
+    call("fb_commit", || {
+        // SAFETY: the header's terms.
+        let inner = unsafe { Handle::get(producer, "producer") }?;
+        if data.is_null() { Ok(()) } else { inner.producer.commit(inner.take(data)?) }
+    })
+}
+
+/// Gives back what `fb_alloc` gave, unpublished.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_abort(producer: *mut fb_producer, data: *mut c_void) -> c_int {
+    call("fb_abort", || {
+        // SAFETY: the header's terms.
+        let inner = unsafe { Handle::get(producer, "producer") }?;
+        if data.is_null() { Ok(()) } else { inner.producer.abort(inner.take(data)?) }
+    })
+}
+
+/// Ends the step of this rank.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_end(producer: *mut fb_producer) -> c_int {
+    call("fb_step_end", || {
+        // SAFETY: the header's terms.
+        let inner = unsafe { Handle::get(producer, "producer") }?;
+        inner.producer.end()?;
+        // What was not committed was given back.
+        inner.state().allocations.clear();
+        Ok(())
+    })
+}
+
+/// Waits until the home server holds all that was put.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_flush(producer: *mut fb_producer) -> c_int {
+    call("fb_flush", || {
+        // SAFETY: the header's terms.
+        let inner = unsafe { Handle::get(producer, "producer") }?;
+        inner.producer.flush()
+    })
+}
+
+/// Ends the stream for this rank and frees the handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_close(producer: *mut fb_producer) -> c_int {
+    call("fb_producer_close", || {
+        // SAFETY: the header's terms. A child closes its copies of the descriptors.
+        let inner = unsafe { Handle::take(producer, drop) };
+        inner.map_or(Ok(()), |inner| inner.producer.close())
+    })
+}

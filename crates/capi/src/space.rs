@@ -1,0 +1,129 @@
+//! `fb_space_...`: arrays by name, step and region.
+#![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
+#![allow(non_camel_case_types, reason = "the names are those of the header")]
+
+use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options};
+use crate::arguments;
+use crate::boundary::{Handle, call};
+use crate::boxes::{self, Given};
+use forebay_client::core::region::{Dims, Region};
+use forebay_client::{Error, GroupOptions, Result, Selection, Space, SpacePut};
+use std::ffi::{c_char, c_int};
+
+/// Arrays put and got by name, step and region.
+pub(crate) type fb_space = Handle<Space>;
+
+/// Finds the group.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_open(
+    options: *const fb_space_options,
+    space: *mut *mut fb_space,
+) -> c_int {
+    call("fb_space_open", || {
+        let place = arguments::place(space, "space")?;
+        // SAFETY: the header's terms.
+        unsafe {
+            place.write(std::ptr::null_mut());
+            let given = arguments::read(options, "options")?;
+            let options = GroupOptions {
+                group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
+                transport: arguments::transport(given.transport, "options->transport")?,
+                timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
+            };
+            Handle::give(Space::open(&options)?, place);
+        }
+        Ok(())
+    })
+}
+
+/// Keeps an array, or a part of it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_put(
+    space: *mut fb_space,
+    field: *const fb_field,
+    step: u64,
+    block: *const fb_block,
+) -> c_int {
+    call("fb_space_put", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let space = Handle::get(space, "space")?;
+            let field = boxes::field(&arguments::read(field, "field")?)?;
+            // The field is named once, by `field`.
+            let mut described = arguments::read(block, "block")?;
+            if described.field.is_null() {
+                described.field = c"".as_ptr();
+            }
+            let given = Given::read(&described)?;
+            if !given.field.is_empty() && given.field != field.name {
+                return Err(Error::invalid(format!(
+                    "block->field is '{}', and field->name is '{}'",
+                    given.field, field.name
+                )));
+            }
+            given.check_dtype(field.dtype)?;
+            space.put(&SpacePut { field, step, extent: given.extent.clone() }, &given.source()?)
+        }
+    })
+}
+
+/// Copies a region, waiting until it is there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_get(
+    space: *mut fb_space,
+    step: u64,
+    timeout: f64,
+    selection: *const fb_selection,
+) -> c_int {
+    call("fb_space_get", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let space = Handle::get(space, "space")?;
+            let given = arguments::read(selection, "selection")?;
+            let name = arguments::text(given.field, "selection->field")?;
+            let selection = boxes::selection(&given)?;
+            let region = span(&selection)?;
+            let found = space.find(name, step, Some(&region), arguments::seconds(timeout, "timeout")?)?;
+            let mut target = boxes::target(&given, &selection.shape, name, found.field().dtype)?;
+            found.read(&selection, &mut target)
+        }
+    })
+}
+
+/// The box that a selection spans.
+fn span(selection: &Selection) -> Result<Region> {
+    let extent = |(count, step): (&u64, &u64)| match count {
+        0 => Some(0),
+        count => (count - 1).checked_mul(*step)?.checked_add(1),
+    };
+    let extents: Option<Dims> = selection.shape.iter().zip(&selection.step).map(extent).collect();
+    let extents =
+        extents.ok_or_else(|| Error::out_of_bounds("the selection reaches further than 64 bits"))?;
+    Region::new(&selection.offset, &extents)
+}
+
+/// Removes what was put of a field at a step.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_remove(
+    space: *mut fb_space,
+    field: *const c_char,
+    step: u64,
+) -> c_int {
+    call("fb_space_remove", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let space = Handle::get(space, "space")?;
+            space.remove(arguments::text(field, "field")?, step)
+        }
+    })
+}
+
+/// Frees the handle. What was put stays.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_close(space: *mut fb_space) -> c_int {
+    call("fb_space_close", || {
+        // SAFETY: the header's terms.
+        drop(unsafe { Handle::take(space, drop) });
+        Ok(())
+    })
+}
