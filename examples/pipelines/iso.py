@@ -32,6 +32,7 @@ import forebay
 
 
 class Isosurface(forebay.Pipeline):
+    stream = "grayscott"
     fields = {"U": forebay.every(10), "V": forebay.every(10)}
 
     def __init__(self, config):

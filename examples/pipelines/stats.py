@@ -10,6 +10,7 @@ import forebay
 
 
 class Stats(forebay.Pipeline):
+    stream = "grayscott"
     fields = {"U": forebay.every(1)}
 
     def execute(self, step, comm):

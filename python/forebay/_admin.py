@@ -6,13 +6,14 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from forebay import _forebay
-from forebay._errors import Invalid
+from forebay._errors import Invalid, PipelineFailed
 
 
 class Admin:
@@ -37,12 +38,13 @@ class Admin:
         name: str,
         code: str | type,
         *,
-        stream: str,
+        stream: str | None = None,
         config: Mapping[str, object] | None = None,
         python: str = sys.executable,
     ) -> None:
         """Gives every server a worker that runs `code`: `"file.py:Class"`, or a class defined in a file.
 
+        It runs on `stream`; by default on the one that the class names, or the only one that the group has.
         Waits until every worker is ready, or raises `PipelineFailed` with the traceback.
         """
         if isinstance(code, type):
@@ -57,15 +59,32 @@ class Admin:
         if not os.path.exists(path):
             raise Invalid(f"there is no file {path}")
         command = [python, "-m", "forebay.worker"]
-        _forebay.create_pipeline(
-            *self._where,
-            name,
-            stream,
-            command,
-            f"{path}:{class_name}",
-            json.dumps(dict(config or {})),
-            os.getcwd(),
+        target = f"{path}:{class_name}"
+        chosen = stream if stream is not None else self._stream_of(command, target)
+        told = json.dumps(dict(config or {}))
+        _forebay.create_pipeline(*self._where, name, chosen, command, target, told, os.getcwd())
+
+    def _stream_of(self, command: list[str], target: str) -> str:
+        """The stream that a pipeline's class names, or the only one that the group has."""
+        # In a process of its own: the code may need another Python, or do things at import.
+        told = subprocess.run(
+            [*command, "--describe", "--code", target],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
         )
+        if told.returncode != 0:
+            raise PipelineFailed(told.stderr.strip() or f"{target} cannot be loaded")
+        named: str | None = json.loads(told.stdout.splitlines()[-1])["stream"]
+        if named is not None:
+            return named
+        streams = [
+            stream["name"] for server in self.status()["servers"] for stream in server.get("streams", ())
+        ]
+        if len(streams) != 1:
+            there = f"the group has {', '.join(streams)}" if streams else "the group has none yet"
+            raise Invalid(f"say which stream the pipeline runs on: its class names none, and {there}")
+        return str(streams[0])
 
     def destroy_pipeline(self, name: str) -> None:
         """Ends a pipeline and its workers."""

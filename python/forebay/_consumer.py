@@ -95,15 +95,7 @@ class Consumer:
         return Step(self._core.next_step(timeout))
 
     def __iter__(self) -> Iterator[Step]:
-        while True:
-            try:
-                step = self.next()
-            except Ended:
-                return
-            try:
-                yield step
-            finally:
-                step.release()
+        return _Steps(self)
 
     def close(self) -> None:
         """Detaches. Arrays that are still held stay valid."""
@@ -116,6 +108,27 @@ class Consumer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Steps:
+    """Iterates over a consumer's steps; asking for the next one releases the one before."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._last: Step | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Step:
+        if self._last is not None:
+            self._last.release()
+            self._last = None
+        try:
+            self._last = self._consumer.next()
+        except Ended:
+            raise StopIteration from None
+        return self._last
 
 
 class Step:

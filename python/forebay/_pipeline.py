@@ -25,8 +25,11 @@ class Pipeline:
     """Base of all pipelines. One instance lives in each worker process, beside each server.
 
     `fields` is the contract, as a consumer's; it may also be set in `__init__`, from the configuration.
+    `stream` names the stream that it runs on; without it the one that is given when the pipeline is
+    created, or the only one that the group has.
     """
 
+    stream: str | None = None
     fields: Fields = None
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -23,8 +23,8 @@ from forebay._pipeline import Comm, Pipeline
 _COMM_TIMEOUT = 60.0
 
 
-def load(code: str, config: dict[str, object]) -> Pipeline:
-    """Makes the pipeline named by `file.py:Class`. The file's directory is importable, as for scripts."""
+def load(code: str) -> type[Pipeline]:
+    """The class named by `file.py:Class`. The file's directory is importable, as for scripts."""
     file, _, name = code.rpartition(":")
     sys.path.insert(0, os.path.dirname(file))
     spec = importlib.util.spec_from_file_location("forebay_pipeline", file)
@@ -39,7 +39,7 @@ def load(code: str, config: dict[str, object]) -> Pipeline:
         found = getattr(found, part)
     if not (isinstance(found, type) and issubclass(found, Pipeline)):
         raise TypeError(f"{name} in {file} is no subclass of forebay.Pipeline")
-    return found(config)
+    return found
 
 
 def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
@@ -68,20 +68,27 @@ def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
 def main() -> int:
     """Runs the worker."""
     parser = argparse.ArgumentParser(prog="python -m forebay.worker", description=__doc__)
-    for name in ("group", "server", "pipeline", "code"):
-        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--code", required=True)
+    parser.add_argument("--describe", action="store_true", help="only say which stream the class names")
+    for name in ("group", "server", "pipeline"):
+        parser.add_argument(f"--{name}")
     given = parser.parse_args()
+    # Draw without a display unless something else was chosen.
+    os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
+    if given.describe:
+        sys.stdout.write(json.dumps({"stream": load(given.code).stream}))
+        return 0
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Draw without a display unless something else was chosen.
-    os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
+    # On a machine that it shares with the simulation, the simulation goes first.
+    os.nice(10)
     worker = _forebay.Worker(given.group, int(given.server), given.pipeline)
     try:
-        pipeline = load(given.code, json.loads(os.environ.get("FOREBAY_PIPELINE_CONFIG", "{}")))
+        pipeline = load(given.code)(json.loads(os.environ.get("FOREBAY_PIPELINE_CONFIG", "{}")))
         needs = as_needs(pipeline.fields)
     except BaseException:
         worker.failed(traceback.format_exc())

@@ -3,10 +3,10 @@
 use crate::Common;
 use crate::output::Output;
 use clap::Subcommand;
-use forebay_client::{Admin, Error, PipelineSpec, Result};
+use forebay_client::{Admin, Error, ErrorKind, PipelineSpec, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Pipelines run beside the data, in a worker process for each server.
 #[derive(Debug, Clone, Subcommand)]
@@ -17,9 +17,10 @@ pub(crate) enum Pipeline {
         name: String,
         /// The code, as FILE.py:CLASS
         code: String,
-        /// The stream it runs on
+        /// The stream it runs on [default: the one that the class names, or the
+        /// only one there is]
         #[arg(long)]
-        stream: String,
+        stream: Option<String>,
         /// Its configuration: JSON, or @FILE with JSON
         #[arg(long, default_value = "{}", value_name = "JSON")]
         config: String,
@@ -51,7 +52,12 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
     let admin = Admin::open(&common.group_options()?)?;
     match command {
         Pipeline::Create { name, code, stream, config, python: chosen } => {
-            let spec = spec(name, code, stream, config, chosen.clone().unwrap_or_else(python))?;
+            let python = chosen.clone().unwrap_or_else(python);
+            let mut spec = spec(name, code, config, &python)?;
+            spec.stream = match stream {
+                Some(stream) => stream.clone(),
+                None => stream_of(&admin, &spec)?,
+            };
             admin.create_pipeline(&spec)?;
             output.result(&json!({ "created": name }), |_| vec![format!("Pipeline '{name}' is ready.")]);
         }
@@ -90,7 +96,7 @@ fn each<'a>(status: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value>
     servers.flat_map(move |server| server["pipelines"][what].as_array().into_iter().flatten())
 }
 
-fn spec(name: &str, code: &str, stream: &str, config: &str, python: PathBuf) -> Result<PipelineSpec> {
+fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineSpec> {
     let (file, class) = code.rsplit_once(':').ok_or_else(|| {
         Error::invalid(format!("'{code}' does not name a pipeline's code: write FILE.py:CLASS"))
     })?;
@@ -112,11 +118,46 @@ fn spec(name: &str, code: &str, stream: &str, config: &str, python: PathBuf) -> 
         std::env::current_dir().map_err(|e| Error::io("cannot tell the working directory", &e))?;
     Ok(PipelineSpec {
         name: name.to_owned(),
-        stream: stream.to_owned(),
-        command: vec![text(&python), "-m".into(), "forebay.worker".into()],
+        stream: String::new(),
+        command: vec![text(python), "-m".into(), "forebay.worker".into()],
         code: format!("{}:{class}", text(&file)),
         config,
         needs: None,
         directory: text(&directory),
     })
+}
+
+/// The stream that the pipeline's class names, or the only one that the group has. The code is loaded in a
+/// process of its own.
+fn stream_of(admin: &Admin, spec: &PipelineSpec) -> Result<String> {
+    let Some((program, arguments)) = spec.command.split_first() else {
+        return Err(Error::invalid("no command"));
+    };
+    let told = Command::new(program).args(arguments).args(["--describe", "--code", &spec.code]).output();
+    let told = told.map_err(|e| Error::io(format!("cannot run {program}"), &e))?;
+    if !told.status.success() {
+        let why = String::from_utf8_lossy(&told.stderr).trim().to_owned();
+        return Err(Error::new(ErrorKind::PipelineFailed, why));
+    }
+    let said = String::from_utf8_lossy(&told.stdout);
+    let described: Value = serde_json::from_str(said.lines().last().unwrap_or("")).unwrap_or_default();
+    if let Some(stream) = described["stream"].as_str() {
+        return Ok(stream.to_owned());
+    }
+    let status = admin.status()?;
+    let servers = status["servers"].as_array().into_iter().flatten();
+    let streams: Vec<&str> = servers
+        .flat_map(|server| server["streams"].as_array().into_iter().flatten())
+        .filter_map(|stream| stream["name"].as_str())
+        .collect();
+    match streams[..] {
+        [only] => Ok(only.to_owned()),
+        [] => {
+            Err(Error::invalid("say which stream the pipeline runs on with --stream: the group has none yet"))
+        }
+        _ => Err(Error::invalid(format!(
+            "say with --stream which the pipeline runs on: {}",
+            streams.join(", ")
+        ))),
+    }
 }

@@ -1,0 +1,98 @@
+"""Fixtures: private groups, child processes, and the check that nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import MARK, Child, marked_processes, wait_until
+
+import forebay
+
+BUDGET = 256 << 20
+
+
+def shared_files() -> set[str]:
+    """Files in /dev/shm that could be ours."""
+    place = Path("/dev/shm")
+    return {entry.name for entry in place.iterdir() if "forebay" in entry.name} if place.is_dir() else set()
+
+
+def open_memory_files() -> int:
+    """Memory files that this process has open or mapped."""
+    count = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            count += "memfd:" in os.readlink(entry)
+        except OSError:
+            continue
+    return count + Path("/proc/self/maps").read_text().count("memfd:forebay")
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Gives a test directories of its own and checks that it leaves no process, file or memory behind."""
+    mark = uuid.uuid4().hex
+    temporary, runtime = tmp_path / "tmp", tmp_path / "run"
+    temporary.mkdir()
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv(MARK, mark)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.delenv("FOREBAY_GROUP", raising=False)
+    before = shared_files()
+    yield tmp_path
+    wait_until(lambda: not marked_processes(mark), 10, f"left running: {marked_processes(mark)}")
+    assert shared_files() <= before
+    assert list(temporary.iterdir()) == []
+    assert [entry for entry in runtime.rglob("*") if entry.is_file()] == []
+    gc.collect()
+    assert open_memory_files() == 0, "this process still maps memory of servers that are gone"
+
+
+@pytest.fixture
+def one(own_place: Path) -> Iterator[forebay.LocalGroup]:
+    """A private group of one server."""
+    with forebay.local(servers=1, budget=BUDGET) as group:
+        yield group
+
+
+@pytest.fixture
+def two(own_place: Path) -> Iterator[forebay.LocalGroup]:
+    """A private group of two servers."""
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        yield group
+
+
+@pytest.fixture(params=[1, 2], ids=["one server", "two servers"])
+def group(own_place: Path, request: pytest.FixtureRequest) -> Iterator[forebay.LocalGroup]:
+    """A private group of one server, and of two."""
+    with forebay.local(servers=request.param, budget=BUDGET) as made:
+        yield made
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """Each transport."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def child(own_place: Path) -> Iterator[Callable[..., Child]]:
+    """Starts Python snippets as processes; what still runs at the end is killed."""
+    children: list[Child] = []
+
+    def start(code: str, *arguments: object, **options: object) -> Child:
+        children.append(Child(code, *arguments, **options))
+        return children[-1]
+
+    yield start
+    for started in children:
+        started.close()
