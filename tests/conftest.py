@@ -6,7 +6,7 @@ import gc
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,8 +34,22 @@ def open_memory_files() -> int:
     return count + Path("/proc/self/maps").read_text().count("memfd:forebay")
 
 
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remembers whether a test failed: its traceback then keeps what the test held."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
 @pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Path]:
     """Gives a test directories of its own and checks that it leaves no process, file or memory behind."""
     mark = uuid.uuid4().hex
     temporary, runtime = tmp_path / "tmp", tmp_path / "run"
@@ -52,6 +66,8 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert shared_files() <= before
     assert list(temporary.iterdir()) == []
     assert [entry for entry in runtime.rglob("*") if entry.is_file()] == []
+    if request.node.stash.get(FAILED, False):
+        return
     gc.collect()
     assert open_memory_files() == 0, "this process still maps memory of servers that are gone"
 

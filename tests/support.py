@@ -198,14 +198,19 @@ def reference(shape: tuple[int, ...], dtype: Any = "f8", step: int = 0) -> np.nd
 def cut(extent: int, parts: int) -> list[tuple[int, int]]:
     """Cuts an extent into unequal, non-empty parts: (begin, end) of each."""
     weights = np.arange(1, parts + 1) + 1.5
-    ends = np.floor(np.cumsum(weights) / weights.sum() * (extent - parts)).astype(int) + np.arange(1, parts + 1)
+    ends = np.floor(np.cumsum(weights) / weights.sum() * (extent - parts)).astype(int) + np.arange(
+        1, parts + 1
+    )
     ends[-1] = extent
     begins = [0, *ends[:-1].tolist()]
     return [(int(a), int(b)) for a, b in zip(begins, ends.tolist(), strict=True)]
 
 
 def write_steps(
-    producers: list[forebay.Producer], numbers: Any, whole: Callable[[int], np.ndarray[Any, Any]], field: str = "U"
+    producers: list[forebay.Producer],
+    numbers: Any,
+    whole: Callable[[int], np.ndarray[Any, Any]],
+    field: str = "U",
 ) -> None:
     """All ranks, in this process, put their slab along the first dimension at each step."""
     for number in numbers:
