@@ -10,11 +10,9 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from support import MARK, Child, marked_processes, wait_until
+from support import BUDGET, MARK, Child, marked_processes, wait_until
 
 import forebay
-
-BUDGET = 256 << 20
 
 
 def shared_files() -> set[str]:

@@ -19,6 +19,9 @@ import numpy as np
 
 import forebay
 
+BUDGET = 256 << 20
+"""Bytes of blocks that each server of a test may hold: far less than the machine has."""
+
 MARK = "FOREBAY_TEST_MARK"
 """In the environment of every process that a test starts, directly or through others."""
 

@@ -417,10 +417,11 @@ def test_an_undemanded_field_is_not_staged(two: forebay.LocalGroup) -> None:
                 assert not step.put("U", np.zeros((1000, 300)))
                 assert step.alloc("U", (1000, 300), number=1) is None
         assert total(two, "peak_staged_bytes") == 0
+        sim.array("V", dtype="f8", shape=(2,))
         with consumer(two, fields=["V"]), consumer(two, fields={"U": 1000}):
-            sim.array("V", dtype="f8", shape=(2,))
-            with sim.step(7) as step:
-                assert not step.put("U", np.zeros((1000, 300)))
+            for number in range(5, 9):
+                with sim.step(number) as step:
+                    assert not step.put("U", np.zeros((1000, 300)))
         assert total(two, "peak_staged_bytes") == 0
 
 
@@ -564,9 +565,10 @@ def test_detaching_ends_the_demand(two: forebay.LocalGroup) -> None:
         reader.close()
 
 
-def test_closing_a_reader_that_keeps_an_array_ends_its_demand(two: forebay.LocalGroup) -> None:
-    """What a closed reader still holds is the array, not the stream."""
-    with producer(two, policy="block") as sim:
+@pytest.mark.parametrize("keep", ["step", "array"])
+def test_closing_a_reader_ends_its_demand(two: forebay.LocalGroup, keep: str) -> None:
+    """What a closed reader may still hold is an array, not the stream; after a loop its last step is still there."""
+    with producer(two) as sim:
         sim.array("U", dtype="f8", shape=(100, 30))
         numbers = itertools.count()
 
@@ -574,15 +576,32 @@ def test_closing_a_reader_that_keeps_an_array_ends_its_demand(two: forebay.Local
             with sim.step(next(numbers)) as step:
                 return step.put("U", np.full((100, 30), float(step.number)))
 
-        reader = consumer(two)
-        wait_until(staged)
-        found = reader.next()
-        kept = found["U"].blocks()[0].data
-        value = float(found.number)
-        reader.close()
-        del found
+        array = np.empty(0)
+        with consumer(two) as reader:
+            wait_until(staged)
+            for found in reader:
+                array = found["U"].blocks()[0].data if keep == "array" else found["U"][...]
+                value = float(found.number)
+                break
+        if keep == "array":
+            del found
         wait_until(lambda: not staged(), 5, "the closed reader still demands the field")
-        assert (kept == value).all()
+        assert (array == value).all()
+
+
+def test_a_reader_that_is_dropped_with_steps_unread_holds_nothing(two: forebay.LocalGroup) -> None:
+    """Not closed, only forgotten, while its process lives on."""
+    with producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(100, 30))
+        reader = consumer(two)
+        for number in range(6):
+            with sim.step(number) as step:
+                step.put("U", np.ones((100, 30)))
+        wait_until(lambda: (stream_status(two, "s") or {}).get("steps", [0])[0] > 0)
+        del reader
+        gc.collect()
+        wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 0, 5, "it is still attached")
+    wait_until(lambda: is_given_back(two), 5, "its steps are still held")
 
 
 # ---- what happens when readers cannot keep up ---------------------------------------------------

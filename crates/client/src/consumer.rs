@@ -48,6 +48,7 @@ impl ConsumerOptions {
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
+    attachment: AttachmentId,
     state: Mutex<State>,
 }
 
@@ -64,7 +65,16 @@ pub(crate) struct Shared {
     pub(crate) rpc: Arc<Rpc>,
     pub(crate) holders: Arc<Holders>,
     pub(crate) stream: String,
-    pub(crate) attachment: AttachmentId,
+    pub(crate) held_as: HeldAs,
+}
+
+/// In whose name a step is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeldAs {
+    /// Of a consumer.
+    Attachment(AttachmentId),
+    /// Of a worker's execution.
+    Execution(u64),
 }
 
 impl Consumer {
@@ -86,8 +96,9 @@ impl Consumer {
         let holders = Arc::new(Holders::new(group));
         holders.adopt(coordinator, rpc.clone());
         let guard = ForkGuard::new();
-        let shared = Shared { guard, rpc, holders, stream: options.stream.clone(), attachment };
-        Ok(Consumer { shared: Arc::new(shared), state: Mutex::default() })
+        let held_as = HeldAs::Attachment(attachment);
+        let shared = Shared { guard, rpc, holders, stream: options.stream.clone(), held_as };
+        Ok(Consumer { shared: Arc::new(shared), attachment, state: Mutex::default() })
     }
 
     /// The stream's name.
@@ -106,15 +117,15 @@ impl Consumer {
         let what = format!("to tell the next step of stream '{}'", self.shared.stream);
         loop {
             match self.shared.rpc.told(deadline, &what) {
-                Ok(ToClient::Step { attachment, report }) if attachment == self.shared.attachment => {
+                Ok(ToClient::Step { attachment, report }) if attachment == self.attachment => {
                     self.shared.holders.forget_unused_arenas(64);
                     return Ok(Step::new(self.shared.clone(), *report));
                 }
-                Ok(ToClient::Ended(attachment)) if attachment == self.shared.attachment => {
+                Ok(ToClient::Ended(attachment)) if attachment == self.attachment => {
                     let text = format!("stream '{}' has ended", self.shared.stream);
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
-                Ok(ToClient::Detached { attachment, error }) if attachment == self.shared.attachment => {
+                Ok(ToClient::Detached { attachment, error }) if attachment == self.attachment => {
                     return Err(self.over(error));
                 }
                 // Of no concern to this attachment.
@@ -146,17 +157,25 @@ impl Consumer {
         };
         // While arrays live, the hold stays: the connection's end releases it.
         if first && Arc::strong_count(&self.shared) == 1 {
-            self.shared.rpc.call(&ToServer::Detach(self.shared.attachment), "to detach")?;
+            self.shared.rpc.call(&ToServer::Detach(self.attachment), "to detach")?;
         }
         Ok(())
     }
 }
 
 impl Shared {
-    /// Tells the coordinator that a step is done with. A coordinator that is gone needs not be told.
+    /// Tells the server that a step is done with, or that only views of it are left (`pinned`). One that is
+    /// gone needs not be told.
     pub(crate) fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
-        if !self.guard.is_child() {
-            let _ = self.rpc.tell(&ToServer::Release { attachment: self.attachment, run, step, pinned });
+        if self.guard.is_child() {
+            return;
         }
+        let message = match self.held_as {
+            HeldAs::Attachment(attachment) => ToServer::Release { attachment, run, step, pinned },
+            // A worker says by itself that it is done; its views may outlive that.
+            HeldAs::Execution(_) if pinned => return,
+            HeldAs::Execution(execution) => ToServer::WorkerReleased { execution },
+        };
+        let _ = self.rpc.tell(&message);
     }
 }

@@ -473,6 +473,9 @@ impl Producer {
             ));
         };
         let granted = self.grant(bytes.max(1));
+        if let Ok(Some(grant)) = &granted {
+            arena.populate(grant);
+        }
         let mut state = lock(&self.state);
         let grant = match granted {
             Ok(Some(grant)) => grant,

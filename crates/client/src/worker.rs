@@ -1,6 +1,6 @@
 //! The worker's side of a pipeline: connects to its server, takes orders, reports.
 
-use crate::consumer::Shared;
+use crate::consumer::{HeldAs, Shared};
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
@@ -10,7 +10,6 @@ use forebay_comm::{Comm, Endpoint, EndpointOptions};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::AttachmentId;
 use forebay_transport::Address;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
@@ -88,13 +87,12 @@ impl Worker {
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
         let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
-        // The coordinator holds the step for this worker: nothing is released by this attachment.
         let shared = Shared {
             guard: ForkGuard::new(),
             rpc: self.rpc.clone(),
             holders: self.holders.clone(),
             stream: order.report.id.stream.clone(),
-            attachment: AttachmentId(0),
+            held_as: HeldAs::Execution(order.execution),
         };
         let step = Step::new(Arc::new(shared), order.report);
         Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))

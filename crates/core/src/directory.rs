@@ -5,6 +5,7 @@ use crate::contract::Field;
 use crate::coverage;
 use crate::ids::BlockKey;
 use crate::region::Region;
+use crate::view::mix;
 use crate::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 
@@ -21,9 +22,22 @@ pub struct FieldIndex {
     blocks: Vec<BlockRecord>,
     by_key: HashMap<BlockKey, u32>,
     cell: Vec<u64>,
-    cells: HashMap<Box<[u64]>, Vec<u32>>,
+    /// For each cell that blocks touch, by its hash, the first of its chain in `links`. Cells that share a
+    /// hash share a chain: what is found is checked anyway.
+    cells: HashMap<u64, u32>,
+    links: Vec<Link>,
     large: Vec<u32>,
 }
+
+/// A block that touches a cell, and the next one that does.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    block: u32,
+    next: u32,
+}
+
+/// The end of a chain.
+const END: u32 = u32::MAX;
 
 impl FieldIndex {
     /// An empty index of this field, as it is at this step.
@@ -34,6 +48,7 @@ impl FieldIndex {
             by_key: HashMap::new(),
             cell: Vec::new(),
             cells: HashMap::new(),
+            links: Vec::new(),
             large: Vec::new(),
         }
     }
@@ -53,10 +68,9 @@ impl FieldIndex {
         let records = self.blocks.capacity() * size_of::<BlockRecord>();
         let heap: usize = self.blocks.iter().map(BlockRecord::heap_bytes).sum();
         let keys = self.by_key.capacity() * (size_of::<BlockKey>() + size_of::<u32>() + 1);
-        let cells = self.cells.capacity() * (size_of::<Box<[u64]>>() + size_of::<Vec<u32>>() + 1);
-        let lists: usize =
-            self.cells.iter().map(|(cell, list)| cell.len() * 8 + list.capacity() * 4 + 32).sum();
-        (size_of::<Self>() + records + heap + keys + cells + lists) as u64
+        let cells = self.cells.capacity() * (size_of::<u64>() + size_of::<u32>() + 1);
+        let links = self.links.capacity() * size_of::<Link>();
+        (size_of::<Self>() + records + heap + keys + cells + links) as u64
     }
 
     /// Registers a block. The same block again is harmless (`Ok(false)`); the same key with another box or
@@ -89,6 +103,10 @@ impl FieldIndex {
             self.add_to_cells(index, &interior);
         }
         self.by_key.insert(record.key, index);
+        if self.blocks.len() == self.blocks.capacity() {
+            // By a quarter, not doubled: there are very many of these.
+            self.blocks.reserve_exact(self.blocks.len() / 4 + 4);
+        }
         self.blocks.push(record);
         Ok(true)
     }
@@ -105,7 +123,16 @@ impl FieldIndex {
             self.cell = interior.shape().to_vec();
         }
         match cells_of(interior, &self.cell) {
-            Some(cells) => cells.into_iter().for_each(|cell| self.cells.entry(cell).or_default().push(index)),
+            Some(cells) => {
+                for cell in cells {
+                    let link = self.links.len() as u32;
+                    let next = self.cells.insert(cell, link).unwrap_or(END);
+                    if self.links.len() == self.links.capacity() {
+                        self.links.reserve_exact(self.links.len() / 4 + 4);
+                    }
+                    self.links.push(Link { block: index, next });
+                }
+            }
             None => self.large.push(index),
         }
     }
@@ -115,8 +142,15 @@ impl FieldIndex {
         let cells = if self.cell.is_empty() { None } else { cells_of(region, &self.cell) };
         let mut candidates: Vec<u32> = match cells {
             Some(cells) => {
-                let near = cells.iter().filter_map(|cell| self.cells.get(cell)).flatten();
-                near.chain(&self.large).copied().collect()
+                let mut near = self.large.clone();
+                for cell in cells {
+                    let mut at = self.cells.get(&cell).copied().unwrap_or(END);
+                    while let Some(link) = self.links.get(at as usize) {
+                        near.push(link.block);
+                        at = link.next;
+                    }
+                }
+                near
             }
             None => (0..self.blocks.len() as u32).collect(),
         };
@@ -173,8 +207,8 @@ pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shap
     }
 }
 
-/// The grid cells that a region touches, or `None` if they are many.
-fn cells_of(region: &Region, cell: &[u64]) -> Option<Vec<Box<[u64]>>> {
+/// Hashes of the grid cells that a region touches, or `None` if they are many.
+fn cells_of(region: &Region, cell: &[u64]) -> Option<Vec<u64>> {
     let n = cell.len();
     if region.ndim() != n {
         return Some(Vec::new());
@@ -188,14 +222,14 @@ fn cells_of(region: &Region, cell: &[u64]) -> Option<Vec<Box<[u64]>>> {
     if count > CELLS_MAX {
         return None;
     }
-    let mut cells = vec![Vec::new()];
+    let mut cells = vec![0];
     for d in 0..n {
         cells = cells
             .into_iter()
-            .flat_map(|cell| (low[d]..=high[d]).map(move |i| [&cell[..], &[i]].concat()))
+            .flat_map(|cell| (low[d]..=high[d]).map(move |i| mix(cell ^ mix(i + 1))))
             .collect();
     }
-    Some(cells.into_iter().map(Vec::into_boxed_slice).collect())
+    Some(cells)
 }
 
 #[cfg(test)]

@@ -102,13 +102,14 @@ impl Node {
                 }
             }
             M::SpaceRegister { token, step, report } => self.space_register(state, from, token, step, report),
-            M::SpaceRemove { field, step } => self.space_remove(state, &field, step),
+            M::SpaceFree(locations) => self.space_freed(state, &locations),
             M::StartPipeline(_)
             | M::StopPipeline { .. }
             | M::WorkerReady { .. }
             | M::WorkerGone { .. }
             | M::Execute { .. }
-            | M::Executed { .. } => self.handle_pipeline(state, from, message),
+            | M::Executed { .. }
+            | M::Released { .. } => self.handle_pipeline(state, from, message),
             // These belong to the time while the group forms.
             M::JoinGroup { .. } | M::GroupComplete(_) => {}
         }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 /// A range that holds a block, and the arena it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Held {
     pub(crate) arena: u32,
     pub(crate) offset: u64,

@@ -38,6 +38,8 @@ struct Pipeline {
     attachment: Option<AttachmentId>,
     waiting: VecDeque<StepReport>,
     running: Option<Execution>,
+    /// Steps that were run, but of which workers still keep views.
+    kept: BTreeMap<u64, Kept>,
     created: Option<oneshot::Sender<Result<()>>>,
     executed: u64,
     failed: u64,
@@ -47,12 +49,22 @@ struct Pipeline {
     last_error: Option<String>,
 }
 
+/// A step that was run and is still held.
+#[derive(Debug)]
+struct Kept {
+    run: RunNumber,
+    step: StepNumber,
+    holders: BTreeSet<ServerId>,
+}
+
 #[derive(Debug)]
 struct Execution {
     number: u64,
     run: RunNumber,
     step: StepNumber,
     waiting_for: BTreeSet<ServerId>,
+    /// Workers that show memory of the step.
+    holders: BTreeSet<ServerId>,
     errors: Vec<String>,
     started: Instant,
 }
@@ -107,6 +119,7 @@ impl Node {
             attachment: None,
             waiting: VecDeque::new(),
             running: None,
+            kept: BTreeMap::new(),
             created: Some(created),
             executed: 0,
             failed: 0,
@@ -161,6 +174,9 @@ impl Node {
                 self.pipeline_worker_gone(state, &pipeline, from, &error)
             }
             PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
+            PeerMessage::Released { pipeline, execution } => {
+                self.pipeline_released(state, &pipeline, from, Some(execution));
+            }
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
@@ -231,6 +247,7 @@ impl Node {
             run: report.id.run,
             step: report.id.step,
             waiting_for: pipeline.servers.clone(),
+            holders: pipeline.servers.clone(),
             errors: Vec::new(),
             started: Instant::now(),
         });
@@ -280,14 +297,46 @@ impl Node {
             pipeline.last_error = Some(text);
         }
         let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
+        let pinned = !done.holders.is_empty();
+        if pinned {
+            let kept = Kept { run: done.run, step: done.step, holders: done.holders };
+            pipeline.kept.insert(done.number, kept);
+        }
         if let Some(attachment) = attachment {
-            let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, false);
+            let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
             self.apply(state, &stream, effects);
         }
         self.pipeline_next(state, name);
     }
 
+    /// A worker shows no memory of an execution's step any more; of none, if it is gone.
+    fn pipeline_released(&self, state: &mut State, name: &str, from: ServerId, execution: Option<u64>) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let meant = |number: u64| execution.is_none_or(|execution| execution == number);
+        if let Some(running) = pipeline.running.as_mut().filter(|running| meant(running.number)) {
+            running.holders.remove(&from);
+        }
+        let mut free = Vec::new();
+        pipeline.kept.retain(|number, kept| {
+            if meant(*number) {
+                kept.holders.remove(&from);
+            }
+            if kept.holders.is_empty() {
+                free.push((kept.run, kept.step));
+            }
+            !kept.holders.is_empty()
+        });
+        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
+        if let Some(attachment) = attachment {
+            for (run, step) in free {
+                let effects = self.coordinator(state, &stream).release(attachment, run, step, false);
+                self.apply(state, &stream, effects);
+            }
+        }
+    }
+
     fn pipeline_worker_gone(&self, state: &mut State, name: &str, from: ServerId, error: &str) {
+        self.pipeline_released(state, name, from, None);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         pipeline.ready.remove(&from);
         pipeline.last_error = Some(worker_gone(name, from, error).text);

@@ -197,13 +197,16 @@ impl Session {
                 Ok(None)
             }
             M::SpaceRemove { field, step } => {
-                self.space_remove(&field, step);
+                self.node.space_remove(&field, step)?;
                 Ok(Some(ToClient::Done))
             }
             M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => {
                 self.admin(message).await
             }
-            M::WorkerReady { .. } | M::WorkerDone { .. } | M::WorkerFailed { .. } => {
+            M::WorkerReady { .. }
+            | M::WorkerDone { .. }
+            | M::WorkerReleased { .. }
+            | M::WorkerFailed { .. } => {
                 let Role::Worker { pipeline } = &self.role else {
                     return Err(Error::protocol("only a worker can say that"));
                 };

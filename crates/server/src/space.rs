@@ -14,7 +14,7 @@ use forebay_core::view::hash_name;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Bytes, PutBlock};
 use forebay_wire::peer::PeerMessage;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -26,8 +26,12 @@ pub(crate) struct Space {
     /// The fields and steps that this server owns.
     index: BTreeMap<(String, StepNumber), FieldIndex>,
     /// Ranges of blocks that are held here.
-    held: HashMap<(String, StepNumber), Vec<Held>>,
+    held: HashSet<Held>,
     arena: Option<u32>,
+    /// What readers hold: the key that each lease is on.
+    leases: HashMap<u64, (String, StepNumber)>,
+    /// What was removed while readers held it; freed with the last lease on its key.
+    removed: HashMap<(String, StepNumber), Vec<Location>>,
     changed: Arc<Notify>,
 }
 
@@ -45,8 +49,8 @@ impl Node {
         self.view.owner_of(hash_name(field).wrapping_add(step)).unwrap_or(self.id)
     }
 
-    /// Reserves a range for a block of the space.
-    pub(crate) fn space_reserve(&self, bytes: u64) -> Result<Held> {
+    /// Reserves a range for a block of the space, and says whether pages of it may be missing.
+    pub(crate) fn space_reserve(&self, bytes: u64) -> Result<(Held, bool)> {
         let mut state = self.state.lock();
         let mut store = self.store.lock();
         let arena = match state.space.arena {
@@ -55,7 +59,9 @@ impl Node {
         };
         state.space.arena = Some(arena);
         match store.reserve(arena, bytes)? {
-            Some(range) => Ok(Held { arena, offset: range.offset, generation: range.generation }),
+            Some(range) => {
+                Ok((Held { arena, offset: range.offset, generation: range.generation }, range.fresh))
+            }
             None => {
                 let usage = store.usage();
                 Err(Error::new(
@@ -106,7 +112,7 @@ impl Node {
         {
             let mut state = self.state.lock();
             state.pending.insert(token, Pending { stream: name.clone(), rank: 0, reply });
-            state.space.held.entry((name.clone(), step)).or_default().push(held);
+            state.space.held.insert(held);
             let owner = self.space_owner(&name, step);
             let report = FieldReport { field, blocks: vec![record] };
             self.tell(&mut state, owner, PeerMessage::SpaceRegister { token, step, report });
@@ -118,11 +124,7 @@ impl Node {
                 "the directory's owner of field '{name}' at step {step} is gone"
             ))),
         };
-        if registered.is_err() {
-            let mut state = self.state.lock();
-            if let Some(all) = state.space.held.get_mut(&(name, step)) {
-                all.retain(|other| *other != held);
-            }
+        if registered.is_err() && self.state.lock().space.held.remove(&held) {
             self.free([held]);
         }
         registered
@@ -175,13 +177,17 @@ impl Node {
         let deadline = Instant::now() + patience;
         loop {
             let (changed, missing) = {
-                let state = self.state.lock();
+                let mut state = self.state.lock();
                 let missing = match state.space.index.get(&(field.to_owned(), step)) {
                     None => {
                         Error::timeout(format!("nothing of field '{field}' was put at step {step} in time"))
                     }
                     Some(index) => match find(index, region.as_ref(), step) {
-                        Ok(report) => return Ok((self.unique(), report)),
+                        Ok(report) => {
+                            let lease = self.unique();
+                            state.space.leases.insert(lease, (field.to_owned(), step));
+                            return Ok((lease, report));
+                        }
                         Err(error) if error.kind == ErrorKind::NotCovered => error,
                         Err(error) => return Err(error),
                     },
@@ -197,23 +203,57 @@ impl Node {
     }
 
     /// A reader has finished with the blocks of an answer.
-    pub(crate) fn space_release(&self, _lease: u64) {}
-
-    /// Removes a field's blocks at a step, wherever they are.
-    pub(crate) fn space_remove_everywhere(&self, field: &str, step: StepNumber) {
+    pub(crate) fn space_release(&self, lease: u64) {
         let mut state = self.state.lock();
-        for server in self.view.members.clone() {
-            self.tell(&mut state, server, PeerMessage::SpaceRemove { field: field.to_owned(), step });
+        let Some(key) = state.space.leases.remove(&lease) else { return };
+        if !state.space.leases.values().any(|other| *other == key)
+            && let Some(locations) = state.space.removed.remove(&key)
+        {
+            self.space_free(&mut state, locations);
+            self.drain(&mut state);
         }
-        self.drain(&mut state);
     }
 
-    pub(crate) fn space_remove(&self, state: &mut State, field: &str, step: StepNumber) {
-        let key = (field.to_owned(), step);
-        state.space.index.remove(&key);
-        if let Some(held) = state.space.held.remove(&key) {
-            self.free(held);
+    /// Removes a field's blocks at a step: nobody finds them any more, and their memory is free once nobody
+    /// holds them.
+    pub(crate) fn space_remove(&self, field: &str, step: StepNumber) -> Result<()> {
+        let owner = self.space_owner(field, step);
+        if owner != self.id {
+            return Err(Error::invalid(format!(
+                "{owner} owns field '{field}' at step {step}, not {}",
+                self.id
+            )));
         }
+        let key = (field.to_owned(), step);
+        let mut state = self.state.lock();
+        let Some(index) = state.space.index.remove(&key) else { return Ok(()) };
+        let locations: Vec<Location> = index.blocks().iter().map(|block| block.location).collect();
+        if state.space.leases.values().any(|held| *held == key) {
+            state.space.removed.entry(key).or_default().extend(locations);
+        } else {
+            self.space_free(&mut state, locations);
+            self.drain(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Tells the holders to free these.
+    fn space_free(&self, state: &mut State, locations: Vec<Location>) {
+        let mut by_server: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
+        for location in locations {
+            by_server.entry(location.server).or_default().push(location);
+        }
+        for (server, locations) in by_server {
+            self.tell(state, server, PeerMessage::SpaceFree(locations));
+        }
+    }
+
+    /// The owner says that nobody needs these any more.
+    pub(crate) fn space_freed(&self, state: &mut State, locations: &[Location]) {
+        let held =
+            locations.iter().map(|l| Held { arena: l.arena, offset: l.offset, generation: l.generation });
+        let known: Vec<Held> = held.filter(|range| state.space.held.remove(range)).collect();
+        self.free(known);
     }
 }
 

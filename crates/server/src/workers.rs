@@ -128,6 +128,7 @@ impl Node {
                 }
                 PeerMessage::Executed { pipeline: name, execution, error, seconds }
             }
+            ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
             ToServer::WorkerFailed { error } => {
                 error.lines().for_each(|line| worker.log(line));
                 worker.outbox = None;

@@ -294,6 +294,11 @@ pub enum ToServer {
         /// How long it took, in seconds.
         seconds: f64,
     },
+    /// No view of the step's blocks is left in the worker: their memory may be used again. Not answered.
+    WorkerReleased {
+        /// Which execution.
+        execution: u64,
+    },
     /// The worker's code could not be loaded. Not answered; the worker ends.
     WorkerFailed {
         /// The traceback.

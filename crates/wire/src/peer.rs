@@ -2,6 +2,7 @@
 //! message of its own, with the token of its question.
 
 use crate::message::{CommMember, Execute, PipelineSpec};
+use forebay_core::block::Location;
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
@@ -162,13 +163,8 @@ pub enum PeerMessage {
         /// The field and the blocks.
         report: FieldReport,
     },
-    /// To the holders: remove what was put.
-    SpaceRemove {
-        /// The field's name.
-        field: String,
-        /// The step.
-        step: StepNumber,
-    },
+    /// To a holder: nobody needs these blocks any more.
+    SpaceFree(Vec<Location>),
 
     // About pipelines.
     /// Start a worker of this pipeline. Answer: `WorkerReady`, or `PipelineTrouble`.
@@ -211,5 +207,12 @@ pub enum PeerMessage {
         error: Option<String>,
         /// How long it took, in seconds.
         seconds: f64,
+    },
+    /// To the pipeline's coordinator: nothing on the sender's worker shows memory of that step any more.
+    Released {
+        /// The pipeline.
+        pipeline: String,
+        /// Which execution.
+        execution: u64,
     },
 }

@@ -131,8 +131,8 @@ impl Session {
             return Err(Error::protocol(format!("{sent} bytes for a block of {bytes}")));
         }
         let node = self.node.clone();
-        let held = match node.space_reserve(bytes) {
-            Ok(held) => held,
+        let (held, fresh) = match node.space_reserve(bytes) {
+            Ok(reserved) => reserved,
             Err(error) => {
                 self.receiver.discard_payload(header).await?;
                 return Err(error);
@@ -142,7 +142,9 @@ impl Session {
         let filled = match &block.bytes {
             Bytes::Inline(given) => mapping.write(held.offset, given),
             _ => {
-                mapping.populate(held.offset, bytes);
+                if fresh {
+                    mapping.populate(held.offset, bytes);
+                }
                 self.receiver.payload_into(&mapping, held.offset, header).await
             }
         };
@@ -165,11 +167,6 @@ impl Session {
         let (lease, report) = self.node.space_find(&field, step, region, patience).await?;
         self.leases.push(lease);
         Ok(ToClient::Found { lease, report: Box::new(report) })
-    }
-
-    /// Removes what was put of a field at a step.
-    pub(super) fn space_remove(&mut self, field: &str, step: StepNumber) {
-        self.node.space_remove_everywhere(field, step);
     }
 }
 

@@ -1,0 +1,50 @@
+! Tutorial 1, in Fortran: a simulation that hands over its field step by step.
+!
+!     gfortran forebay.f90 01_producer.f90 -lforebay -o producer
+!     forebay up -n 2          starts two servers
+!     ./reader &               see 02_reader.f90: start it first, since
+!     ./producer               nothing moves while nobody looks
+!
+! The field U has 6 x 5 x 4 points in x, y, z.  Forebay never transposes: in C and Python the same bytes are
+! U[z, y, x] of shape (4, 5, 6).  A real simulation has many ranks and each puts its part; here one rank puts
+! two halves, which is the same to Forebay.
+program producer
+   use forebay
+   use, intrinsic :: iso_fortran_env, only: real64
+   implicit none
+   integer, parameter :: nx = 6, ny = 5, nz = 4, steps = 5
+   type(fb_producer) :: sim
+   real(real64) :: u(nx, ny, nz)
+   integer :: number, half, first, x, y, z
+
+   ! 1. Join the stream.  The group is found through FOREBAY_GROUP, or group=.  With MPI: this rank, and how
+   !    many there are.  Every call takes stat= and errmsg=; without them an error stops the program.
+   call fb_producer_open(sim, 'tutorial', rank=0, ranks=1)
+
+   ! 2. Say what there is: the field's name, type and global shape, in Fortran's order.
+   call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'], units='m/s')
+
+   do number = 0, steps - 1
+      ! 3. Compute.
+      do z = 1, nz
+         do y = 1, ny
+            do x = 1, nx
+               u(x, y, z) = 1000*number + 100*(z - 1) + 10*(y - 1) + (x - 1)
+            end do
+         end do
+      end do
+
+      ! 4. Hand over.  A block is a box of the global array and starts at a global index, counted from 1; the
+      !    array is yours again on return.  `number` tells apart the blocks of one rank.
+      call fb_step_begin(sim, number, 0.5_real64*number)
+      do half = 0, 1
+         first = half*nz/2 + 1
+         call fb_put(sim, 'U', u(:, :, first:first + nz/2 - 1), start=[1, 1, first], number=half)
+      end do
+      call fb_step_end(sim)
+   end do
+
+   ! 5. Leave: readers are told that the stream has ended.
+   call fb_producer_close(sim)
+   print '(i0, a)', steps, ' steps'
+end program

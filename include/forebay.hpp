@@ -1,0 +1,493 @@
+// Forebay for C++17: what forebay.h offers, with objects that clean up and errors that are thrown.
+//
+// SPDX-License-Identifier: Apache-2.0
+//
+// Header only; link with -lforebay.  In a simulation:
+//
+//     forebay::Producer sim(options);                                   // forebay::ProducerOptions
+//     sim.array<double>("U", {nz, ny, nx});
+//     for (...) {
+//         auto step = sim.step(number, time);
+//         step.put("U", data, {{offset}, {shape}});                     // forebay::Box
+//         step.end();
+//     }
+//     sim.close();
+//
+// In a reader:
+//
+//     forebay::Consumer viewer(options);                                // forebay::ConsumerOptions
+//     while (auto step = viewer.next()) {
+//         forebay::Array<double> plane = step->get<double>("U", {{offset}, {shape}});
+//     }
+//
+// A call that fails throws forebay::Error: kind() is one of FB_..., what() says what failed, on what, and
+// what to do.  Arrays are row-major.  Handles can be moved, not copied.  What is said of threads and of
+// fork() in forebay.h holds here too.
+#ifndef FOREBAY_HPP
+#define FOREBAY_HPP
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "forebay.h"
+
+namespace forebay {
+
+// ---- errors -----------------------------------------------------------------------------------
+
+class Error : public std::runtime_error {
+public:
+    Error(int kind, const std::string &text) : std::runtime_error(text), kind_(kind) {}
+    // One of FB_INVALID ... FB_IO.
+    int kind() const noexcept { return kind_; }
+    const char *name() const noexcept { return fb_result_name(kind_); }
+
+private:
+    int kind_;
+};
+
+// Throws if a call of the C interface failed.
+inline void check(int result) {
+    if (result != FB_OK) throw Error(result, fb_error());
+}
+
+// ---- element types ----------------------------------------------------------------------------
+
+// The dtype of a C++ type.  Specialise it for a type of your own that has the same bits.
+template <class T, class = void> struct dtype_of;
+template <> struct dtype_of<bool> : std::integral_constant<std::int32_t, FB_BOOL> {};
+template <> struct dtype_of<float> : std::integral_constant<std::int32_t, FB_F32> {};
+template <> struct dtype_of<double> : std::integral_constant<std::int32_t, FB_F64> {};
+template <> struct dtype_of<std::complex<float>> : std::integral_constant<std::int32_t, FB_C64> {};
+template <> struct dtype_of<std::complex<double>> : std::integral_constant<std::int32_t, FB_C128> {};
+// Integers by their size, since `long` and `long long` may both have 64 bits.
+template <class T>
+struct dtype_of<T, std::enable_if_t<std::is_integral_v<T>>>
+    : std::integral_constant<std::int32_t, (sizeof(T) == 1   ? (std::is_signed_v<T> ? FB_I8 : FB_U8)
+                                            : sizeof(T) == 2 ? (std::is_signed_v<T> ? FB_I16 : FB_U16)
+                                            : sizeof(T) == 4 ? (std::is_signed_v<T> ? FB_I32 : FB_U32)
+                                                             : (std::is_signed_v<T> ? FB_I64 : FB_U64))> {};
+
+// One number for each dimension, slowest first.
+using Extents = std::vector<std::uint64_t>;
+using Strides = std::vector<std::int64_t>;
+
+// ---- descriptions -----------------------------------------------------------------------------
+
+struct ProducerOptions {
+    std::string stream;
+    std::string group = {}; // a path, a group's name, or the connection file's text; empty: FOREBAY_GROUP
+    std::uint32_t rank = 0, ranks = 1;
+    std::int32_t policy = FB_POLICY_DROP_OLDEST;
+    std::uint32_t keep = 0; // closed steps to keep although nobody reads
+    double timeout = 30;    // seconds
+    std::string transport = "auto";
+    std::int32_t on_loss = FB_ON_LOSS_SKIP;
+    std::uint64_t queue_bytes = 0;
+    // The run, and the last step of it that is still true: a restart from a checkpoint.
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> continues = {};
+};
+
+// What may be said of a field beside its name, type and shape.
+struct FieldOptions {
+    std::vector<std::string> dims = {}; // slowest first
+    std::vector<double> spacing = {}, origin = {};
+    std::string units = {};
+    std::int32_t association = FB_ASSOCIATION_CELL;
+    std::uint32_t every = 1;
+    bool stats = false;
+};
+
+// Where a block lies, and how its array lies in memory: as in fb_block.
+struct Box {
+    Extents offset, shape; // of the interior
+    Extents ghost_low = {}, ghost_high = {};
+    Strides strides = {}; // bytes; empty: dense
+    std::uint64_t number = 0;
+    std::uint32_t level = 0;
+};
+
+// A block of a field that has no global shape.
+inline Box unplaced(Extents shape) { return Box{{}, std::move(shape)}; }
+
+struct Need {
+    std::string field;
+    std::int32_t dtype = 0; // 0: any
+    std::uint32_t every = 1;
+};
+
+struct ConsumerOptions {
+    std::string stream;
+    std::vector<Need> needs = {}; // empty: all fields
+    std::string group = {};
+    double timeout = 30;
+    std::string transport = "auto";
+    std::uint32_t every = 1;
+    std::uint32_t window = 4;
+    std::int32_t start = FB_START_NEXT;
+    bool follow = false;
+};
+
+// What part of a field is read.
+struct Selection {
+    Extents offset, shape;
+    Extents step = {}; // every so many elements; empty: 1
+};
+
+// A dense row-major array of one's own.
+template <class T> struct Array {
+    std::unique_ptr<T[]> values;
+    Extents shape;
+
+    std::size_t size() const {
+        std::size_t n = 1;
+        for (std::uint64_t extent : shape) n *= static_cast<std::size_t>(extent);
+        return n;
+    }
+    T *data() { return values.get(); }
+    const T *data() const { return values.get(); }
+    T *begin() { return data(); }
+    T *end() { return data() + size(); }
+    const T *begin() const { return data(); }
+    const T *end() const { return data() + size(); }
+    // The element at an index: one number for each dimension, slowest first.
+    template <class... I> const T &operator()(I... index) const { return values[at(index...)]; }
+    template <class... I> T &operator()(I... index) { return values[at(index...)]; }
+
+private:
+    template <class... I> std::size_t at(I... index) const {
+        std::size_t place = 0, d = 0;
+        ((place = place * static_cast<std::size_t>(shape[d++]) + static_cast<std::size_t>(index)), ...);
+        return place;
+    }
+};
+
+// A block of a step, shown where it lies; valid while the step lives.
+template <class T> struct View {
+    const T *data; // dense row-major, of shape + ghost_low + ghost_high
+    Extents offset, shape, ghost_low, ghost_high;
+    std::uint32_t rank, level;
+    std::uint64_t number;
+};
+
+// ---- producer ---------------------------------------------------------------------------------
+
+namespace detail {
+
+inline const char *or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
+template <class T> const T *or_null(const std::vector<T> &numbers) { return numbers.empty() ? nullptr : numbers.data(); }
+
+inline void same_length(const char *what, std::size_t length, std::size_t ndim) {
+    if (length != 0 && length != ndim)
+        throw Error(FB_OUT_OF_BOUNDS, std::string(what) + " has " + std::to_string(length) + " numbers for " +
+                                          std::to_string(ndim) + " dimensions");
+}
+
+inline fb_block block(const std::string &field, std::int32_t dtype, const void *data, const Box &box) {
+    const std::size_t ndim = box.shape.size();
+    same_length("offset", box.offset.size(), ndim);
+    same_length("ghost_low", box.ghost_low.size(), ndim);
+    same_length("ghost_high", box.ghost_high.size(), ndim);
+    same_length("strides", box.strides.size(), ndim);
+    fb_block block = FB_BLOCK_INIT;
+    block.field = field.c_str();
+    block.number = box.number;
+    block.data = data;
+    block.dtype = dtype;
+    block.ndim = static_cast<std::uint32_t>(ndim);
+    block.level = box.level;
+    block.offset = or_null(box.offset);
+    block.shape = or_null(box.shape);
+    block.ghost_low = or_null(box.ghost_low);
+    block.ghost_high = or_null(box.ghost_high);
+    block.strides = or_null(box.strides);
+    return block;
+}
+
+struct CloseProducer {
+    void operator()(fb_producer *producer) const noexcept { fb_producer_close(producer); }
+};
+struct CloseConsumer {
+    void operator()(fb_consumer *consumer) const noexcept { fb_consumer_close(consumer); }
+};
+struct ReleaseStep {
+    void operator()(fb_step *step) const noexcept { fb_step_release(step); }
+};
+
+} // namespace detail
+
+// Memory of a staged block, to compute into.  Given back, unpublished, unless it is committed.
+template <class T> class Allocation {
+public:
+    Allocation(fb_producer *producer, void *data) : producer_(producer), data_(data) {}
+    Allocation(Allocation &&other) noexcept : producer_(other.producer_), data_(std::exchange(other.data_, nullptr)) {}
+    Allocation &operator=(Allocation &&) = delete;
+    ~Allocation() { fb_abort(producer_, data_); }
+
+    // Null if nothing wants the field: then there is nothing to compute.
+    T *data() const noexcept { return static_cast<T *>(data_); }
+    explicit operator bool() const noexcept { return data_ != nullptr; }
+    // Publishes it; the memory must not be touched afterwards.
+    void commit() { check(fb_commit(producer_, std::exchange(data_, nullptr))); }
+
+private:
+    fb_producer *producer_;
+    void *data_;
+};
+
+// A step that is begun.  It ends with end(), or with the object's life: then errors are not told.  When an
+// exception ends its life the step is not ended, and readers are told that it is torn once the producer
+// closes.
+class Step {
+public:
+    explicit Step(fb_producer *producer) : producer_(producer) {}
+    Step(Step &&other) noexcept : producer_(std::exchange(other.producer_, nullptr)), thrown_(other.thrown_) {}
+    Step &operator=(Step &&) = delete;
+    ~Step() {
+        if (producer_ && std::uncaught_exceptions() == thrown_) fb_step_end(producer_);
+    }
+
+    bool demanded(const std::string &field) const {
+        int demanded = 0;
+        check(fb_demanded(producer_, field.c_str(), &demanded));
+        return demanded != 0;
+    }
+    // Stages a block by one copy; the array is yours again on return.  Returns FB_OUTCOME_...
+    template <class T> std::int32_t put(const std::string &field, const T *data, const Box &box) {
+        std::int32_t outcome = FB_OUTCOME_STAGED;
+        fb_block block = detail::block(field, dtype_of<T>::value, data, box);
+        block.outcome = &outcome;
+        check(fb_put(producer_, &block));
+        return outcome;
+    }
+    // Gives memory to compute into, without a copy.
+    template <class T> Allocation<T> alloc(const std::string &field, const Box &box) {
+        void *data = nullptr;
+        const fb_block block = detail::block(field, dtype_of<T>::value, nullptr, box);
+        check(fb_alloc(producer_, &block, &data));
+        return Allocation<T>(producer_, data);
+    }
+    void end() {
+        if (producer_) check(fb_step_end(std::exchange(producer_, nullptr)));
+    }
+
+private:
+    fb_producer *producer_;
+    int thrown_ = std::uncaught_exceptions();
+};
+
+// One rank of a simulation.
+class Producer {
+public:
+    explicit Producer(const ProducerOptions &options) {
+        fb_producer_options given = FB_PRODUCER_OPTIONS_INIT;
+        given.group = detail::or_null(options.group);
+        given.stream = options.stream.c_str();
+        given.rank = options.rank;
+        given.ranks = options.ranks;
+        given.policy = options.policy;
+        given.keep = options.keep;
+        given.timeout = options.timeout;
+        given.transport = options.transport.c_str();
+        given.on_loss = options.on_loss;
+        given.queue_bytes = options.queue_bytes;
+        if (options.continues) {
+            given.has_continues = 1;
+            given.continues_run = options.continues->first;
+            given.continues_step = options.continues->second;
+        }
+        fb_producer *producer = nullptr;
+        check(fb_producer_open(&given, &producer));
+        handle_.reset(producer);
+    }
+
+    // Adds a field to the output contract, or changes its global shape from the next step on.
+    template <class T> void array(const std::string &name, const Extents &shape, const FieldOptions &options = {}) {
+        declare(name, dtype_of<T>::value, shape.size(), &shape, options);
+    }
+    // The same for a field whose blocks have no place in a global array.
+    template <class T> void unplaced_array(const std::string &name, std::size_t ndim, const FieldOptions &options = {}) {
+        declare(name, dtype_of<T>::value, ndim, nullptr, options);
+    }
+
+    Step step(std::uint64_t number, double time) {
+        check(fb_step_begin(get(), number, time));
+        return Step(get());
+    }
+    void flush() { check(fb_flush(get())); }
+    std::uint64_t run() const {
+        std::uint64_t run = 0;
+        check(fb_producer_run(get(), &run));
+        return run;
+    }
+    // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
+    void close() { check(fb_producer_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_producer *get() const noexcept { return handle_.get(); }
+
+private:
+    void declare(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
+        detail::same_length("dims", options.dims.size(), ndim);
+        detail::same_length("spacing", options.spacing.size(), ndim);
+        detail::same_length("origin", options.origin.size(), ndim);
+        std::vector<const char *> dims;
+        for (const std::string &dim : options.dims) dims.push_back(dim.c_str());
+        fb_field field = FB_FIELD_INIT;
+        field.name = name.c_str();
+        field.dtype = dtype;
+        field.association = options.association;
+        field.ndim = static_cast<std::uint32_t>(ndim);
+        field.every = options.every;
+        field.shape = shape ? detail::or_null(*shape) : nullptr;
+        field.dims = detail::or_null(dims);
+        field.spacing = detail::or_null(options.spacing);
+        field.origin = detail::or_null(options.origin);
+        field.units = detail::or_null(options.units);
+        field.stats = options.stats ? 1 : 0;
+        check(fb_array(get(), &field));
+    }
+
+    std::unique_ptr<fb_producer, detail::CloseProducer> handle_;
+};
+
+// ---- consumer ---------------------------------------------------------------------------------
+
+// A closed step.  Released at the end of its life.
+class ConsumerStep {
+public:
+    explicit ConsumerStep(fb_step *step) : handle_(step) { check(fb_step_info_get(step, &info_)); }
+
+    std::uint64_t number() const noexcept { return info_.number; }
+    double time() const noexcept { return info_.time; }
+    std::uint64_t run() const noexcept { return info_.run; }
+    std::uint64_t missed() const noexcept { return info_.missed; }
+    bool rewound() const noexcept { return info_.rewound != 0; }
+    bool torn() const noexcept { return info_.torn != 0; }
+
+    std::vector<std::string> fields() const {
+        std::vector<std::string> names;
+        const char *name = nullptr;
+        while (fb_step_field_name(get(), names.size(), &name) == FB_OK) names.emplace_back(name);
+        return names;
+    }
+    // A field's global shape at this step.
+    Extents shape(const std::string &field) const {
+        Extents shape(8);
+        std::uint32_t ndim = 8;
+        check(fb_step_field(get(), field.c_str(), nullptr, &ndim, shape.data()));
+        shape.resize(ndim);
+        return shape;
+    }
+
+    // Copies exactly the selected part to `data`; `strides` in bytes, empty for dense.
+    template <class T> void get(const std::string &field, const Selection &selection, T *data, const Strides &strides = {}) const {
+        const std::size_t ndim = selection.shape.size();
+        detail::same_length("offset", selection.offset.size(), ndim);
+        detail::same_length("step", selection.step.size(), ndim);
+        detail::same_length("strides", strides.size(), ndim);
+        fb_selection given = FB_SELECTION_INIT;
+        given.field = field.c_str();
+        given.dtype = dtype_of<T>::value;
+        given.ndim = static_cast<std::uint32_t>(ndim);
+        given.offset = detail::or_null(selection.offset);
+        given.shape = detail::or_null(selection.shape);
+        given.step = detail::or_null(selection.step);
+        given.data = data;
+        given.strides = detail::or_null(strides);
+        check(fb_get(get(), &given));
+    }
+    // The same, into a new array.
+    template <class T> Array<T> get(const std::string &field, const Selection &selection) const {
+        Array<T> array{nullptr, selection.shape};
+        array.values.reset(new T[array.size()]);
+        get(field, selection, array.data());
+        return array;
+    }
+    // All of a field.
+    template <class T> Array<T> get(const std::string &field) const {
+        const Extents whole = shape(field);
+        return get<T>(field, Selection{Extents(whole.size()), whole});
+    }
+
+    // The blocks of a field, without a copy where the server is on this host.
+    template <class T> std::vector<View<T>> blocks(const std::string &field) const {
+        std::uint64_t count = 0;
+        check(fb_step_block_count(get(), field.c_str(), &count));
+        std::vector<View<T>> views;
+        for (std::uint64_t index = 0; index < count; index++) {
+            fb_view view = FB_VIEW_INIT;
+            check(fb_step_block(get(), field.c_str(), index, &view));
+            if (view.dtype != dtype_of<T>::value)
+                throw Error(FB_TYPE_MISMATCH, "field '" + field + "' has another type of elements");
+            const auto numbers = [&](const std::uint64_t *first) { return Extents(first, first + view.ndim); };
+            views.push_back({static_cast<const T *>(view.data), view.placed ? numbers(view.offset) : Extents{},
+                             numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), view.rank, view.level,
+                             view.number});
+        }
+        return views;
+    }
+
+    // For functions of forebay.h.
+    fb_step *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_step, detail::ReleaseStep> handle_;
+    fb_step_info info_ = FB_STEP_INFO_INIT;
+};
+
+// A reader of a stream.
+class Consumer {
+public:
+    explicit Consumer(const ConsumerOptions &options) {
+        std::vector<fb_need> needs;
+        for (const Need &need : options.needs) {
+            fb_need given = FB_NEED_INIT;
+            given.field = need.field.c_str();
+            given.dtype = need.dtype;
+            given.every = need.every;
+            needs.push_back(given);
+        }
+        fb_consumer_options given = FB_CONSUMER_OPTIONS_INIT;
+        given.group = detail::or_null(options.group);
+        given.stream = options.stream.c_str();
+        given.needs_count = static_cast<std::uint32_t>(needs.size());
+        given.needs = detail::or_null(needs);
+        given.timeout = options.timeout;
+        given.transport = options.transport.c_str();
+        given.every = options.every;
+        given.window = options.window;
+        given.start = options.start;
+        given.follow = options.follow ? 1 : 0;
+        fb_consumer *consumer = nullptr;
+        check(fb_consumer_open(&given, &consumer));
+        handle_.reset(consumer);
+    }
+
+    // Waits for the next step; nothing when the simulation has ended.  `timeout` in seconds; below 0: the
+    // one of the options.
+    std::optional<ConsumerStep> next(double timeout = -1) {
+        fb_step *step = nullptr;
+        const int result = fb_consumer_next(get(), timeout, &step);
+        if (result == FB_ENDED) return std::nullopt;
+        check(result);
+        return std::optional<ConsumerStep>(std::in_place, step);
+    }
+    void close() { check(fb_consumer_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_consumer *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_consumer, detail::CloseConsumer> handle_;
+};
+
+} // namespace forebay
+#endif // FOREBAY_HPP

@@ -1,0 +1,88 @@
+"""Compiling and running programs in C, C++ and Fortran against Forebay as it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = Path(os.environ.get("FOREBAY_LIBRARIES", Path(sys.prefix, "lib")))
+"""Where libforebay.so is: by default where `make build` puts it."""
+
+COMPILERS = {"c": ("cc", "gcc", "clang"), "cpp": ("c++", "g++", "clang++"), "fortran": ("gfortran",)}
+FLAGS = {
+    "c": ["-std=c99", "-D_XOPEN_SOURCE=700", "-Wpedantic"],
+    "cpp": ["-std=c++17", "-Wpedantic"],
+    "fortran": ["-std=f2018"],
+}
+
+
+def compiler(language: str) -> str:
+    """The compiler for a language; without one the test is skipped."""
+    found = next((path for name in COMPILERS[language] if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no compiler for {language}: none of {', '.join(COMPILERS[language])} is installed")
+    return found
+
+
+def build(language: str, source: Path, directory: Path, *arguments: str) -> Path:
+    """Compiles a program; a warning is an error. What is built once is used again."""
+    program = directory / f"{source.stem}_{language}"
+    if program.exists():
+        return program
+    if not (LIBRARIES / "libforebay.so").exists():
+        pytest.skip(f"there is no libforebay.so in {LIBRARIES}: run `make build`")
+    place = directory / f"{program.name}.build"
+    place.mkdir()
+    sources = [str(source)]
+    if language == "fortran":
+        sources = [str(ROOT / "fortran" / "forebay.f90"), str(source), "-J", str(place)]
+    command = [compiler(language), *FLAGS[language], "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
+    command += [f"-I{ROOT / 'include'}", *sources, f"-L{LIBRARIES}", "-lforebay", f"-Wl,-rpath,{LIBRARIES}"]
+    command += [*arguments, "-o", str(program)]
+    # Compilers want the directory that the test must leave empty.
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(place)})
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    return program
+
+
+class Program:
+    """A running program that talks by lines."""
+
+    def __init__(self, command: list[str], group: str) -> None:
+        environment = {**os.environ, "FOREBAY_GROUP": group, "PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self._name = " ".join(command)
+
+    def line(self) -> str:
+        """Its next line."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{self._name} ended: {self._process.communicate(timeout=30)[1]}"
+        return line.rstrip("\n")
+
+    def rest(self, timeout: float = 60) -> str:
+        """Waits for its good end; what it printed since."""
+        try:
+            output, errors = self._process.communicate(timeout=timeout)
+        finally:
+            self.close()
+        assert self._process.returncode == 0, f"{self._name} ended with {self._process.returncode}: {errors}"
+        assert errors == "", f"{self._name}: {errors}"
+        return output
+
+    def close(self) -> None:
+        """Ends it, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(10)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()

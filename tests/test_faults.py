@@ -1,0 +1,532 @@
+"""Processes that are killed or stopped at every point: the others are told, or carry on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import (
+    Child,
+    is_given_back,
+    open_ranks,
+    reference,
+    stream_status,
+    total,
+    wait_until,
+    write_steps,
+)
+
+import forebay
+
+SHAPE = (60, 50)
+
+SIMULATION = """
+path, transport, rank, size, on_loss, count = sys.argv[1:]
+rank, size = int(rank), int(size)
+begin, end = cut(60, size)[rank]
+with forebay.Producer(
+    "s", rank=rank, size=size, group=path, transport=transport, timeout=5, on_loss=on_loss
+) as sim:
+    sim.array("U", dtype="f8", shape=(60, 50))
+    print("open")
+    sys.stdin.readline()
+    for number in range(int(count)):
+        whole = reference((60, 50), "f8", number)
+        with sim.step(number) as step:
+            step.put("U", whole[begin:end], offset=(begin, 0))
+        if number == 20:
+            print("runs")
+    print("lost" if sim.lost else "kept")
+"""
+
+FOREVER = 10**9
+
+
+def reading(group: forebay.LocalGroup, **options: object) -> forebay.Consumer:
+    options.setdefault("timeout", 10)
+    return forebay.Consumer("s", group=group.path, **options)  # type: ignore[arg-type]
+
+
+def coordinator(group: forebay.LocalGroup, stream: str = "s") -> int:
+    """The server that coordinates a stream which somebody uses."""
+    servers = forebay.Admin(group=group.path).status()["servers"]
+    return next(s["server"] for s in servers if any(known["name"] == stream for known in s["streams"]))
+
+
+def process_of(group: forebay.LocalGroup, server: int) -> int:
+    """The process of the server with this number: they join in any order."""
+    pid: int = forebay.Admin(group=group.path, timeout=3).status()["servers"][server]["pid"]
+    return pid
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < seconds
+
+
+# ---- servers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whose", ["coordinator", "other"])
+def test_a_server_is_killed_while_a_simulation_runs(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str, whose: str
+) -> None:
+    """Ranks of the dead server go on without staging; the reader gets whole steps, torn ones or an error."""
+    ranks = [child(SIMULATION, two.path, transport, rank, 4, "skip", 3000) for rank in range(4)]
+    for rank in ranks:
+        rank.expect("open")
+    with reading(two, transport=transport) as reader:
+        first = coordinator(two)
+        victim = first if whose == "coordinator" else 1 - first
+        pid = process_of(two, victim)
+        for rank in ranks:
+            rank.say()
+        for _ in range(15):
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", found.number))
+        os.kill(pid, signal.SIGKILL)
+        with within(60), contextlib.suppress(forebay.Unreachable, forebay.Ended):
+            while True:
+                with reader.next() as found:
+                    try:
+                        array = found["U"][...]
+                    except (forebay.Lost, forebay.NotCovered, forebay.NotFound, forebay.Unreachable):
+                        continue
+                    np.testing.assert_array_equal(array, reference(SHAPE, "f8", found.number))
+    for rank in ranks:
+        rank.ended(60)
+
+
+@pytest.mark.parametrize("on_loss", ["skip", "fail"])
+def test_the_only_server_is_killed_within_a_step(one: forebay.LocalGroup, transport: str, on_loss: str) -> None:
+    with reading(one, transport=transport) as reader:
+        sim = forebay.Producer("s", group=one.path, transport=transport, timeout=5, on_loss=on_loss)  # type: ignore[arg-type]
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with sim.step(0) as step:
+            step.put("U", reference(SHAPE))
+        found = reader.next()
+        view = found["U"].blocks()[0].data
+
+        def go_on() -> None:
+            with sim.step(1) as step:
+                step.put("U", reference(SHAPE), number=0)
+                os.kill(one.servers[0].pid, signal.SIGKILL)
+                one.servers[0].process.wait()
+                step.put("U", reference(SHAPE), number=1)
+            for number in range(2, 5):
+                with sim.step(number) as step:
+                    step.put("U", reference(SHAPE))
+            sim.flush()
+
+        with within(15):
+            if on_loss == "skip":
+                go_on()
+                assert sim.lost is not None
+                assert "server0" in sim.lost[0]
+                assert sim.lost[1] >= 3
+                sim.close()
+            else:
+                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)"):
+                    go_on()
+                with contextlib.suppress(forebay.Error):
+                    sim.close()
+            for _ in range(2):
+                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)"):
+                    while True:
+                        reader.next()
+            # What is mapped is there; what was fetched too.
+            np.testing.assert_array_equal(view, reference(SHAPE))
+            for use in (
+                lambda: forebay.Consumer("s", group=one.path, timeout=3),
+                lambda: forebay.Producer("s", group=one.path, timeout=3),
+                lambda: forebay.Space(group=one.path, timeout=3).get("x", step=0),
+            ):
+                with pytest.raises(forebay.Unreachable, match="server0"):
+                    use()
+        with contextlib.suppress(forebay.Error):
+            found.release()
+
+
+def test_a_reader_waits_while_its_server_is_killed(
+    one: forebay.LocalGroup, child: Callable[..., Child], transport: str
+) -> None:
+    reader = child(
+        """
+        with forebay.Consumer("s", group=sys.argv[1], transport=sys.argv[2], timeout=60) as reader:
+            print("waits")
+            try:
+                reader.next()
+            except forebay.Unreachable as error:
+                print(error)
+        """,
+        one.path,
+        transport,
+    )
+    reader.expect("waits")
+    wait_until(lambda: (stream_status(one, "s") or {}).get("attached") == 1)
+    os.kill(one.servers[0].pid, signal.SIGKILL)
+    assert f"server0 (process {one.servers[0].pid})" in reader.line(10)
+    reader.ended(10)
+
+
+def test_a_get_waits_while_its_server_is_killed(one: forebay.LocalGroup, child: Callable[..., Child]) -> None:
+    getter = child(
+        """
+        with forebay.Space(group=sys.argv[1], timeout=60) as space:
+            print("waits")
+            try:
+                space.get("T", step=0)
+            except forebay.Unreachable as error:
+                print(error)
+        """,
+        one.path,
+    )
+    getter.expect("waits")
+    wait_until(lambda: forebay.Admin(group=one.path).status()["servers"][0]["connections"].get("consumers", 0) >= 2)
+    os.kill(one.servers[0].pid, signal.SIGKILL)
+    assert "server0" in getter.line(10)
+    getter.ended(10)
+
+
+def test_what_a_dead_server_held_is_lost_and_said_so(two: forebay.LocalGroup, transport: str) -> None:
+    """The other server's part of a step can still be read; a get never hangs."""
+    shape = (600, 500)
+    whole = reference(shape)
+    with reading(two, transport=transport) as reader, open_ranks(two, "s", 4, timeout=5, transport=transport) as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=shape)
+        write_steps(sim, [0], lambda _: whole)
+        found = reader.next()
+        victim = 1 - coordinator(two)
+        os.kill(process_of(two, victim), signal.SIGKILL)
+        with within(20):
+            with pytest.raises((forebay.Lost, forebay.Unreachable), match=f"server{victim}"):
+                found["U"][...]
+            survivors = 0
+            for block in reader_blocks(found):
+                assert block.offset is not None
+                at = block.offset[0]
+                np.testing.assert_array_equal(block.data, whole[at : at + block.shape[0]])
+                survivors += 1
+            assert survivors in (0, 2, 4)
+
+
+def reader_blocks(found: forebay.Step) -> list[forebay.Block]:
+    with contextlib.suppress(forebay.Lost, forebay.Unreachable):
+        return found["U"].blocks()
+    return []
+
+
+def test_a_put_is_in_progress_while_the_server_is_killed(
+    one: forebay.LocalGroup, child: Callable[..., Child], transport: str
+) -> None:
+    """Large puts, one after the other: whatever the moment, the simulation goes on."""
+    sim = child(
+        """
+        path, transport = sys.argv[1:]
+        with forebay.Producer("s", group=path, transport=transport, timeout=5) as sim:
+            sim.array("U", dtype="f8", shape=(2000, 1000))
+            array = reference((2000, 1000))
+            number = 0
+            while not sim.lost:
+                with sim.step(number) as step:
+                    step.put("U", array)
+                number += 1
+                if number == 5:
+                    print("runs")
+            for number in range(number, number + 5):
+                with sim.step(number) as step:
+                    assert not step.put("U", array)
+            print(sim.lost[0])
+        """,
+        one.path,
+        transport,
+    )
+    with reading(one, transport=transport) as reader:
+        sim.expect("runs")
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][::100, ::50], reference((2000, 1000))[::100, ::50])
+        os.kill(one.servers[0].pid, signal.SIGKILL)
+        assert "server0" in sim.line(15)
+        sim.ended(15)
+
+
+@pytest.mark.parametrize("whose", ["coordinator", "other"])
+def test_a_stopped_server_ends_calls_at_their_deadline(
+    two: forebay.LocalGroup, transport: str, whose: str
+) -> None:
+    """SIGSTOP: it answers nothing, and nobody waits longer than asked."""
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(reading(two, transport=transport, timeout=1))
+        sims = [
+            forebay.Producer("s", rank=rank, size=2, group=two.path, transport=transport, timeout=1)
+            for rank in range(2)
+        ]
+        for sim in sims:
+            sim.array("U", dtype="f8", shape=SHAPE)
+        write_steps(sims, [0], lambda n: reference(SHAPE, "f8", n))
+        first = coordinator(two)
+        pid = process_of(two, first if whose == "coordinator" else 1 - first)
+        os.kill(pid, signal.SIGSTOP)
+        stack.callback(os.kill, pid, signal.SIGCONT)
+        with within(45):
+            for number in (1, 2):
+                for sim in sims:
+                    with contextlib.suppress(forebay.Timeout, forebay.Unreachable, forebay.StepOrder), sim.step(number) as step:
+                        step.put("U", reference(SHAPE, "f8", number))
+            with contextlib.suppress(forebay.Timeout, forebay.Unreachable):
+                for _ in range(3):
+                    with reader.next() as found, contextlib.suppress(forebay.Error):
+                        np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", found.number))
+            for use in (
+                lambda: forebay.Consumer("s", group=two.path, timeout=1, transport=transport),
+                lambda: forebay.Consumer("t", group=two.path, timeout=1, transport=transport),
+                lambda: forebay.Producer("u", rank=0, group=two.path, timeout=1, transport=transport),
+                lambda: forebay.Producer("u", rank=1, size=2, group=two.path, timeout=1, transport=transport),
+            ):
+                with contextlib.suppress(forebay.Timeout):
+                    use().close()
+            status = forebay.Admin(group=two.path, timeout=1, transport=transport).status()["servers"]
+            assert sum("error" in server for server in status) == 1
+            for sim in sims:
+                with contextlib.suppress(forebay.Timeout, forebay.Unreachable):
+                    sim.close()
+
+
+def test_a_stopped_server_that_wakes_goes_on(two: forebay.LocalGroup) -> None:
+    with reading(two, timeout=20) as reader, open_ranks(two, "s", 2, policy="block") as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        for number in range(3):
+            for server in two.servers:
+                os.kill(server.pid, signal.SIGSTOP)
+            waker = [server.pid for server in two.servers]
+            import threading
+
+            timer = threading.Timer(0.1, lambda pids=waker: [os.kill(pid, signal.SIGCONT) for pid in pids])
+            timer.start()
+            write_steps(sim, [number], lambda n: reference(SHAPE, "f8", n))
+            with reader.next() as found:
+                assert found.number == number
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+            timer.join()
+
+
+def test_servers_end_with_the_process_that_started_them(child: Callable[..., Child], own_place: Path) -> None:
+    """However it ends; files too, as far as a killed process can see to that."""
+    owner = child(
+        """
+        group = forebay.local(servers=2, budget=1 << 24)
+        print(json.dumps([server.pid for server in group.servers]))
+        sys.stdin.readline()
+        """
+    )
+    import json
+    import shutil
+
+    pids = json.loads(owner.line())
+    owner.kill()
+    assert owner.code() == -signal.SIGKILL
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and is_alive(pid) for pid in pids), 10)
+    # The directory's owner was killed: the connection file must be gone, the empty shell may stay.
+    for directory in (own_place / "tmp").iterdir():
+        assert not (directory / "group.json").exists()
+        shutil.rmtree(directory)
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+# ---- producers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["before", "between", "open", "put", "alloc"])
+def test_a_producer_is_killed(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str, point: str
+) -> None:
+    """One of two ranks dies: whole steps stay whole, the one it died in is torn, then the stream ends."""
+    if transport == "tcp" and point == "alloc":
+        pytest.skip("memory is not allocated over TCP")
+    with reading(two, transport=transport, window=16) as reader:
+        victim = child(
+            """
+            path, transport, point = sys.argv[1:]
+            sim = forebay.Producer("s", rank=1, size=2, group=path, transport=transport)
+            sim.array("U", dtype="f8", shape=(60, 50))
+            if point == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            for number in range(3):
+                with sim.step(number) as step:
+                    step.put("U", reference((60, 50), "f8", number)[20:], offset=(20, 0))
+            sim.flush()
+            if point != "between":
+                step = sim.step(3).__enter__()
+                if point == "put":
+                    step.put("U", reference((60, 50), "f8", 3)[20:], offset=(20, 0))
+                    sim.flush()
+                if point == "alloc":
+                    step.alloc("U", (40, 50), offset=(20, 0))[...] = 1
+            os.kill(os.getpid(), signal.SIGKILL)
+            """,
+            two.path,
+            transport,
+            point,
+        )
+        with forebay.Producer("s", rank=0, size=2, group=two.path, transport=transport, timeout=10) as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            assert victim.code() == -signal.SIGKILL
+            for number in range(5):
+                with sim.step(number) as step:
+                    step.put("U", reference(SHAPE, "f8", number)[:20])
+        with within(15):
+            for step in reader:
+                # A rank that never came back leaves its part of every later step empty.
+                if step.torn or len(step["U"].blocks()) < 2:
+                    with pytest.raises(forebay.NotCovered):
+                        step["U"][...]
+                    np.testing.assert_array_equal(step["U"][:20], reference(SHAPE, "f8", step.number)[:20])
+                else:
+                    assert step.number < 3
+                    assert point != "before"
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+                if step.number >= 3:
+                    assert step.torn, f"step {step.number} lacks a rank that died and is not torn"
+    wait_until(lambda: is_given_back(two))
+
+
+def test_a_simulation_is_killed_and_restarted(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str
+) -> None:
+    with reading(two, transport=transport, follow=True, timeout=30) as reader:
+        last = -1
+        for run in range(3):
+            ranks = [child(SIMULATION, two.path, transport, rank, 3, "fail", FOREVER) for rank in range(3)]
+            for rank in ranks:
+                rank.expect("open")
+            for rank in ranks:
+                rank.say()
+            seen = 0
+            while seen < 8:
+                with reader.next() as found:
+                    if found.torn:
+                        continue
+                    np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", found.number))
+                    assert found.rewound == (found.number <= last and seen == 0) or found.run <= run
+                    seen += found.run == run + 1
+                    last = found.number
+            for rank in ranks:
+                rank.kill()
+            for rank in ranks:
+                rank.code()
+            wait_until(lambda: (stream_status(two, "s") or {"ranks": [3, 0]})["ranks"][1] == 0)
+    wait_until(lambda: is_given_back(two))
+
+
+# ---- consumers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("holding", ["a step", "views", "nothing"])
+def test_a_consumer_is_killed(
+    own_place: Path, child: Callable[..., Child], transport: str, holding: str
+) -> None:
+    """Whatever it held is given back; the simulation, which waits for readers, goes on."""
+    with forebay.local(servers=2, budget=32 << 20) as group:
+        victim = child(
+            """
+            path, transport, holding = sys.argv[1:]
+            reader = forebay.Consumer("s", group=path, transport=transport, window=8)
+            print("attached")
+            kept = []
+            for _ in range(6 if holding != "nothing" else 0):
+                step = reader.next()
+                kept.append(step if holding == "a step" else step["U"].blocks())
+            print("holds")
+            sys.stdin.readline()
+            """,
+            group.path,
+            transport,
+            holding,
+        )
+        victim.expect("attached")
+        with open_ranks(group, "s", 3, policy="block", transport=transport) as sim:
+            for rank in sim:
+                rank.array("U", dtype="f8", shape=(300, 400))
+            write_steps(sim, range(6), lambda n: reference((300, 400), "f8", n))
+            victim.expect("holds")
+            victim.kill()
+            victim.code()
+            write_steps(sim, range(6, 80), lambda n: reference((300, 400), "f8", n))
+        wait_until(lambda: is_given_back(group))
+
+
+def test_memory_goes_back_to_the_system(own_place: Path, child: Callable[..., Child]) -> None:
+    """After the peak, once nothing holds it, arenas do not keep what nobody uses."""
+    with forebay.local(servers=1, budget=512 << 20) as group:
+        victim = child(
+            """
+            reader = forebay.Consumer("s", group=sys.argv[1], window=64)
+            print("attached")
+            kept = [reader.next()["U"].blocks() for _ in range(20)]
+            print("holds")
+            sys.stdin.readline()
+            """,
+            group.path,
+        )
+        victim.expect("attached")
+        with open_ranks(group, "s", 1) as sim:
+            sim[0].array("U", dtype="f8", shape=(1024, 1024))
+            write_steps(sim, range(20), lambda n: np.full((1024, 1024), float(n)))
+            victim.expect("holds")
+            assert total(group, "staged_bytes") >= 160 << 20
+            victim.kill()
+            victim.code()
+            wait_until(lambda: total(group, "staged_bytes") <= 16 << 20)
+        wait_until(lambda: is_given_back(group))
+        wait_until(lambda: total(group, "arena_bytes") <= 64 << 20, 30, "arenas keep their pages")
+
+
+def test_a_stopped_consumer_costs_its_window(
+    own_place: Path, child: Callable[..., Child], transport: str
+) -> None:
+    with forebay.local(servers=2, budget=32 << 20) as group:
+        stuck = child(
+            """
+            reader = forebay.Consumer("s", group=sys.argv[1], transport=sys.argv[2], window=2)
+            print("attached")
+            for step in reader:
+                if step.number % 50 == 0:
+                    print(step.number)
+                np.testing.assert_array_equal(step["U"][...], reference((300, 400), "f8", step.number))
+            """,
+            group.path,
+            transport,
+        )
+        stuck.expect("attached")
+        with (
+            reading(group, transport=transport) as reader,
+            open_ranks(group, "s", 2, transport=transport) as sim,
+        ):
+            for rank in sim:
+                rank.array("U", dtype="f8", shape=(300, 400))
+            write_steps(sim, [0], lambda n: reference((300, 400), "f8", n))
+            stuck.expect("0")
+            stuck.kill(signal.SIGSTOP)
+            reader.next().release()
+            for number in range(1, 120):
+                write_steps(sim, [number], lambda n: reference((300, 400), "f8", n))
+                with reader.next() as found:
+                    assert found.number == number
+            stuck.kill(signal.SIGCONT)
+        stuck.ended()
+        wait_until(lambda: is_given_back(group))

@@ -1,0 +1,243 @@
+"""The space: what was put by anybody is got by name, step and region."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from support import Child, cut, is_given_back, reference, wait_until
+
+import forebay
+
+SHAPE = (37, 23, 5)
+
+
+def space(group: forebay.LocalGroup, **options: object) -> forebay.Space:
+    options.setdefault("timeout", 20)
+    return forebay.Space(group=group.path, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "?", "c8", ">i4", "f2"])
+def test_regions_across_blocks_and_servers(two: forebay.LocalGroup, transport: str, dtype: str) -> None:
+    native = np.dtype(dtype).newbyteorder("=")
+    whole = reference(SHAPE, native)
+    with space(two, transport=transport) as mine:
+        for a, b in cut(37, 4):
+            for c, d in cut(23, 3):
+                mine.put("T", whole[a:b, c:d].astype(dtype), step=7, offset=(a, c, 0), shape=SHAPE)
+        for region in (
+            np.s_[...],
+            np.s_[3:30, 2:20, 1:4],
+            np.s_[::4, 1::3, ::2],
+            np.s_[36, :, -1],
+            np.s_[::-1, ::-5, 2],
+            np.s_[5:5, :, :],
+            np.s_[10:12],
+            np.s_[-4:, ..., 0],
+        ):
+            found = mine.get("T", step=7, region=region)
+            np.testing.assert_array_equal(found, whole[region], strict=True)
+            out = np.zeros(found.shape, native)
+            assert mine.get("T", step=7, region=region, out=out) is out
+            np.testing.assert_array_equal(out, whole[region])
+        turned = np.zeros((5, 23, 37), native).transpose(2, 1, 0)
+        mine.get("T", step=7, out=turned)
+        np.testing.assert_array_equal(turned, whole)
+
+
+def test_two_processes_put_on_two_servers(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str
+) -> None:
+    """Each process puts to a server of its own choice; a third reads across both."""
+    whole = reference((90, 40))
+    putters = [
+        child(
+            """
+            path, transport, begin, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+            with forebay.Space(group=path, transport=transport) as space:
+                whole = reference((90, 40))
+                space.put("T", whole[begin:end, ::-1][:, ::-1], step=1, offset=(begin, 0), shape=(90, 40))
+            """,
+            two.path,
+            transport,
+            *part,
+        )
+        for part in cut(90, 3)
+    ]
+    with space(two, transport=transport) as mine:
+        # Waits for those that have not put yet.
+        np.testing.assert_array_equal(mine.get("T", step=1), whole)
+        np.testing.assert_array_equal(mine.get("T", step=1, region=np.s_[7::9, ::-4]), whole[7::9, ::-4])
+    for putter in putters:
+        putter.ended()
+
+
+def test_a_get_waits_for_its_region(two: forebay.LocalGroup, child: Callable[..., Child]) -> None:
+    whole = reference((12, 6))
+    getter = child(
+        """
+        with forebay.Space(group=sys.argv[1]) as space:
+            print("waits")
+            found = space.get("T", step=3, region=np.s_[2:9, 1:5])
+            np.testing.assert_array_equal(found, reference((12, 6))[2:9, 1:5])
+            print("got")
+        """,
+        two.path,
+    )
+    getter.expect("waits")
+    with space(two) as mine:
+        mine.put("T", whole[:4], step=3, offset=(0, 0), shape=(12, 6))
+        mine.put("T", whole, step=4)
+        mine.put("T", whole[8:], step=3, offset=(8, 0), shape=(12, 6))
+        assert getter.process.poll() is None
+        mine.put("T", whole[4:8], step=3, offset=(4, 0), shape=(12, 6))
+    getter.expect("got")
+    getter.ended()
+
+
+def test_a_covered_region_of_a_field_that_is_not(two: forebay.LocalGroup, transport: str) -> None:
+    """Only what is asked for must be there, however the region is written."""
+    whole = reference((30, 8))
+    with space(two, transport=transport, timeout=2) as mine:
+        mine.put("T", whole[10:20], step=0, offset=(10, 0), shape=(30, 8))
+        for region in (
+            np.s_[10:20, 0:8],
+            np.s_[12:20, 3:5],
+            np.s_[11, 2],
+            np.s_[10:20, :],
+            np.s_[10:20],
+            np.s_[10:20:3, ::2],
+            np.s_[np.int64(12) : np.int64(14), 0:8],
+            np.s_[-20:-10, :],
+            np.s_[19:9:-2, 1],
+            np.s_[15, ...],
+        ):
+            np.testing.assert_array_equal(mine.get("T", step=0, region=region), whole[region], err_msg=str(region))
+
+
+def test_the_deadline_names_what_is_missing(two: forebay.LocalGroup, transport: str) -> None:
+    whole = reference((30, 8))
+    with space(two, transport=transport) as mine:
+        mine.put("T", whole[:10], step=0, offset=(0, 0), shape=(30, 8))
+        mine.put("T", whole[20:], step=0, offset=(20, 0), shape=(30, 8))
+        started = time.monotonic()
+        with pytest.raises(forebay.NotCovered, match=r"\[10:20, 0:8\]"):
+            mine.get("T", step=0, timeout=0.2)
+        with pytest.raises(forebay.NotCovered, match=r"\[10:20, 3:5\]"):
+            mine.get("T", step=0, region=np.s_[5:25, 3:5], timeout=0.2)
+        with pytest.raises(forebay.Timeout, match="'T'.*step 1"):
+            mine.get("T", step=1, timeout=0.2)
+        with pytest.raises(forebay.Timeout, match="'never'"):
+            mine.get("never", step=0, timeout=0.2)
+        assert time.monotonic() - started < 10
+        out = np.full((30, 8), 7.0)
+        with pytest.raises(forebay.NotCovered):
+            mine.get("T", step=0, timeout=0.2, out=out)
+        assert (out == 7).all(), "memory was partly filled"
+
+
+def test_regions_outside_are_treated_as_a_reader_treats_them(two: forebay.LocalGroup) -> None:
+    """NumPy's slices end at the array's end."""
+    whole = reference((30, 8))
+    with space(two, timeout=2) as mine:
+        mine.put("T", whole, step=0)
+        for region in (np.s_[25:100, 0:8], np.s_[0:30, 6:9], np.s_[40:50, 0:8]):
+            np.testing.assert_array_equal(mine.get("T", step=0, region=region), whole[region])
+        for region in (np.s_[30, 0], np.s_[0, 8], np.s_[-31, 0], np.s_[0:1, 0:1, 0:1]):
+            with pytest.raises(forebay.OutOfBounds):
+                mine.get("T", step=0, region=region)
+
+
+def test_remove(two: forebay.LocalGroup, transport: str) -> None:
+    whole = reference((100, 40))
+    with space(two, transport=transport) as mine:
+        for step in range(4):
+            mine.put("T", whole + step, step=step)
+        mine.remove("T", step=2)
+        mine.remove("T", step=2)
+        mine.remove("never", step=2)
+        with pytest.raises(forebay.Timeout):
+            mine.get("T", step=2, timeout=0.1)
+        np.testing.assert_array_equal(mine.get("T", step=1), whole + 1)
+        mine.put("T", whole[:, ::-1], step=2)
+        np.testing.assert_array_equal(mine.get("T", step=2), whole[:, ::-1])
+        for step in range(4):
+            mine.remove("T", step=step)
+    wait_until(lambda: is_given_back(two))
+
+
+def test_overlap_is_refused(two: forebay.LocalGroup) -> None:
+    whole = reference((30, 8))
+    with space(two, timeout=2) as mine:
+        mine.put("T", whole[:20], step=0, offset=(0, 0), shape=(30, 8))
+        with pytest.raises(forebay.Conflict, match="overlap"):
+            mine.put("T", whole[19:] * 0, step=0, offset=(19, 0), shape=(30, 8))
+        with pytest.raises(forebay.Conflict, match="shape"):
+            mine.put("T", whole[20:], step=0, offset=(20, 0), shape=(31, 8))
+        with pytest.raises(forebay.Conflict, match="int32"):
+            mine.put("T", whole[20:].astype("i4"), step=0, offset=(20, 0), shape=(30, 8))
+        np.testing.assert_array_equal(mine.get("T", step=0, region=np.s_[0:20, 0:8]), whole[:20])
+        mine.put("T", whole[20:], step=0, offset=(20, 0), shape=(30, 8))
+        np.testing.assert_array_equal(mine.get("T", step=0), whole)
+        mine.remove("T", step=0)
+    wait_until(lambda: is_given_back(two))
+
+
+def test_a_refused_put_costs_no_memory(own_place: object) -> None:
+    with forebay.local(servers=1, budget=4 << 20) as group, space(group, timeout=2) as mine:
+        whole = reference((256, 512))
+        mine.put("T", whole, step=0)
+        for _ in range(20):
+            with pytest.raises(forebay.Conflict):
+                mine.put("T", whole, step=0)
+        mine.put("T", whole, step=1)
+        mine.put("T", whole, step=2)
+        with pytest.raises((forebay.Full, forebay.OverBudget)):
+            for step in range(3, 6):
+                mine.put("T", whole, step=step)
+        with pytest.raises(forebay.OverBudget):
+            mine.put("T", np.zeros(1 << 20), step=9)
+        mine.remove("T", step=0)
+        mine.put("T", whole + 1, step=10)
+        np.testing.assert_array_equal(mine.get("T", step=10), whole + 1)
+
+
+def test_what_is_got_while_others_remove_and_put_is_whole(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    """A reader that found blocks reads their bytes, though they are removed and their memory used again."""
+    churn = child(
+        """
+        stop = []
+        threading.Thread(target=lambda: stop.append(sys.stdin.readline()), daemon=True).start()
+        with forebay.Space(group=sys.argv[1]) as space:
+            value = 0
+            while not stop:
+                space.put("T", np.full((512, 1024), float(value)), step=0)
+                space.remove("T", step=0)
+                value += 1
+                if value == 3:
+                    print("runs")
+        """,
+        one.path,
+    )
+    churn.expect("runs")
+    with space(one) as mine:
+        for _ in range(150):
+            found = mine.get("T", step=0)
+            low, high = found.min(), found.max()
+            assert low == high, f"bytes of two puts in one array: {low} and {high}"
+    churn.say()
+    churn.ended()
+
+
+def test_numbers_without_dimensions(two: forebay.LocalGroup, transport: str) -> None:
+    with space(two, transport=transport) as mine:
+        mine.put("e", np.float32(2.5), step=0)
+        found = mine.get("e", step=0)
+        assert found.dtype == np.float32
+        assert float(found) == 2.5
+        mine.put("none", np.zeros((0, 4)), step=0)
+        assert mine.get("none", step=0).shape == (0, 4)

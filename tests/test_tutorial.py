@@ -1,0 +1,76 @@
+"""The tutorial: every language's producer with every language's reader; all print the same."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from native import ROOT, Program, build
+
+import forebay
+
+LANGUAGES = ("c", "cpp", "fortran", "python")
+SUFFIXES = {"c": "c", "cpp": "cpp", "fortran": "f90", "python": "py"}
+
+
+def expected() -> str:
+    """What every reader prints after its first line."""
+    lines = []
+    for number in range(5):
+        z, y, x = np.indices((4, 5, 6))
+        u = 1000.0 * number + 100 * z + 10 * y + x
+        lines += [
+            f"step {number}, time {0.5 * number:4.1f}",
+            f"  sum   {u.sum():10.1f}",
+            f"  value {u[2, 4, 1]:10.1f}",
+            "  row   " + "".join(f"{value:10.1f}" for value in u[1, 3, 2:5]),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where compiled programs are kept for the session."""
+    return tmp_path_factory.mktemp("tutorial")
+
+
+def command(language: str, part: str, built: Path) -> list[str]:
+    """How to run one part of the tutorial in one language."""
+    source = ROOT / "examples" / "tutorial" / language / f"{part}.{SUFFIXES[language]}"
+    if language == "python":
+        return [sys.executable, "-W", "error", str(source)]
+    return [str(build(language, source, built))]
+
+
+@pytest.mark.parametrize("reader", LANGUAGES)
+@pytest.mark.parametrize("producer", LANGUAGES)
+def test_every_pair_of_languages(producer: str, reader: str, two: forebay.LocalGroup, built: Path) -> None:
+    """A reader prints the same, whatever it and the simulation are written in."""
+    commands = command(producer, "01_producer", built), command(reader, "02_reader", built)
+    with contextlib.closing(Program(commands[1], two.path)) as reading:
+        assert reading.line() == "waiting for steps"
+        with contextlib.closing(Program(commands[0], two.path)) as producing:
+            assert producing.rest() == "5 steps\n"
+        assert reading.rest() == expected()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_producer_that_nobody_reads(language: str, one: forebay.LocalGroup, built: Path) -> None:
+    """The simulation runs as if nothing were there."""
+    with contextlib.closing(Program(command(language, "01_producer", built), one.path)) as producing:
+        assert producing.rest() == "5 steps\n"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("part", ["01_producer", "02_reader"])
+def test_without_a_group_the_error_names_the_remedy(
+    language: str, part: str, own_place: Path, built: Path
+) -> None:
+    """What a newcomer sees who has not started a group."""
+    with contextlib.closing(Program(command(language, part, built), str(own_place / "none.json"))) as program:
+        with pytest.raises(AssertionError, match="forebay up") as failure:
+            program.rest()
+        assert "none.json" in str(failure.value)
