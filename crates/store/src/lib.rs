@@ -13,6 +13,7 @@ pub mod mapping;
 pub mod ranges;
 pub mod stats;
 pub mod store;
+mod streaming;
 pub mod strided;
 
 pub use arena::{Arena, Range};

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::mapping::Mapping;
-use crate::stats;
+use crate::{stats, streaming};
 use forebay_core::block::Stats;
 use forebay_core::dtype::Dtype;
 use forebay_core::region::{Dims, MAX_NDIM, Region};
@@ -305,6 +305,14 @@ unsafe fn copy(
     };
     let (to_step, from_step) =
         if n == 0 { (element as i64, element as i64) } else { (plan.to[n - 1], plan.from[n - 1]) };
+    let row_bytes = row as usize * element;
+    let contiguous = to_step == element as i64 && from_step == element as i64;
+    let total = plan.shape.iter().product::<u64>().saturating_mul(element as u64);
+    let streams = contiguous
+        && stats.is_none()
+        && outer > 0
+        && row_bytes >= streaming::ROW_MIN
+        && total >= streaming::TOTAL_MIN;
     let mut at: [u64; MAX_NDIM] = [0; MAX_NDIM];
     loop {
         let shift = |strides: &Strides| (0..outer).map(|d| at[d] as i64 * strides[d]).sum::<i64>() as isize;
@@ -312,6 +320,7 @@ unsafe fn copy(
         unsafe {
             let (to, from) = (to.offset(shift(&plan.to)), from.offset(shift(&plan.from)));
             match &mut stats {
+                None if streams => streaming::copy(to, from, row_bytes, 2 * plan.from[outer - 1] as isize),
                 None => copy_row(to, to_step, from, from_step, row, element),
                 Some((dtype, stats)) => {
                     let chunk = (CHUNK / element) as u64;
@@ -335,9 +344,12 @@ unsafe fn copy(
                 }
             }
         }
-        let Some(d) = (0..outer).rev().find(|d| at[*d] + 1 < plan.shape[*d]) else { return };
+        let Some(d) = (0..outer).rev().find(|d| at[*d] + 1 < plan.shape[*d]) else { break };
         at[d] += 1;
         at[d + 1..outer].fill(0);
+    }
+    if streams {
+        streaming::finish();
     }
 }
 
