@@ -2,8 +2,8 @@
 !
 ! SPDX-License-Identifier: Apache-2.0
 !
-! Shipped as source, since module files differ from compiler to compiler: compile it with your own code and
-! link with -lforebay.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
+! Shipped as source, since module files differ from compiler to compiler, and in one file, so that there is
+! one to add to your build: compile it with your own code and link with -lforebay.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
 !
 !     use forebay
 !     type(fb_producer) :: sim

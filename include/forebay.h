@@ -39,6 +39,8 @@
  * its memory is gone.  The library starts no thread, installs no signal handler and prints nothing.
  *
  * Strings are UTF-8 and end with NUL.  Arguments are copied: they are yours again when a call returns.
+ *
+ * Link with -lforebay, or with libforebay.a -lpthread -ldl -lm.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H

@@ -213,6 +213,59 @@ inline fb_block block(const std::string &field, std::int32_t dtype, const void *
     return block;
 }
 
+// `field` keeps what the struct points at, but for what `options` and `shape` hold.
+struct FieldStruct {
+    FieldStruct(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
+        same_length("dims", options.dims.size(), ndim);
+        same_length("spacing", options.spacing.size(), ndim);
+        same_length("origin", options.origin.size(), ndim);
+        for (const std::string &dim : options.dims) dims.push_back(dim.c_str());
+        field.name = name.c_str();
+        field.dtype = dtype;
+        field.association = options.association;
+        field.ndim = static_cast<std::uint32_t>(ndim);
+        field.every = options.every;
+        field.shape = shape ? or_null(*shape) : nullptr;
+        field.dims = or_null(dims);
+        field.spacing = or_null(options.spacing);
+        field.origin = or_null(options.origin);
+        field.units = or_null(options.units);
+        field.stats = options.stats ? 1 : 0;
+    }
+
+    std::vector<const char *> dims;
+    fb_field field = FB_FIELD_INIT;
+};
+
+inline fb_selection selection(const std::string &field, std::int32_t dtype, const Selection &selection, void *data, const Strides &strides) {
+    const std::size_t ndim = selection.shape.size();
+    same_length("offset", selection.offset.size(), ndim);
+    same_length("step", selection.step.size(), ndim);
+    same_length("strides", strides.size(), ndim);
+    fb_selection given = FB_SELECTION_INIT;
+    given.field = field.c_str();
+    given.dtype = dtype;
+    given.ndim = static_cast<std::uint32_t>(ndim);
+    given.offset = or_null(selection.offset);
+    given.shape = or_null(selection.shape);
+    given.step = or_null(selection.step);
+    given.data = data;
+    given.strides = or_null(strides);
+    return given;
+}
+
+template <class T> Array<T> new_array(const Extents &shape) {
+    Array<T> array{nullptr, shape};
+    array.values.reset(new T[array.size()]);
+    return array;
+}
+
+struct CloseSpace {
+    void operator()(fb_space *space) const noexcept { fb_space_close(space); }
+};
+struct FreeText {
+    void operator()(char *text) const noexcept { fb_free(text); }
+};
 struct CloseProducer {
     void operator()(fb_producer *producer) const noexcept { fb_producer_close(producer); }
 };
@@ -336,24 +389,8 @@ public:
 
 private:
     void declare(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
-        detail::same_length("dims", options.dims.size(), ndim);
-        detail::same_length("spacing", options.spacing.size(), ndim);
-        detail::same_length("origin", options.origin.size(), ndim);
-        std::vector<const char *> dims;
-        for (const std::string &dim : options.dims) dims.push_back(dim.c_str());
-        fb_field field = FB_FIELD_INIT;
-        field.name = name.c_str();
-        field.dtype = dtype;
-        field.association = options.association;
-        field.ndim = static_cast<std::uint32_t>(ndim);
-        field.every = options.every;
-        field.shape = shape ? detail::or_null(*shape) : nullptr;
-        field.dims = detail::or_null(dims);
-        field.spacing = detail::or_null(options.spacing);
-        field.origin = detail::or_null(options.origin);
-        field.units = detail::or_null(options.units);
-        field.stats = options.stats ? 1 : 0;
-        check(fb_array(get(), &field));
+        const detail::FieldStruct given(name, dtype, ndim, shape, options);
+        check(fb_array(get(), &given.field));
     }
 
     std::unique_ptr<fb_producer, detail::CloseProducer> handle_;
@@ -390,25 +427,12 @@ public:
 
     // Copies exactly the selected part to `data`; `strides` in bytes, empty for dense.
     template <class T> void get(const std::string &field, const Selection &selection, T *data, const Strides &strides = {}) const {
-        const std::size_t ndim = selection.shape.size();
-        detail::same_length("offset", selection.offset.size(), ndim);
-        detail::same_length("step", selection.step.size(), ndim);
-        detail::same_length("strides", strides.size(), ndim);
-        fb_selection given = FB_SELECTION_INIT;
-        given.field = field.c_str();
-        given.dtype = dtype_of<T>::value;
-        given.ndim = static_cast<std::uint32_t>(ndim);
-        given.offset = detail::or_null(selection.offset);
-        given.shape = detail::or_null(selection.shape);
-        given.step = detail::or_null(selection.step);
-        given.data = data;
-        given.strides = detail::or_null(strides);
+        const fb_selection given = detail::selection(field, dtype_of<T>::value, selection, data, strides);
         check(fb_get(get(), &given));
     }
     // The same, into a new array.
     template <class T> Array<T> get(const std::string &field, const Selection &selection) const {
-        Array<T> array{nullptr, selection.shape};
-        array.values.reset(new T[array.size()]);
+        Array<T> array = detail::new_array<T>(selection.shape);
         get(field, selection, array.data());
         return array;
     }
@@ -488,6 +512,57 @@ public:
 private:
     std::unique_ptr<fb_consumer, detail::CloseConsumer> handle_;
 };
+
+// ---- space and administration -----------------------------------------------------------------
+
+struct SpaceOptions {
+    std::string group = {};
+    double timeout = 30;
+    std::string transport = "auto";
+};
+
+// Arrays put and got by name, step and region, whoever put them.
+class Space {
+public:
+    explicit Space(const SpaceOptions &options = {}) {
+        fb_space_options given = FB_SPACE_OPTIONS_INIT;
+        given.group = detail::or_null(options.group);
+        given.timeout = options.timeout;
+        given.transport = options.transport.c_str();
+        fb_space *space = nullptr;
+        check(fb_space_open(&given, &space));
+        handle_.reset(space);
+    }
+
+    // Keeps a part of an array of this global shape until it is removed.
+    template <class T>
+    void put(const std::string &name, const Extents &shape, std::uint64_t step, const T *data, const Box &box, const FieldOptions &options = {}) {
+        const detail::FieldStruct given(name, dtype_of<T>::value, shape.size(), &shape, options);
+        const fb_block block = detail::block(name, dtype_of<T>::value, data, box);
+        check(fb_space_put(get(), &given.field, step, &block));
+    }
+    // Copies exactly the selected part, waiting up to `timeout` seconds until all of it was put.
+    template <class T> Array<T> get(const std::string &name, std::uint64_t step, const Selection &selection, double timeout = 30) {
+        Array<T> array = detail::new_array<T>(selection.shape);
+        const fb_selection given = detail::selection(name, dtype_of<T>::value, selection, array.data(), {});
+        check(fb_space_get(get(), step, timeout, &given));
+        return array;
+    }
+    void remove(const std::string &name, std::uint64_t step) { check(fb_space_remove(get(), name.c_str(), step)); }
+    // For functions of forebay.h.
+    fb_space *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_space, detail::CloseSpace> handle_;
+};
+
+// The status of a group as JSON.
+inline std::string status(const std::string &group = {}) {
+    char *json = nullptr;
+    check(fb_admin_status(detail::or_null(group), &json));
+    const std::unique_ptr<char, detail::FreeText> owned(json);
+    return json;
+}
 
 } // namespace forebay
 #endif // FOREBAY_HPP

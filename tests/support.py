@@ -225,6 +225,16 @@ def write_steps(
                 step.put(field, array[begin:end], offset=(begin, *[0] * (array.ndim - 1)))
 
 
+def trouble(producers: list[forebay.Producer]) -> str | None:
+    """What the servers tell one of these ranks that went wrong with what it put."""
+    for producer in producers:
+        try:
+            producer.flush()
+        except forebay.Conflict as error:
+            return str(error)
+    return None
+
+
 @contextlib.contextmanager
 def open_ranks(group: Any, stream: str, size: int, **options: Any) -> Iterator[list[forebay.Producer]]:
     """All ranks of a run, in this process."""

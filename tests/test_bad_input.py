@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import FOREBAY, Child, is_given_back, open_ranks, reference, wait_until
+from support import FOREBAY, Child, is_given_back, open_ranks, reference, trouble, wait_until
 
 import forebay
 
@@ -129,14 +129,14 @@ def test_fields_that_cannot_be(two: forebay.LocalGroup) -> None:
         ):
             with pytest.raises((forebay.Invalid, forebay.OutOfBounds)):
                 sim.array("U", **options)  # type: ignore[arg-type]
-        for name in ("", "a/b", "x" * 5000, "new\nline", "a b\0"):
+        for name in ("", "x" * 5000, "new\nline", "a b\0"):
             with pytest.raises(forebay.Invalid):
                 sim.array(name, dtype="f8", shape=(3,))
         sim.array("U", dtype="f8", shape=SHAPE)
         with pytest.raises(forebay.Conflict):
             sim.array("U", dtype="f4", shape=SHAPE)
         with sim.step(0) as step:
-            with pytest.raises(forebay.NotFound, match="'V'.*U"):
+            with pytest.raises(forebay.NotFound, match=r"'V'.*U"):
                 step.put("V", np.zeros(SHAPE))
             with pytest.raises(forebay.StepOrder):
                 sim.array("V", dtype="f8", shape=SHAPE)
@@ -193,17 +193,9 @@ def test_overlapping_blocks(two: forebay.LocalGroup, transport: str, ranks: int)
             part = found["U"][begin : begin + first.shape[0]]
             assert (part == first.number + 1).all()
 
-        def told() -> bool:
-            for rank in sim:
-                try:
-                    rank.flush()
-                except forebay.Conflict as error:
-                    assert "overlap" in str(error)
-                    assert "'U'" in str(error)
-                    return True
-            return False
-
-        wait_until(told)
+        problem = wait_until(lambda: trouble(sim))
+        assert "overlap" in problem
+        assert "'U'" in problem
         whole = reference(shape)
         with sim[0].step(1) as step:
             step.put("U", whole)
@@ -239,13 +231,14 @@ def test_a_block_over_the_budget(own_place: Path, transport: str, how: str) -> N
     ):
         for number in range(3):
             sim.array("U", dtype="f8", shape=(1024, 1024))
-            with sim.step(2 * number) as step, pytest.raises(forebay.OverBudget, match="budget"):
-                if how == "alloc":
-                    step.alloc("U", (1024, 1024))
-                elif how == "put":
-                    step.put("U", np.zeros((1024, 1024)))
-                else:
-                    step.put("U", np.zeros((1024, 1024), ">f8"))
+            with sim.step(2 * number) as step:
+                uses: dict[str, Callable[[], object]] = {
+                    "alloc": lambda: step.alloc("U", (1024, 1024)),
+                    "put": lambda: step.put("U", np.zeros((1024, 1024))),
+                    "big-endian": lambda: step.put("U", np.zeros((1024, 1024), ">f8")),
+                }
+                with pytest.raises(forebay.OverBudget, match="budget"):
+                    uses[how]()
             sim.array("U", dtype="f8", shape=(300, 100))
             with sim.step(2 * number + 1) as step:
                 if how == "alloc":
@@ -261,7 +254,9 @@ def test_a_block_over_the_budget(own_place: Path, transport: str, how: str) -> N
 
 
 def free_bytes() -> int:
-    line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    line = next(
+        line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+    )
     return int(line.split()[1]) * 1024
 
 
@@ -333,13 +328,18 @@ def test_step_numbers_grow(two: forebay.LocalGroup) -> None:
 def test_a_step_left_by_an_exception(two: forebay.LocalGroup) -> None:
     """Readers are told that it is torn once the producer closes."""
     with reading(two) as reader:
-        with pytest.raises(ZeroDivisionError), opened(two) as sim:
-            sim.array("U", dtype="f8", shape=SHAPE)
-            with sim.step(0) as step:
-                step.put("U", reference(SHAPE))
-            with sim.step(1) as step:
-                step.put("U", reference(SHAPE))
-                raise ZeroDivisionError
+
+        def simulation() -> None:
+            with opened(two) as sim:
+                sim.array("U", dtype="f8", shape=SHAPE)
+                for number in range(3):
+                    with sim.step(number) as step:
+                        step.put("U", reference(SHAPE))
+                        if number == 1:
+                            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            simulation()
         seen = [(step.number, step.torn) for step in reader]
         assert seen in ([(0, False)], [(0, False), (1, True)])
     wait_until(lambda: is_given_back(two))
@@ -376,10 +376,10 @@ def test_contracts_that_cannot_be_met(two: forebay.LocalGroup) -> None:
             pass
         for reader, error in zip(early, (forebay.NotFound, forebay.TypeMismatch), strict=True):
             for _ in range(2):
-                with pytest.raises(error, match="'[UV]'"):
+                with pytest.raises(error, match=r"'[UV]'"):
                     reader.next()
             reader.close()
-        with pytest.raises(forebay.NotFound, match="'V'.*U"):
+        with pytest.raises(forebay.NotFound, match=r"'V'.*U"):
             reading(two, fields=["V"])
         with pytest.raises(forebay.TypeMismatch, match="float64"):
             reading(two, fields={"U": forebay.every(1, dtype="f4")})
@@ -388,7 +388,7 @@ def test_contracts_that_cannot_be_met(two: forebay.LocalGroup) -> None:
                 reading(two, fields=fields)
         with pytest.raises(forebay.Invalid):
             reading(two, start="newest")
-    for name in ("", "a/b", "x" * 5000):
+    for name in ("", "x" * 5000):
         with pytest.raises(forebay.Invalid):
             forebay.Consumer(name, group=two.path)
         with pytest.raises(forebay.Invalid):
@@ -432,13 +432,15 @@ def edited(group: forebay.LocalGroup, path: Path, **changes: object) -> str:
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_a_missing_connection_file(own_place: Path) -> None:
     path = str(own_place / "none.json")
     for use in everyone(path):
-        with pytest.raises(forebay.ConnectionFile, match="none.json"):
+        with pytest.raises(forebay.ConnectionFile, match=r"none\.json"):
             use()
     with pytest.raises(forebay.ConnectionFile, match="unheard-of"):
         forebay.Consumer("s", group="unheard-of")
@@ -489,7 +491,7 @@ def test_a_damaged_connection_file(own_place: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)
     for use in everyone(str(path)):
-        with pytest.raises(forebay.ConnectionFile, match="bad.json"):
+        with pytest.raises(forebay.ConnectionFile, match=r"bad\.json"):
             use()
     assert command("up", "--group", path).returncode == 3
     assert path.read_text() == text
@@ -982,7 +984,18 @@ def test_two_groups_race_for_one_path(own_place: Path, servers: int) -> None:
     """One of them wins and works; the other says why it did not start, and leaves the winner alone."""
     for attempt in range(4):
         path = own_place / f"race{attempt}.json"
-        up = [str(FOREBAY), "up", "-n", str(servers), "--group", str(path), "--budget", "32M", "--timeout", "15"]
+        up = [
+            str(FOREBAY),
+            "up",
+            "-n",
+            str(servers),
+            "--group",
+            str(path),
+            "--budget",
+            "32M",
+            "--timeout",
+            "15",
+        ]
         racing = [
             subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
         ]

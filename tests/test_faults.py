@@ -106,7 +106,9 @@ def test_a_server_is_killed_while_a_simulation_runs(
 
 
 @pytest.mark.parametrize("on_loss", ["skip", "fail"])
-def test_the_only_server_is_killed_within_a_step(one: forebay.LocalGroup, transport: str, on_loss: str) -> None:
+def test_the_only_server_is_killed_within_a_step(
+    one: forebay.LocalGroup, transport: str, on_loss: str
+) -> None:
     with reading(one, transport=transport) as reader:
         sim = forebay.Producer("s", group=one.path, transport=transport, timeout=5, on_loss=on_loss)  # type: ignore[arg-type]
         sim.array("U", dtype="f8", shape=SHAPE)
@@ -140,8 +142,7 @@ def test_the_only_server_is_killed_within_a_step(one: forebay.LocalGroup, transp
                     sim.close()
             for _ in range(2):
                 with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)"):
-                    while True:
-                        reader.next()
+                    list(iter(reader.next, None))
             # What is mapped is there; what was fetched too.
             np.testing.assert_array_equal(view, reference(SHAPE))
             for use in (
@@ -190,7 +191,9 @@ def test_a_get_waits_while_its_server_is_killed(one: forebay.LocalGroup, child: 
         one.path,
     )
     getter.expect("waits")
-    wait_until(lambda: forebay.Admin(group=one.path).status()["servers"][0]["connections"].get("consumers", 0) >= 2)
+    wait_until(
+        lambda: forebay.Admin(group=one.path).status()["servers"][0]["connections"].get("consumers", 0) >= 2
+    )
     os.kill(one.servers[0].pid, signal.SIGKILL)
     assert "server0" in getter.line(10)
     getter.ended(10)
@@ -200,7 +203,10 @@ def test_what_a_dead_server_held_is_lost_and_said_so(two: forebay.LocalGroup, tr
     """The other server's part of a step can still be read; a get never hangs."""
     shape = (600, 500)
     whole = reference(shape)
-    with reading(two, transport=transport) as reader, open_ranks(two, "s", 4, timeout=5, transport=transport) as sim:
+    with (
+        reading(two, transport=transport) as reader,
+        open_ranks(two, "s", 4, timeout=5, transport=transport) as sim,
+    ):
         for rank in sim:
             rank.array("U", dtype="f8", shape=shape)
         write_steps(sim, [0], lambda _: whole)
@@ -279,9 +285,14 @@ def test_a_stopped_server_ends_calls_at_their_deadline(
         stack.callback(os.kill, pid, signal.SIGCONT)
         with within(45):
             for number in (1, 2):
-                for sim in sims:
-                    with contextlib.suppress(forebay.Timeout, forebay.Unreachable, forebay.StepOrder), sim.step(number) as step:
-                        step.put("U", reference(SHAPE, "f8", number))
+                for rank, sim in enumerate(sims):
+                    half = SHAPE[0] // 2
+                    part = reference(SHAPE, "f8", number)[rank * half : (rank + 1) * half]
+                    with (
+                        contextlib.suppress(forebay.Timeout, forebay.Unreachable, forebay.StepOrder),
+                        sim.step(number) as step,
+                    ):
+                        step.put("U", part, offset=(rank * half, 0))
             with contextlib.suppress(forebay.Timeout, forebay.Unreachable):
                 for _ in range(3):
                     with reader.next() as found, contextlib.suppress(forebay.Error):
@@ -431,6 +442,39 @@ def test_a_simulation_is_killed_and_restarted(
                 rank.code()
             wait_until(lambda: (stream_status(two, "s") or {"ranks": [3, 0]})["ranks"][1] == 0)
     wait_until(lambda: is_given_back(two))
+
+
+def test_a_producer_is_killed_while_it_waits_for_room(
+    own_place: Path, child: Callable[..., Child], transport: str
+) -> None:
+    """Its rank is free at once: the simulation can be restarted though its reader still holds everything."""
+    with (
+        forebay.local(servers=1, budget=8 << 20) as group,
+        reading(group, transport=transport, follow=True, window=64) as reader,
+    ):
+        victim = child(
+            """
+            sim = forebay.Producer("s", group=sys.argv[1], transport=sys.argv[2], policy="block", timeout=60)
+            sim.array("U", dtype="f8", shape=(512, 512))
+            for number in range(100):
+                print(number)
+                with sim.step(number) as step:
+                    step.put("U", np.ones((512, 512)))
+            """,
+            group.path,
+            transport,
+        )
+        held = [reader.next() for _ in range(3)]
+        wait_until(lambda: total(group, "staged_bytes") >= 8 << 20)
+        victim.kill()
+        victim.code()
+        wait_until(
+            lambda: (stream_status(group, "s") or {"ranks": [1, 0]})["ranks"][1] == 0, 10, "its rank is open"
+        )
+        for step in held:
+            step.release()
+        with open_ranks(group, "s", 1, policy="block", transport=transport) as sim:
+            assert sim[0].run == 2
 
 
 # ---- consumers ----------------------------------------------------------------------------------

@@ -84,7 +84,9 @@ def test_a_stream_reads_as_numpy(shared: forebay.LocalGroup, way: str, data: st.
     dtype = data.draw(st.sampled_from(DTYPES))
     ghosts = data.draw(
         st.lists(
-            st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=len(shape), max_size=len(shape)),
+            st.lists(
+                st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=len(shape), max_size=len(shape)
+            ),
             min_size=len(boxes),
             max_size=len(boxes),
         )

@@ -17,6 +17,7 @@ from support import (
     reference,
     stream_status,
     total,
+    trouble,
     wait_until,
     write_steps,
 )
@@ -176,7 +177,7 @@ def test_into_an_array_of_the_readers(two: forebay.LocalGroup, transport: str) -
 
 # ---- types --------------------------------------------------------------------------------------
 
-DTYPES = "? i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8 c8 c16".split()
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (37, 23)], ids=["small", "large"])
@@ -317,17 +318,7 @@ def test_ranks_may_disagree_about_a_layout(two: forebay.LocalGroup) -> None:
             b.put("U", np.zeros((4, 7)), offset=(4, 0))
         with reader.next() as found, pytest.raises((forebay.NotCovered, forebay.OutOfBounds)):
             found["U"][...]
-
-        def told() -> bool:
-            for rank in sim:
-                try:
-                    rank.flush()
-                except forebay.Conflict as error:
-                    assert "shape" in str(error)
-                    return True
-            return False
-
-        wait_until(told)
+        assert "shape" in wait_until(lambda: trouble(sim))
 
 
 def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> None:
@@ -982,12 +973,15 @@ def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[i
 
 
 def test_views_outlive_the_servers(own_place: Path) -> None:
-    with forebay.local(servers=2, budget=32 << 20) as group:
-        with consumer(group) as reader, producer(group) as sim:
-            sim.array("U", dtype="f8", shape=(100, 70))
-            with sim.step(0) as step:
-                step.put("U", reference((100, 70)))
-            view = reader.next()["U"].blocks()[0].data
+    with (
+        forebay.local(servers=2, budget=32 << 20) as group,
+        consumer(group) as reader,
+        producer(group) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(100, 70))
+        with sim.step(0) as step:
+            step.put("U", reference((100, 70)))
+        view = reader.next()["U"].blocks()[0].data
     np.testing.assert_array_equal(view, reference((100, 70)))
     del view, reader, sim, step
     gc.collect()

@@ -110,7 +110,7 @@ def selection(
             count.append(len(found))
             step.append(abs(found.step))
             after.append(slice(None, None, -1) if turned else slice(None))
-        elif isinstance(part, int | np.integer):
+        elif isinstance(part, int | np.integer) and not isinstance(part, bool):
             number = int(part)
             if not -extent <= number < extent:
                 raise OutOfBounds(f"index {number} is outside dimension {dimension}, which has {extent}")

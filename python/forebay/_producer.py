@@ -232,6 +232,8 @@ class OpenStep:
         given = _arrays.checked(array, offer.dtype, name)
         low, high, interior = _interior(given.shape, ghost, name)
         place = _place(offset, given.ndim, offer, name)
+        if not _arrays.is_native(given) and self._core.transport == "tcp":
+            given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
             # One copy, that turns the bytes round on its way into the arena.
             memory = self._alloc(name, offer, interior, place, low, high, number, level)

@@ -101,7 +101,7 @@ class Space:
             return offset, count, every, target.ctypes.data, list(target.strides), dtype.itemsize
 
         wait = self._timeout if timeout is None else timeout
-        self._core.get(name, step, _bounds(region), wait, make)
+        self._core.get(name, step, wait, make)
         target: NDArray[Any] = made["target"]
         if out is None:
             cut: NDArray[Any] = target[made["after"]]
@@ -124,22 +124,3 @@ class Space:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _bounds(region: object) -> tuple[list[int], list[int]] | None:
-    """The box that a region spans, if that can be told before the field's shape is known."""
-    parts = region if isinstance(region, tuple) else (region,)
-    low, extent = [], []
-    for part in parts:
-        if isinstance(part, slice) and part.step in (None, 1) and isinstance(part.start, int | None):
-            start = part.start or 0
-            if not isinstance(part.stop, int) or start < 0 or part.stop < start:
-                return None
-            low.append(start)
-            extent.append(part.stop - start)
-        elif isinstance(part, int) and part >= 0:
-            low.append(part)
-            extent.append(1)
-        else:
-            return None
-    return low, extent

@@ -70,7 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m forebay.worker", description=__doc__)
     parser.add_argument("--code", required=True)
     parser.add_argument("--describe", action="store_true", help="only say which stream the class names")
-    for name in ("group", "server", "pipeline"):
+    for name in ("group", "server", "pipeline", "instance"):
         parser.add_argument(f"--{name}")
     given = parser.parse_args()
     # Draw without a display unless something else was chosen.
@@ -86,7 +86,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # On a machine that it shares with the simulation, the simulation goes first.
     os.nice(10)
-    worker = _forebay.Worker(given.group, int(given.server), given.pipeline)
+    worker = _forebay.Worker(given.group, int(given.server), given.pipeline, int(given.instance))
     try:
         pipeline = load(given.code)(json.loads(os.environ.get("FOREBAY_PIPELINE_CONFIG", "{}")))
         needs = as_needs(pipeline.fields)

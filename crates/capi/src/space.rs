@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn fb_space_get(
             let name = arguments::text(given.field, "selection->field")?;
             let selection = boxes::selection(&given)?;
             let region = span(&selection)?;
-            let found = space.find(name, step, Some(&region), arguments::seconds(timeout, "timeout")?)?;
+            let found = space.find(name, step, &region, arguments::seconds(timeout, "timeout")?)?;
             let mut target = boxes::target(&given, &selection.shape, name, found.field().dtype)?;
             found.read(&selection, &mut target)
         }

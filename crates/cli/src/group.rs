@@ -3,6 +3,7 @@
 use crate::Common;
 use crate::output::{Output, bytes};
 use crate::serve::{Memory, Network};
+use forebay_client::core::ids::Lineage;
 use forebay_client::transport::ConnectionFile;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, Result};
@@ -28,6 +29,14 @@ pub(crate) struct Up {
     network: Network,
 }
 
+/// A group has a sensible number of servers.
+pub(crate) fn check_servers(servers: u32) -> Result<()> {
+    if servers == 0 || servers > 4096 {
+        return Err(Error::invalid(format!("{servers} servers: a group has 1 to 4096")));
+    }
+    Ok(())
+}
+
 fn pause() {
     #[expect(
         clippy::disallowed_methods,
@@ -41,25 +50,27 @@ fn log_of(group: &Path) -> PathBuf {
 }
 
 pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> {
+    check_servers(up.servers)?;
     let group = path_of(common.group.as_deref())?;
     remove_stale(common, &group)?;
     let log = log_of(&group);
     let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&log);
     let file = file.map_err(|e| Error::io(format!("cannot write the servers' log {}", log.display()), &e))?;
+    let lineage = forebay_server::new_lineage()?;
     let mut children = Vec::new();
     let result = (0..up.servers)
         .try_for_each(|_| {
             let copy = file.try_clone().map_err(|e| Error::io("cannot share the servers' log", &e))?;
-            children.push(spawn(common, up, &group, copy)?);
+            children.push(spawn(common, up, &group, &lineage, copy)?);
             Ok(())
         })
-        .and_then(|()| wait_until_up(common, &group, &log, &mut children));
+        .and_then(|()| wait_until_up(common, &group, &lineage, &log, &mut children));
     if let Err(error) = result {
         for child in &mut children {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = std::fs::remove_file(&group);
+        remove_ours(&group, &lineage);
         return Err(error);
     }
     let admin =
@@ -76,6 +87,13 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
         ]
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a connection file, if it is still this group's.
+fn remove_ours(group: &Path, lineage: &Lineage) {
+    if ConnectionFile::read(group).is_ok_and(|file| file.lineage == *lineage) {
+        let _ = std::fs::remove_file(group);
+    }
 }
 
 fn servers(status: &Value) -> impl Iterator<Item = &Value> {
@@ -108,11 +126,12 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("cannot remove the stale {}", group.display()), &e))
 }
 
-fn spawn(common: &Common, up: &Up, group: &Path, log: std::fs::File) -> Result<Child> {
+fn spawn(common: &Common, up: &Up, group: &Path, lineage: &Lineage, log: std::fs::File) -> Result<Child> {
     let own = std::env::current_exe().map_err(|e| Error::io("cannot find the command forebay itself", &e))?;
     let errors = log.try_clone().map_err(|e| Error::io("cannot share the servers' log", &e))?;
     let mut command = Command::new(own);
     command.arg("serve").arg("--group").arg(absolute(group)).args(["--servers", &up.servers.to_string()]);
+    command.args(["--lineage", &lineage.to_string()]);
     let budget = up.memory.budget.map(|budget| budget.to_string());
     let bind = if up.network.bind.is_empty() {
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
@@ -152,7 +171,13 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn wait_until_up(common: &Common, group: &Path, log: &Path, children: &mut [Child]) -> Result<()> {
+fn wait_until_up(
+    common: &Common,
+    group: &Path,
+    lineage: &Lineage,
+    log: &Path,
+    children: &mut [Child],
+) -> Result<()> {
     let patience = common.timeout.unwrap_or(Duration::from_secs(30));
     let deadline = Instant::now() + patience;
     let told = || std::fs::read_to_string(log).unwrap_or_default();
@@ -163,12 +188,14 @@ fn wait_until_up(common: &Common, group: &Path, log: &Path, children: &mut [Chil
                 let last: Vec<&str> = told.lines().rev().take(5).collect();
                 let last: Vec<&str> = last.into_iter().rev().collect();
                 return Err(Error::new(
-                    ErrorKind::Unreachable,
+                    ErrorKind::Io,
                     format!("a server ended at once ({status}): {}", last.join("; ")),
                 ));
             }
         }
-        if group.exists() && ConnectionFile::read(group).is_ok_and(|file| file.is_complete()) {
+        if group.exists()
+            && ConnectionFile::read(group).is_ok_and(|file| file.is_complete() && file.lineage == *lineage)
+        {
             let options = GroupOptions {
                 group: Some(absolute(group).display().to_string()),
                 ..common.group_options()?
@@ -205,10 +232,7 @@ pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
         }
         pause();
     }
-    let ours = ConnectionFile::read(&group).is_ok_and(|file| file.lineage == admin.group().file().lineage);
-    if ours {
-        let _ = std::fs::remove_file(&group);
-    }
+    remove_ours(&group, &admin.group().file().lineage);
     let _ = std::fs::remove_file(log_of(&group));
     output.result(&json!({ "ended": running }), |_| vec![format!("{running} servers ended.")]);
     Ok(ExitCode::SUCCESS)

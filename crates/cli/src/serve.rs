@@ -1,8 +1,9 @@
 //! `forebay serve`: one server, in the foreground.
 
 use crate::Common;
+use forebay_client::Result;
+use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
-use forebay_client::{Error, Result};
 use forebay_server::ServerOptions;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -18,6 +19,9 @@ pub(crate) struct Serve {
     pub(crate) memory: Memory,
     #[command(flatten)]
     pub(crate) network: Network,
+    /// The lineage that the group must have
+    #[arg(long, value_name = "HEX", hide = true)]
+    pub(crate) lineage: Option<Lineage>,
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) watch_parent: Option<u32>,
@@ -73,12 +77,11 @@ fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
 }
 
 pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
-    if serve.servers == 0 || serve.servers > 4096 {
-        return Err(Error::invalid(format!("--servers {}: a group has 1 to 4096 servers", serve.servers)));
-    }
+    crate::group::check_servers(serve.servers)?;
     let options = ServerOptions {
         group: path_of(common.group.as_deref())?,
         servers: serve.servers,
+        lineage: serve.lineage,
         budget: serve.memory.budget,
         bind: serve.network.bind.clone(),
         advertise: serve.network.advertise,

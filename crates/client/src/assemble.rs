@@ -32,7 +32,7 @@ impl Selection {
     }
 
     /// Checks it against a field's shape; returns the box that it spans.
-    fn check(&self, field: &Field) -> Result<Region> {
+    pub fn span(&self, field: &Field) -> Result<Region> {
         let fail = |text: String| Err(Error::out_of_bounds(format!("field '{}': {text}", field.name)));
         let Some(global) = &field.shape else {
             return fail(
@@ -95,7 +95,7 @@ pub(crate) fn read(
     selection: &Selection,
     target: &mut Target<'_>,
 ) -> Result<()> {
-    let span = selection.check(field)?;
+    let span = selection.span(field)?;
     if target.shape() != &selection.shape[..] || target.element() != field.dtype.size() {
         return Err(Error::out_of_bounds(format!(
             "field '{}': the target has shape {:?}, the selection {:?}",

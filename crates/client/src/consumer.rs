@@ -10,6 +10,7 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Role, ToClient, ToServer};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,7 @@ pub struct Consumer {
 struct State {
     /// Why there will be no more steps.
     over: Option<Error>,
+    closed: bool,
 }
 
 /// What a consumer shares with its steps and arrays, which may outlive it.
@@ -66,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) holders: Arc<Holders>,
     pub(crate) stream: String,
     pub(crate) held_as: HeldAs,
+    /// The steps of which a handle or an array lives.
+    pub(crate) held: Mutex<BTreeSet<(RunNumber, StepNumber)>>,
 }
 
 /// In whose name a step is held.
@@ -97,7 +101,8 @@ impl Consumer {
         holders.adopt(coordinator, rpc.clone());
         let guard = ForkGuard::new();
         let held_as = HeldAs::Attachment(attachment);
-        let shared = Shared { guard, rpc, holders, stream: options.stream.clone(), held_as };
+        let shared =
+            Shared { guard, rpc, holders, stream: options.stream.clone(), held_as, held: Mutex::default() };
         Ok(Consumer { shared: Arc::new(shared), attachment, state: Mutex::default() })
     }
 
@@ -149,17 +154,28 @@ impl Consumer {
             ErrorKind::Closed,
             format!("the consumer of stream '{}' was closed", self.shared.stream),
         );
-        let first = {
-            let mut state = lock(&self.state);
-            let open = state.over.as_ref().is_none_or(|over| over.kind == ErrorKind::Ended);
-            state.over = Some(closed);
-            open
-        };
-        // While arrays live, the hold stays: the connection's end releases it.
-        if first && Arc::strong_count(&self.shared) == 1 {
-            self.shared.rpc.call(&ToServer::Detach(self.attachment), "to detach")?;
+        if !std::mem::replace(&mut lock(&self.state).closed, true) {
+            lock(&self.state).over = Some(closed);
+            let held = lock(&self.shared.held).iter().copied().collect();
+            let detach = ToServer::Detach { attachment: self.attachment, held };
+            return match self.shared.rpc.call(&detach, "to detach").map(drop) {
+                // A server that is gone, or does not answer, notices by itself that this reader has left.
+                Err(error) if !matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                    Err(error)
+                }
+                _ => Ok(()),
+            };
         }
         Ok(())
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.shared.guard.is_child() && !lock(&self.state).closed {
+            let held = lock(&self.shared.held).iter().copied().collect();
+            let _ = self.shared.rpc.tell(&ToServer::Detach { attachment: self.attachment, held });
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use forebay_core::block::{Extent, INLINE_MAX, Stats};
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::directory::check_block_fits;
+use forebay_core::dtype::Dtype;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{Policy, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
@@ -16,7 +17,7 @@ use forebay_store::{Access, Mapping, stats};
 use forebay_wire::message::{Bytes, Grant, PutBlock, Role, ToClient, ToServer};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What a producer does when its servers are gone.
@@ -154,7 +155,17 @@ struct Open {
     keys: HashSet<(String, u64)>,
     blocks: u64,
     dropped: bool,
-    allocations: HashMap<u64, (Grant, PutBlock)>,
+    allocations: HashMap<u64, Allocated>,
+}
+
+/// Memory that was given and not yet committed.
+#[derive(Debug)]
+struct Allocated {
+    /// `None` for a block without elements.
+    grant: Option<Grant>,
+    dtype: Dtype,
+    stats: bool,
+    put: PutBlock,
 }
 
 impl Producer {
@@ -226,22 +237,24 @@ impl Producer {
         Err(error)
     }
 
-    fn check(&self, state: &State) -> Result<()> {
+    /// The state, if the handle can be used. A forked child is told before it could wait for a lock that was
+    /// held in its parent when it was forked.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
         self.guard.check("producer")?;
+        let state = lock(&self.state);
         if state.closed {
             return Err(Error::new(
                 ErrorKind::Closed,
                 format!("the producer of stream '{}' was closed", self.stream),
             ));
         }
-        Ok(())
+        Ok(state)
     }
 
     /// Adds a field to the output contract, or changes its global shape from the next step on. Waits for an
     /// answer.
     pub fn array(&self, field: Field) -> Result<()> {
-        let mut state = lock(&self.state);
-        self.check(&state)?;
+        let mut state = self.state()?;
         field.check()?;
         if state.open.is_some() {
             return Err(Error::step_order(format!("field '{}' cannot be defined within a step", field.name)));
@@ -257,8 +270,7 @@ impl Producer {
 
     /// Begins a step. Waits for one answer of the home server.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
-        let mut state = lock(&self.state);
-        self.check(&state)?;
+        let mut state = self.state()?;
         if let Some(open) = &state.open {
             return Err(Error::step_order(format!("step {} is begun, end it before step {step}", open.step)));
         }
@@ -308,8 +320,7 @@ impl Producer {
 
     /// Whether something wants this field at the current step. Never waits.
     pub fn demanded(&self, field: &str) -> Result<bool> {
-        let state = lock(&self.state);
-        self.check(&state)?;
+        let state = self.state()?;
         let step = state.open.as_ref().ok_or_else(|| no_step("asking for demand"))?.step;
         Ok(state.lost.is_none() && state.demand.wants(self.find(&state, field)?, step))
     }
@@ -327,7 +338,6 @@ impl Producer {
 
     /// Checks a block against its field and what was put before; `None` if nothing wants it.
     fn admit(&self, state: &mut State, block: &Block<'_>) -> Result<Option<Field>> {
-        self.check(state)?;
         let field = self.find(state, block.field)?.clone();
         let name = format!("block {} of rank {}", block.number, self.rank);
         check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
@@ -350,7 +360,7 @@ impl Producer {
     /// ghosts included. An undemanded field costs one check. Over TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
         let field = {
-            let mut state = lock(&self.state);
+            let mut state = self.state()?;
             match self.admit(&mut state, block)? {
                 Some(field) => field,
                 None => return Ok(Outcome::Undemanded),
@@ -376,9 +386,7 @@ impl Producer {
                 Ok(outcome)
             }
             Err(error) => {
-                if let Some(open) = state.open.as_mut() {
-                    open.keys.remove(&(block.field.to_owned(), block.number));
-                }
+                state.forget(block);
                 self.survive(&mut state, error).map(|()| Outcome::Dropped)
             }
         }
@@ -456,7 +464,7 @@ impl Producer {
     /// policy is to go on). No copy is made when it is committed. Fails over TCP, where a put is as good.
     pub fn alloc(&self, block: &Block<'_>) -> Result<Option<Allocation>> {
         let field = {
-            let mut state = lock(&self.state);
+            let mut state = self.state()?;
             match self.admit(&mut state, block)? {
                 Some(field) => field,
                 None => return Ok(None),
@@ -472,34 +480,51 @@ impl Producer {
                 "the server is on another host: use put, which sends from where the data lies",
             ));
         };
-        let granted = self.grant(bytes.max(1));
+        let granted = if bytes == 0 { Ok(None) } else { self.grant(bytes) };
         if let Ok(Some(grant)) = &granted {
             arena.populate(grant);
         }
         let mut state = lock(&self.state);
         let grant = match granted {
-            Ok(Some(grant)) => grant,
-            Ok(None) => {
+            Ok(None) if bytes > 0 => {
+                state.forget(block);
                 if let Some(open) = state.open.as_mut() {
                     open.dropped = true;
                 }
                 return Ok(None);
             }
-            Err(error) => return self.survive(&mut state, error).map(|()| None),
+            Ok(grant) => grant,
+            Err(error) => {
+                state.forget(block);
+                return self.survive(&mut state, error).map(|()| None);
+            }
         };
         let id = state.next_allocation;
         state.next_allocation += 1;
-        let granted =
-            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+        let granted = grant.map_or(Bytes::Inline(Box::default()), |grant| Bytes::Granted {
+            arena: grant.arena,
+            offset: grant.offset,
+            generation: grant.generation,
+        });
         let put = put_block(block, granted, None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
-        open.allocations.insert(id, (grant, put));
-        Ok(Some(Allocation { id, bytes, memory: arena.mapping.clone(), offset: grant.offset }))
+        let stats = field.stats && stats::supported(field.dtype);
+        open.allocations.insert(id, Allocated { grant, dtype: field.dtype, stats, put });
+        let offset = grant.map_or(0, |grant| grant.offset);
+        Ok(Some(Allocation { id, bytes, memory: arena.mapping.clone(), offset }))
     }
 
-    /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait.
+    /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait; reads the memory
+    /// once if the field has statistics.
     pub fn commit(&self, id: u64) -> Result<()> {
-        let (_, put) = self.take_allocation(id)?;
+        let Allocated { grant, dtype, stats, mut put } = self.take_allocation(id)?;
+        if let (true, Some(grant), Some(arena)) = (stats, grant, &self.arena) {
+            let mut computed = Stats::EMPTY;
+            arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
+                stats::accumulate(&mut computed, dtype, bytes);
+            })?;
+            put.stats = Some(Box::new(computed));
+        }
         let sent = self.rpc.tell(&ToServer::Put(put));
         let mut state = lock(&self.state);
         match sent {
@@ -515,20 +540,19 @@ impl Producer {
 
     /// Gives back what `alloc` gave, unpublished. Does not wait.
     pub fn abort(&self, id: u64) -> Result<()> {
-        let (grant, put) = self.take_allocation(id)?;
+        let Allocated { grant, put, .. } = self.take_allocation(id)?;
         let mut state = lock(&self.state);
         if let Some(open) = state.open.as_mut() {
             open.keys.remove(&(put.field, put.number));
         }
-        match self.give_back(&grant) {
+        match grant.map_or(Ok(()), |grant| self.give_back(&grant)) {
             Ok(()) => Ok(()),
             Err(error) => self.survive(&mut state, error),
         }
     }
 
-    fn take_allocation(&self, id: u64) -> Result<(Grant, PutBlock)> {
-        let mut state = lock(&self.state);
-        self.check(&state)?;
+    fn take_allocation(&self, id: u64) -> Result<Allocated> {
+        let mut state = self.state()?;
         let open = state.open.as_mut().ok_or_else(|| no_step("a commit"))?;
         open.allocations.remove(&id).ok_or_else(|| {
             Error::invalid("this memory was not allocated in this step, or is committed already")
@@ -537,8 +561,7 @@ impl Producer {
 
     /// Ends the step of this rank. Memory that was allocated and not committed is given back. Does not wait.
     pub fn end(&self) -> Result<()> {
-        let mut state = lock(&self.state);
-        self.check(&state)?;
+        let mut state = self.state()?;
         let Some(open) = state.open.take() else { return Err(no_step("an end")) };
         if state.lost.is_some() {
             return Ok(());
@@ -552,8 +575,7 @@ impl Producer {
 
     /// Waits until the home server holds all that was put, or says what failed.
     pub fn flush(&self) -> Result<()> {
-        let mut state = lock(&self.state);
-        self.check(&state)?;
+        let mut state = self.state()?;
         if state.lost.is_some() {
             return Ok(());
         }
@@ -565,8 +587,11 @@ impl Producer {
 
     /// Ends the stream for this rank; an open step is left torn. Later calls fail. Closing twice is harmless.
     pub fn close(&self) -> Result<()> {
+        if self.guard.is_child() {
+            return Ok(());
+        }
         let mut state = lock(&self.state);
-        if state.closed || self.guard.is_child() {
+        if state.closed {
             return Ok(());
         }
         state.closed = true;
@@ -578,6 +603,15 @@ impl Producer {
         match flushed.and(left) {
             Ok(_) => Ok(()),
             Err(error) => self.survive(&mut state, error),
+        }
+    }
+}
+
+impl State {
+    /// A block was not put after all: its number may be used again.
+    fn forget(&mut self, block: &Block<'_>) {
+        if let Some(open) = self.open.as_mut() {
+            open.keys.remove(&(block.field.to_owned(), block.number));
         }
     }
 }

@@ -90,9 +90,24 @@ impl Space {
         Ok(())
     }
 
-    /// Finds the field and blocks that meet a region, waiting until they cover it, no longer than `timeout`.
-    /// The result keeps the blocks until it is dropped.
+    /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.
+    pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
+        Ok(self.ask(field, step, None, timeout)?.report.field.clone())
+    }
+
+    /// Finds the blocks that meet a region, waiting until they cover it, no longer than `timeout`. The result
+    /// keeps the blocks until it is dropped.
     pub fn find(
+        &self,
+        field: &str,
+        step: StepNumber,
+        region: &Region,
+        timeout: Duration,
+    ) -> Result<Found<'_>> {
+        self.ask(field, step, Some(region), timeout)
+    }
+
+    fn ask(
         &self,
         field: &str,
         step: StepNumber,

@@ -31,6 +31,7 @@ pub(crate) struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        crate::rpc::lock(&self.shared.held).remove(&(self.run, self.step));
         self.shared.release(self.run, self.step, false);
     }
 }
@@ -79,6 +80,7 @@ impl BlockBytes {
 
 impl Step {
     pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
+        crate::rpc::lock(&shared.held).insert((report.id.run, report.id.step));
         let hold = Hold { shared: shared.clone(), run: report.id.run, step: report.id.step };
         Step { shared, report: Arc::new(report), hold: Mutex::new(Some(Arc::new(hold))) }
     }
@@ -127,6 +129,7 @@ impl Step {
     /// Views of a field's blocks. On the holder's host no byte is copied; over the network the block is fetched.
     /// `only` chooses by record, for example those of one server.
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
+        self.shared.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
         let chosen = found.blocks.iter().filter(|record| only(record));
@@ -155,8 +158,8 @@ impl Step {
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
     pub fn read(&self, name: &str, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
-        let _hold = self.hold()?;
         self.shared.guard.check("consumer")?;
+        let _hold = self.hold()?;
         let found = self.find(name)?;
         let step = self.report.id.to_string();
         assemble::read(&self.shared.holders, &step, &found.field, &found.blocks, selection, target)

@@ -13,7 +13,7 @@ use forebay_core::ids::ServerId;
 use forebay_transport::Address;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What runs one pipeline beside one server.
@@ -42,9 +42,9 @@ pub struct Order {
 
 impl Worker {
     /// Connects to the server beside which this worker runs.
-    pub fn open(options: &GroupOptions, server: ServerId, pipeline: &str) -> Result<Worker> {
+    pub fn open(options: &GroupOptions, server: ServerId, pipeline: &str, instance: u64) -> Result<Worker> {
         let group = Group::find(options)?;
-        let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned() })?);
+        let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned(), instance })?);
         let entry = group.file().servers.iter().find(|entry| entry.id == server);
         let tcp = entry.and_then(|entry| {
             let addresses = entry.parsed().ok()?;
@@ -75,13 +75,13 @@ impl Worker {
         self.rpc.call(&ToServer::WorkerFailed { error: traceback.to_owned() }, "to take note").map(drop)
     }
 
-    /// The next order, or `None` after `timeout`. An error means that the server is gone: end.
+    /// The next order; `ErrorKind::Timeout` after `timeout`, or when a signal ends the wait. Another error means
+    /// that the server is gone: end.
     pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
         let told = self.rpc.told(Instant::now() + timeout, "to order an execution");
         let order = match told {
             Ok(ToClient::Execute(order)) => order,
             Ok(_) => return Ok(None),
-            Err(error) if error.kind == forebay_core::ErrorKind::Timeout => return Ok(None),
             Err(error) => return Err(error),
         };
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
@@ -93,6 +93,7 @@ impl Worker {
             holders: self.holders.clone(),
             stream: order.report.id.stream.clone(),
             held_as: HeldAs::Execution(order.execution),
+            held: Mutex::default(),
         };
         let step = Step::new(Arc::new(shared), order.report);
         Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))

@@ -30,6 +30,21 @@ impl fmt::Display for Lineage {
     }
 }
 
+impl std::str::FromStr for Lineage {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Lineage> {
+        let bad = || Error::invalid(format!("'{text}' is no lineage: 32 hexadecimal digits are needed"));
+        let mut bytes = [0; 16];
+        if text.len() != 32 || !text.is_ascii() {
+            return Err(bad());
+        }
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| bad())?;
+        }
+        Ok(Lineage(bytes))
+    }
+}
+
 impl fmt::Debug for Lineage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Lineage({self})")

@@ -56,8 +56,15 @@ pub(crate) fn field(
 }
 
 /// A block's box from what Python gave: the interior and its ghosts.
-pub(crate) fn extent(offset: Option<Vec<u64>>, shape: &[u64], low: &[u64], high: &[u64]) -> PyResult<Extent> {
-    Extent::new(offset.as_deref(), shape, low, high).map_err(raise)
+pub(crate) fn extent(
+    field: &str,
+    offset: Option<Vec<u64>>,
+    shape: &[u64],
+    low: &[u64],
+    high: &[u64],
+) -> PyResult<Extent> {
+    let made = Extent::new(offset.as_deref(), shape, low, high);
+    made.map_err(|error| raise(error.during(format!("field '{field}'"))))
 }
 
 #[pymethods]
@@ -161,7 +168,7 @@ impl Producer {
         low: Vec<u64>,
         high: Vec<u64>,
     ) -> PyResult<&'static str> {
-        let block = Block { field, number, level, extent: extent(offset, &shape, &low, &high)? };
+        let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
         let array = Array { address, shape: stored, strides, element };
         let outcome = py.detach(|| self.0.put(&block, &array.source()?)).map_err(raise)?;
         Ok(match outcome {
@@ -184,7 +191,7 @@ impl Producer {
         low: Vec<u64>,
         high: Vec<u64>,
     ) -> PyResult<Option<(u64, WriteBuffer)>> {
-        let block = Block { field, number, level, extent: extent(offset, &shape, &low, &high)? };
+        let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
         let allocated = py.detach(|| self.0.alloc(&block)).map_err(raise)?;
         Ok(allocated.map(|allocation| (allocation.id, WriteBuffer { allocation })))
     }

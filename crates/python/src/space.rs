@@ -5,20 +5,29 @@ use crate::consumer::describe;
 use crate::errors::{raise, seconds};
 use crate::group_options;
 use crate::producer::{dims, extent, field};
-use forebay_client::core::region::Region;
+use forebay_client::core::contract::Field;
 use forebay_client::{Selection, SpacePut};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 #[pyclass(frozen)]
-pub(crate) struct Space(forebay_client::Space);
+pub(crate) struct Space {
+    space: forebay_client::Space,
+    /// Fields as they were last seen, so that reading one more step of them is one question.
+    fields: Mutex<HashMap<String, Field>>,
+}
+
+/// How many fields are remembered.
+const FIELDS_MAX: usize = 1024;
 
 #[pymethods]
 impl Space {
     #[new]
     fn open(py: Python<'_>, group: Option<String>, timeout: Option<f64>, transport: &str) -> PyResult<Space> {
         let options = group_options(group, transport, timeout)?;
-        py.detach(|| forebay_client::Space::open(&options)).map(Space).map_err(raise)
+        let space = py.detach(|| forebay_client::Space::open(&options)).map_err(raise)?;
+        Ok(Space { space, fields: Mutex::default() })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -38,35 +47,64 @@ impl Space {
         let (none, ndim) = (Vec::new, shape.len());
         let field =
             field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
-        let put = SpacePut { field, step, extent: extent(offset, &shape, &[], &[])? };
+        let put = SpacePut { field, step, extent: extent(name, offset, &shape, &[], &[])? };
         let array = Array { address, shape, strides, element };
-        py.detach(|| self.0.put(&put, &array.source()?)).map_err(raise)
+        py.detach(|| self.space.put(&put, &array.source()?)).map_err(raise)
     }
 
-    /// Describes a field at a step once the region is covered, then fills what `make` gives for it.
-    #[allow(clippy::too_many_arguments)]
+    /// Describes a field at a step to `make`, which says what to read to where, and reads it once it is covered.
+    /// The field is described as it was last seen; if it has another shape now, `make` is asked again.
     fn get(
         &self,
         py: Python<'_>,
         name: &str,
         step: u64,
-        region: Option<(Vec<u64>, Vec<u64>)>,
         timeout: f64,
         make: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let timeout = seconds(timeout)?;
-        let region = region.map(|(offset, shape)| Region::new(&offset, &shape)).transpose().map_err(raise)?;
-        let found = py.detach(|| self.0.find(name, step, region.as_ref(), timeout)).map_err(raise)?;
-        let described: Bound<'_, PyDict> = describe(py, found.field())?;
-        let made = make.call1((described,))?;
         type Made = (Vec<u64>, Vec<u64>, Vec<u64>, usize, Vec<i64>, usize);
-        let (offset, shape, every, address, strides, element): Made = made.extract()?;
-        let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
-        let mut array = Array { address, shape, strides, element };
-        py.detach(|| found.read(&selection, &mut array.target()?)).map_err(raise)
+        let timeout = seconds(timeout)?;
+        let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        loop {
+            let field = match known {
+                Some(field) => field,
+                None => py.detach(|| self.space.field(name, step, timeout)).map_err(raise)?,
+            };
+            let (offset, shape, every, address, strides, element): Made =
+                make.call1((describe(py, &field)?,))?.extract()?;
+            let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
+            let found =
+                py.detach(|| self.space.find(name, step, &selection.span(&field)?, timeout)).map_err(raise);
+            let found = match found {
+                Ok(found) => found,
+                // The shape may be another one at this step.
+                Err(error) => {
+                    let now = py.detach(|| self.space.field(name, step, timeout)).map_err(raise);
+                    match now {
+                        Ok(now) if now != field => {
+                            known = Some(now);
+                            continue;
+                        }
+                        _ => return Err(error),
+                    }
+                }
+            };
+            if found.field() != &field {
+                known = Some(found.field().clone());
+                continue;
+            }
+            let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+            if fields.len() >= FIELDS_MAX {
+                fields.clear();
+            }
+            fields.insert(name.to_owned(), field);
+            drop(fields);
+            let mut array = Array { address, shape, strides, element };
+            return py.detach(|| found.read(&selection, &mut array.target()?)).map_err(raise);
+        }
     }
 
     fn remove(&self, py: Python<'_>, name: &str, step: u64) -> PyResult<()> {
-        py.detach(|| self.0.remove(name, step)).map_err(raise)
+        py.detach(|| self.space.remove(name, step)).map_err(raise)
     }
 }

@@ -13,9 +13,9 @@ pub(crate) struct Worker(forebay_client::Worker);
 #[pymethods]
 impl Worker {
     #[new]
-    fn open(py: Python<'_>, group: String, server: u32, pipeline: &str) -> PyResult<Worker> {
+    fn open(py: Python<'_>, group: String, server: u32, pipeline: &str, instance: u64) -> PyResult<Worker> {
         let options = group_options(Some(group), "auto", None)?;
-        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline))
+        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline, instance))
             .map(Worker)
             .map_err(raise)
     }

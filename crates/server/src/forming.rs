@@ -38,7 +38,7 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     let own =
         ServerEntry { id: ServerId(0), pid: std::process::id(), addresses: advertised(options, &listeners) };
     let file = ConnectionFile {
-        lineage: Lineage(random()?),
+        lineage: options.lineage.map_or_else(|| random().map(Lineage), Ok)?,
         secret: Secret(random()?),
         epoch: u64::from(options.servers == 1),
         size: options.servers,
@@ -46,10 +46,12 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     };
     let what = || format!("the group of {} did not form within {PATIENCE:?}", options.group.display());
     match file.create(&options.group) {
-        Ok(()) => timeout(PATIENCE, found(options, file, listeners)).await.unwrap_or_else(|_| {
-            remove_file(&options.group, &Lineage([0; 16]));
-            Err(Error::timeout(what()))
-        }),
+        Ok(()) => {
+            let lineage = file.lineage;
+            let found = timeout(PATIENCE, found(options, file, listeners)).await;
+            let result = found.unwrap_or_else(|_| Err(Error::timeout(what())));
+            result.inspect_err(|_| remove_file(&options.group, &lineage))
+        }
         Err(error) if error.kind == ErrorKind::Conflict => {
             timeout(PATIENCE, join(options, own, listeners)).await.map_err(|_| Error::timeout(what()))?
         }
@@ -57,8 +59,19 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     }
 }
 
+/// The server is told to end while its group forms: a file that it wrote must not stay.
+pub(crate) fn abandon(options: &ServerOptions) -> Result<()> {
+    if let Ok(file) = ConnectionFile::read(&options.group)
+        && !file.is_complete()
+        && file.servers[0].pid == std::process::id()
+    {
+        remove_file(&options.group, &file.lineage);
+    }
+    Ok(())
+}
+
 /// Random bytes from the kernel.
-fn random<const N: usize>() -> Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     use std::io::Read;
     let mut bytes = [0; N];
     std::fs::File::open("/dev/urandom")
@@ -210,6 +223,12 @@ pub(crate) fn hello(from: ServerId) -> ToServer {
 /// A server that is not the first joins through the file.
 async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener>) -> Result<Formed> {
     let file = ConnectionFile::read(&options.group)?;
+    if options.lineage.is_some_and(|lineage| lineage != file.lineage) {
+        return Err(Error::conflict(format!(
+            "another group is being started at {}: wait for it, or give another --group",
+            options.group.display()
+        )));
+    }
     if file.is_complete() {
         return Err(Error::conflict(format!(
             "the group of {} is complete with {} servers; end it with `forebay down`, or give another --group",
@@ -248,8 +267,7 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
 
 /// Removes the connection file if it is still this group's.
 pub(crate) fn remove_file(path: &Path, lineage: &Lineage) {
-    let ours =
-        ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage || *lineage == Lineage([0; 16]));
+    let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage);
     if ours {
         let _ = std::fs::remove_file(path);
     }

@@ -22,6 +22,7 @@ mod workers;
 
 pub use options::ServerOptions;
 
+use forebay_core::ids::Lineage;
 use forebay_core::{Error, Result};
 use forebay_transport::Listener;
 use node::Node;
@@ -47,6 +48,11 @@ pub fn run(options: ServerOptions, ready: impl FnOnce() + Send + 'static) -> Res
     result
 }
 
+/// A lineage for a group that is to be founded.
+pub fn new_lineage() -> Result<Lineage> {
+    forming::random().map(Lineage)
+}
+
 async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
@@ -55,8 +61,8 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let parent = options.watch_parent.map(watch_process).transpose()?;
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return forming::abandon(&options),
+        _ = terminate.recv() => return forming::abandon(&options),
     };
     let node = Node::new(&options, &formed)?;
     let founder = formed.founder;

@@ -1,5 +1,6 @@
 //! What a server is started with.
 
+use forebay_core::ids::Lineage;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -10,6 +11,9 @@ pub struct ServerOptions {
     pub group: PathBuf,
     /// How many servers the group has; the founder decides.
     pub servers: u32,
+    /// The lineage that the group must have: so that servers that were started together do not join another
+    /// group that is just being founded at the same path.
+    pub lineage: Option<Lineage>,
     /// Bytes of blocks that this server may hold; by default a share of what memory is left.
     pub budget: Option<u64>,
     /// Addresses to listen on for TCP; empty means shared memory only.

@@ -100,7 +100,10 @@ impl Node {
         check_name("stream", &spec.stream)?;
         self.check_coordinates(&spec.stream)?;
         let mut state = self.state.lock();
-        if state.pipelines.coordinated.contains_key(&spec.name) {
+        // A worker beside this server tells of pipelines that another one coordinates.
+        if state.pipelines.coordinated.contains_key(&spec.name)
+            || state.pipelines.workers.contains_key(&spec.name)
+        {
             return Err(Error::conflict(format!(
                 "there is a pipeline '{}' already: destroy it first, or choose another name",
                 spec.name

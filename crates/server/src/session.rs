@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) receiver: Receiver,
     pub(crate) outbox: Arc<Outbox>,
     /// Its process, watched, if it is on this host: proves its death.
-    process: Option<OwnedFd>,
+    pub(crate) process: Option<OwnedFd>,
     shared_memory: bool,
     role: Role,
     producing: Option<Producing>,
@@ -59,7 +59,9 @@ pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
         Role::Server(_) => "servers",
     };
     *node.state.lock().connections.entry(name).or_default() += 1;
-    let process = receiver.peer_process().and_then(|pid| watch_process(pid).ok());
+    // Over TCP on one host the process says itself who it is; it has proven that it holds the secret.
+    let told = (hello.host == forebay_transport::host::this_host()).then_some(hello.pid);
+    let process = receiver.peer_process().or(told).and_then(|pid| watch_process(pid).ok());
     let mut session = Session {
         shared_memory: receiver.kind() == Kind::Shm && hello.shared_memory,
         node,
@@ -113,10 +115,26 @@ impl Session {
             seal_payload: self.node.seal_payload,
         };
         self.reply(request, ToClient::Welcome(welcome))?;
-        if let Role::Worker { pipeline } = &hello.role {
-            self.node.worker_connected(pipeline, self.outbox.clone());
+        if let Role::Worker { pipeline, instance } = &hello.role {
+            self.node.worker_connected(pipeline, *instance, self.outbox.clone())?;
         }
-        while let Some((frame, _descriptors)) = self.receiver.next().await? {
+        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
+        let mut gone = false;
+        loop {
+            // A process that died is gone even if a forked child of it keeps the connection open; what it
+            // said before is heard first.
+            let next = tokio::select! {
+                biased;
+                next = self.receiver.next() => next?,
+                () = process_ended(process.as_ref(), gone) => {
+                    if gone {
+                        break;
+                    }
+                    gone = true;
+                    continue;
+                }
+            };
+            let Some((frame, _descriptors)) = next else { break };
             if frame.header.epoch > self.node.view.epoch {
                 return Err(Error::protocol(format!(
                     "a message of epoch {} arrived ahead of its view",
@@ -181,8 +199,8 @@ impl Session {
                 self.release(attachment, run, step, pinned);
                 Ok(None)
             }
-            M::Detach(attachment) => {
-                self.detach(attachment);
+            M::Detach { attachment, held } => {
+                self.close_attachment(attachment, &held);
                 Ok(Some(ToClient::Done))
             }
             M::OpenArena { arena } => self.open_arena(header.request, arena),
@@ -207,7 +225,7 @@ impl Session {
             | M::WorkerDone { .. }
             | M::WorkerReleased { .. }
             | M::WorkerFailed { .. } => {
-                let Role::Worker { pipeline } = &self.role else {
+                let Role::Worker { pipeline, .. } = &self.role else {
                     return Err(Error::protocol("only a worker can say that"));
                 };
                 self.node.worker_said(pipeline, message);
@@ -224,7 +242,7 @@ impl Session {
         if let Some(producing) = &producing {
             producing.leave(&self.node, true);
         }
-        if let Role::Worker { pipeline } = &self.role {
+        if let Role::Worker { pipeline, .. } = &self.role {
             self.node.worker_disconnected(pipeline, &self.outbox);
         }
         let maps_memory = self.shared_memory && (producing.is_some() || dubious);
@@ -234,12 +252,21 @@ impl Session {
         if let Some(producing) = producing {
             producing.give_back(&self.node);
         }
-        for (attachment, _) in std::mem::take(&mut self.attachments) {
-            self.detach(attachment);
+        for (attachment, stream) in std::mem::take(&mut self.attachments) {
+            self.node.detach(attachment, Some(stream));
         }
         for lease in std::mem::take(&mut self.leases) {
             self.node.space_release(lease);
         }
+    }
+}
+
+/// Waits until a process has ended. Once that is known, only lets what has arrived be taken first.
+async fn process_ended(process: Option<&OwnedFd>, known: bool) {
+    match process {
+        Some(_) if known => tokio::time::sleep(Duration::from_millis(20)).await,
+        Some(process) => process_gone(process).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -257,22 +257,18 @@ impl Node {
     }
 }
 
-/// The blocks of an index that meet a region, if they cover it.
+/// The blocks of an index that meet a region, if they cover it; without a region only the field.
 fn find(index: &FieldIndex, region: Option<&Region>, step: StepNumber) -> Result<FieldReport> {
     let field = index.field().clone();
-    let whole = field.shape.as_deref().map(Region::whole).transpose()?;
-    let region = match (region, &whole) {
-        (Some(region), Some(whole)) if !whole.contains(region) => {
-            return Err(Error::out_of_bounds(format!(
-                "region {region} reaches outside field '{}', which is {whole}",
-                field.name
-            )));
-        }
-        (Some(region), _) => region.clone(),
-        (None, Some(whole)) => whole.clone(),
-        (None, None) => return Ok(FieldReport { field, blocks: index.blocks().to_vec() }),
-    };
-    index.check_covered(&format!("step {step}"), &region)?;
-    let blocks = index.find(&region).cloned().collect();
+    let Some(region) = region else { return Ok(FieldReport { field, blocks: Vec::new() }) };
+    let whole = Region::whole(field.shape.as_deref().unwrap_or_default())?;
+    if !whole.contains(region) {
+        return Err(Error::out_of_bounds(format!(
+            "region {region} reaches outside field '{}', which is {whole}",
+            field.name
+        )));
+    }
+    index.check_covered(&format!("step {step}"), region)?;
+    let blocks = index.find(region).cloned().collect();
     Ok(FieldReport { field, blocks })
 }

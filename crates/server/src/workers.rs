@@ -2,6 +2,7 @@
 
 use crate::node::{Node, State};
 use forebay_core::ids::ServerId;
+use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::message::{CommMember, Execute, PipelineSpec, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
@@ -29,11 +30,15 @@ pub(crate) struct LocalWorker {
     pub(crate) coordinator: ServerId,
     /// Its connection, once it is ready.
     outbox: Option<Arc<Outbox>>,
+    /// Tells its process from earlier ones of the same pipeline.
+    instance: u64,
     executing: Option<u64>,
     pid: Option<u32>,
     starts: u32,
     log: VecDeque<String>,
     stop: Arc<Notify>,
+    /// Its connection ended: so will its process.
+    lost: Arc<Notify>,
 }
 
 impl LocalWorker {
@@ -59,21 +64,24 @@ impl Node {
     /// Starts a worker, and again whenever it dies, until it is stopped.
     pub(crate) fn start_worker(&self, state: &mut State, coordinator: ServerId, spec: PipelineSpec) {
         let stop = Arc::new(Notify::new());
+        let lost = Arc::new(Notify::new());
         let worker = LocalWorker {
             spec: spec.clone(),
             coordinator,
             outbox: None,
+            instance: 0,
             executing: None,
             pid: None,
             starts: 0,
             log: VecDeque::new(),
             stop: stop.clone(),
+            lost: lost.clone(),
         };
         if let Some(old) = state.pipelines.workers.insert(spec.name.clone(), worker) {
             old.stop.notify_one();
         }
         if let Some(node) = self.me.upgrade() {
-            tokio::spawn(keep_alive(node, spec, stop));
+            tokio::spawn(keep_alive(node, spec, stop, lost));
         }
     }
 
@@ -84,10 +92,17 @@ impl Node {
         }
     }
 
-    /// A worker's process has connected.
-    pub(crate) fn worker_connected(&self, pipeline: &str, outbox: Arc<Outbox>) {
-        if let Some(worker) = self.state.lock().pipelines.workers.get_mut(pipeline) {
-            worker.outbox = Some(outbox);
+    /// A worker's process has connected. One that was replaced meanwhile is refused.
+    pub(crate) fn worker_connected(&self, pipeline: &str, instance: u64, outbox: Arc<Outbox>) -> Result<()> {
+        let mut state = self.state.lock();
+        match state.pipelines.workers.get_mut(pipeline).filter(|worker| worker.instance == instance) {
+            Some(worker) => {
+                worker.outbox = Some(outbox);
+                Ok(())
+            }
+            None => {
+                Err(Error::unreachable(format!("this worker of pipeline '{pipeline}' is no longer wanted")))
+            }
         }
     }
 
@@ -98,16 +113,10 @@ impl Node {
         if worker.outbox.as_ref().is_none_or(|current| !Arc::ptr_eq(current, outbox)) {
             return;
         }
+        // Told with its exit status, once that is known.
         worker.outbox = None;
         worker.executing = None;
-        let coordinator = worker.coordinator;
-        let mut error = String::from("its process ended");
-        for line in worker.log.iter().rev().take(12).collect::<Vec<_>>().into_iter().rev() {
-            error.push_str("\n  ");
-            error.push_str(line);
-        }
-        self.tell(&mut state, coordinator, PeerMessage::WorkerGone { pipeline: pipeline.to_owned(), error });
-        self.drain(&mut state);
+        worker.lost.notify_one();
     }
 
     /// What a worker says of itself.
@@ -130,7 +139,6 @@ impl Node {
             }
             ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
             ToServer::WorkerFailed { error } => {
-                error.lines().for_each(|line| worker.log(line));
                 worker.outbox = None;
                 PeerMessage::WorkerGone { pipeline: name, error }
             }
@@ -177,11 +185,13 @@ impl Node {
 }
 
 /// Starts a worker's process again and again until it is stopped.
-async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
+async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost: Arc<Notify>) {
     let mut pause = Duration::from_millis(100);
     loop {
         let started = Instant::now();
-        let mut child = match spawn(&node, &spec) {
+        let instance = node.unique();
+        node.with_worker(&spec.name, &stop, |worker| worker.instance = instance);
+        let mut child = match spawn(&node, &spec, instance) {
             Ok(child) => child,
             Err(error) => {
                 let error = format!("cannot start {:?}: {error}", spec.command);
@@ -199,22 +209,19 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
             tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stderr.take())),
         ];
         tokio::select! {
-            status = child.wait() => {
+            status = ended(&mut child, &lost) => {
                 for reader in readers {
                     let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
                 }
                 let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+                let mut last = Vec::new();
                 node.with_worker(&spec.name, &stop, |worker| {
                     worker.pid = None;
+                    last = worker.log.iter().rev().take(12).cloned().collect();
                     worker.log(&format!("the worker ended: {how}"));
                 });
-                // One that ends before it connects tells nobody: say it for it.
-                if started.elapsed() < Duration::from_secs(30) {
-                    let silent = node.state.lock().pipelines.workers.get(&spec.name).is_some_and(|w| w.outbox.is_none());
-                    if silent {
-                        node.worker_said(&spec.name, ToServer::WorkerFailed { error: last_lines(&node, &spec.name) });
-                    }
-                }
+                let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
+                node.worker_said(&spec.name, ToServer::WorkerFailed { error: format!("its process ended ({how}){lines}") });
             }
             () = stop.notified() => {
                 end(child).await;
@@ -242,17 +249,20 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
     }
 }
 
-fn last_lines(node: &Node, name: &str) -> String {
-    let state = node.state.lock();
-    let log = state
-        .pipelines
-        .workers
-        .get(name)
-        .map(|worker| worker.log.iter().rev().take(30).cloned().collect::<Vec<_>>());
-    log.unwrap_or_default().into_iter().rev().collect::<Vec<_>>().join("\n")
+/// Waits until a worker's process has ended. One that lost its connection and lingers is ended.
+async fn ended(child: &mut Child, lost: &Notify) -> std::io::Result<std::process::ExitStatus> {
+    tokio::select! {
+        status = child.wait() => return status,
+        () = lost.notified() => {}
+    }
+    if let Ok(status) = tokio::time::timeout(Duration::from_secs(2), child.wait()).await {
+        return status;
+    }
+    child.start_kill()?;
+    child.wait().await
 }
 
-fn spawn(node: &Node, spec: &PipelineSpec) -> std::io::Result<Child> {
+fn spawn(node: &Node, spec: &PipelineSpec, instance: u64) -> std::io::Result<Child> {
     let (program, arguments) =
         spec.command.split_first().ok_or_else(|| std::io::Error::other("its command is empty"))?;
     let group = std::fs::canonicalize(&node.group).unwrap_or_else(|_| PathBuf::from(&node.group));
@@ -261,6 +271,7 @@ fn spawn(node: &Node, spec: &PipelineSpec) -> std::io::Result<Child> {
         .arg("--group")
         .arg(group)
         .args(["--server", &node.id.0.to_string(), "--pipeline", &spec.name, "--code", &spec.code])
+        .args(["--instance", &instance.to_string()])
         .env("FOREBAY_PIPELINE_CONFIG", &spec.config)
         .env("PYTHONUNBUFFERED", "1")
         .current_dir(&spec.directory)

@@ -27,6 +27,8 @@ pub enum Role {
     Worker {
         /// The pipeline.
         pipeline: String,
+        /// Which start of it, as the server told the process.
+        instance: u64,
     },
     /// Another server of the group.
     Server(ServerId),
@@ -205,7 +207,12 @@ pub enum ToServer {
         pinned: bool,
     },
     /// Detaches. Answer: [`ToClient::Done`].
-    Detach(AttachmentId),
+    Detach {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// Steps of which arrays live on: they stay held.
+        held: Vec<(RunNumber, StepNumber)>,
+    },
     /// Asks for an arena to map. Answer: [`ToClient::Arena`], with its descriptor opened for reading.
     OpenArena {
         /// The arena.
@@ -246,7 +253,7 @@ pub enum ToServer {
         field: String,
         /// The step.
         step: StepNumber,
-        /// The region; `None` for the whole field.
+        /// The region, which is waited for; `None` only describes the field, once something of it is there.
         region: Option<Region>,
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,

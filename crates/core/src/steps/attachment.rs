@@ -40,6 +40,10 @@ pub struct Attachment {
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps it was told of, has finished with, and still holds because arrays of them live.
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
+    /// Whether it was told that its stream has ended: it takes no part in later runs.
+    pub(super) ended: bool,
+    /// Whether it was closed and stays only for what it still holds.
+    pub(super) closing: bool,
     /// Steps dropped since the last one it was told of.
     pub(super) missed: u64,
     /// The last step it was told of.
@@ -59,14 +63,24 @@ impl Attachment {
             queue: VecDeque::new(),
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
+            ended: false,
+            closing: false,
             missed: 0,
             last: None,
         }
     }
 
-    /// Whether its demand is in force at this step.
+    /// Whether its demand is in force at this step. Without `follow` it belongs to one run.
     pub(super) fn in_force(&self, run: RunNumber, step: StepNumber) -> bool {
-        self.from.is_some_and(|(from_run, from)| run > from_run || (run == from_run && step >= from))
+        self.takes_part_in(run)
+            && self.from.is_some_and(|(from_run, from)| run > from_run || (run == from_run && step >= from))
+    }
+
+    /// Whether it has a say in the demand of a run.
+    pub(super) fn takes_part_in(&self, run: RunNumber) -> bool {
+        !self.ended
+            && !self.closing
+            && self.from.is_none_or(|(from, _)| from == run || (self.follow && run > from))
     }
 
     /// Whether it is waiting for this step or holds it.

@@ -6,7 +6,7 @@ use crate::contract::{Field, Needs};
 use crate::cut::{CutCoordinator, Decision};
 use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl StreamCoordinator {
     ) -> Result<(Joined, Vec<Effect>)> {
         options.check(rank)?;
         let mut effects = Vec::new();
-        let current = self.runs.get(&self.last_run).filter(|run| !run.is_leaving());
+        let current = self.runs.get(&self.last_run).filter(|run| run.expects(rank));
         if let Some(run) = current {
             if run.ranks.contains_key(&rank) {
                 return Err(Error::conflict(format!(
@@ -142,10 +142,10 @@ impl StreamCoordinator {
         } else {
             self.last_run += 1;
             self.runs.insert(self.last_run, Run::new(self.last_run, options));
-            self.demand = Arc::new(self.union());
-            for attachment in self.attachments.values_mut() {
+            for attachment in self.attachments.values_mut().filter(|attachment| !attachment.ended) {
                 attachment.from.get_or_insert((self.last_run, 0));
             }
+            self.demand = Arc::new(self.union());
         }
         let number = self.last_run;
         if let Some(run) = self.runs.get_mut(&number) {
@@ -254,8 +254,10 @@ impl StreamCoordinator {
     fn close_if_complete(&mut self, number: RunNumber, step_number: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let complete = run.steps.get(&step_number).is_some_and(|step| !step.closed && run.is_complete(step));
+        let ranks = run.options.size as usize;
         let Some(step) = run.steps.get_mut(&step_number).filter(|_| complete) else { return };
         step.closed = true;
+        step.torn |= step.ended.len() < ranks;
         run.closed_steps += 1;
         run.dropped_steps += u64::from(step.dropped);
         let dropped = step.dropped;
@@ -362,6 +364,7 @@ impl StreamCoordinator {
         if let Some(run) = run.filter(|run| run.begun) {
             attachment.needs.check_against(&self.name, run.contract.values())?;
         }
+        let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
         if start == Start::Oldest {
             for (number, run) in &self.runs {
                 for (step_number, step) in &run.steps {
@@ -370,6 +373,10 @@ impl StreamCoordinator {
                         attachment.queue.push_back((*number, *step_number));
                     }
                 }
+            }
+            if run_is_over && !attachment.queue.is_empty() {
+                // It reads what is left, and ends with that.
+                attachment.from = Some((self.last_run, 0));
             }
         }
         self.attachments.insert(id, attachment);
@@ -390,6 +397,22 @@ impl StreamCoordinator {
         effects
     }
 
+    /// Somebody closes its handle, but arrays of these steps live on: they stay held, nothing else does.
+    pub fn close(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
+        let all: Vec<(RunNumber, StepNumber)> =
+            attachment.queue.drain(..).chain(std::mem::take(&mut attachment.delivered)).collect();
+        let kept = all.iter().chain(&attachment.pinned).filter(|step| held.contains(step)).copied();
+        attachment.pinned = kept.collect();
+        attachment.closing = true;
+        let done = attachment.pinned.is_empty();
+        let mut effects = if done { self.detach(id) } else { self.demand_changed() };
+        for run in all.iter().map(|(run, _)| *run).collect::<std::collections::BTreeSet<_>>() {
+            self.free_unheld(run, &mut effects);
+        }
+        effects
+    }
+
     /// An attachment has finished with a step; `pinned` says that arrays of it live on.
     pub fn release(
         &mut self,
@@ -403,6 +426,9 @@ impl StreamCoordinator {
         let known = attachment.delivered.remove(&(run, step)) | attachment.pinned.remove(&(run, step));
         if known && pinned {
             attachment.pinned.insert((run, step));
+        }
+        if attachment.closing && attachment.pinned.is_empty() {
+            effects = self.detach(id);
         }
         self.deliver(id, &mut effects);
         self.free_unheld(run, &mut effects);
@@ -432,18 +458,16 @@ impl StreamCoordinator {
     }
 
     fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
-        let over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
-        if !over {
-            return;
-        }
-        let last_run = self.last_run;
+        let Some(run) = self.runs.get(&self.last_run).filter(|run| run.is_over()) else { return };
         for (id, attachment) in &mut self.attachments {
             let drained = attachment.queue.is_empty() && attachment.delivered.is_empty();
-            let concerned = attachment.from.is_some_and(|(run, _)| run <= last_run);
-            if drained && concerned && !attachment.follow {
-                // Told once: it takes no part in later runs.
-                attachment.from = None;
-                effects.push(Effect::Ended(*id));
+            let concerned = attachment.from.is_some_and(|(from, _)| from <= self.last_run);
+            if drained && concerned && !attachment.follow && !attachment.ended && !attachment.closing {
+                attachment.ended = true;
+                effects.push(match &run.lost {
+                    None => Effect::Ended(*id),
+                    Some(why) => Effect::Failed(*id, Error::new(ErrorKind::Lost, why.clone())),
+                });
             }
         }
     }
@@ -454,7 +478,8 @@ impl StreamCoordinator {
     fn union(&self) -> Demand {
         let keeps = self.runs.get(&self.last_run).is_some_and(|run| run.options.keep > 0);
         let kept = keeps.then_some(&Needs::All { every: 1 });
-        Demand::union(self.demand.version + 1, self.attachments.values().map(|a| &a.needs).chain(kept))
+        let attached = self.attachments.values().filter(|attachment| attachment.takes_part_in(self.last_run));
+        Demand::union(self.demand.version + 1, attached.map(|attachment| &attachment.needs).chain(kept))
     }
 
     fn demand_changed(&mut self) -> Vec<Effect> {
@@ -507,6 +532,11 @@ impl StreamCoordinator {
             .map(|(run, rank, _)| (run, rank))
             .collect();
         for (run, rank) in ranks {
+            if let Some(run) = self.runs.get_mut(&run) {
+                let text =
+                    format!("{server} died, and with it ranks of stream '{}' lost their home", self.name);
+                run.lost.get_or_insert(text);
+            }
             effects.extend(self.rank_gone(run, rank, true));
         }
         effects

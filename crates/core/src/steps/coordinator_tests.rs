@@ -1,5 +1,4 @@
 use super::*;
-use crate::ErrorKind;
 use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
@@ -197,4 +196,43 @@ fn overlaps_are_told_to_the_rank_that_caused_them() {
     assert!(
         matches!(&effects[0], Effect::RankError { rank: 1, error, .. } if error.kind == ErrorKind::Conflict)
     );
+}
+
+#[test]
+fn a_closed_handle_keeps_only_what_its_arrays_show() {
+    let mut stream = stream(Policy::DropOldest, 1, 2);
+    for number in 0..4 {
+        step(&mut stream, number);
+    }
+    let effects = stream.close(AttachmentId(7), &[(1, 1)]);
+    assert_eq!(freed(&effects), [0, 2, 3]);
+    assert!(!stream.demand().wants(&field(), 4), "its demand ended");
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
+    assert!(stream.attachments.is_empty());
+}
+
+#[test]
+fn a_reader_that_does_not_follow_belongs_to_one_run() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    step(&mut stream, 0);
+    stream.rank_gone(1, 0, false);
+    stream.rank_gone(1, 1, false);
+    // It has not read to the end when the next run begins.
+    let (joined, _) = stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+    assert!(joined.run == 2 && !joined.demand.wants(&field(), 0));
+}
+
+#[test]
+fn ranks_need_not_be_open_at_the_same_time() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+    for rank in 0..2 {
+        assert_eq!(stream.join(rank, S0, options(2, Policy::Block)).unwrap().0.run, 1);
+        stream.define(1, rank, field()).unwrap();
+        let mut ended = ended(rank, 0);
+        ended.fields[0].blocks[0].location.server = S0;
+        let effects = stream.step_ended(1, rank, S0, ended);
+        assert_eq!(delivered(&effects).len(), rank as usize);
+        stream.rank_gone(1, rank, false);
+    }
 }

@@ -92,6 +92,8 @@ pub(super) struct Run {
     /// Whether a rank has begun a step: the contract is then complete.
     pub(super) begun: bool,
     pub(super) steps: BTreeMap<StepNumber, Step>,
+    /// Why its ranks are gone, if that was the death of a server.
+    pub(super) lost: Option<String>,
     pub(super) closed_steps: u64,
     pub(super) dropped_steps: u64,
 }
@@ -118,6 +120,7 @@ impl Run {
             contract: BTreeMap::new(),
             begun: false,
             steps: BTreeMap::new(),
+            lost: None,
             closed_steps: 0,
             dropped_steps: 0,
         }
@@ -127,13 +130,17 @@ impl Run {
     pub(super) fn is_over(&self) -> bool {
         let gone = |rank: &Rank| rank.state != RankState::Open;
         let complete = self.ranks.len() == self.options.size as usize;
-        let died = self.ranks.values().any(|rank| rank.state == RankState::Dead);
-        !self.ranks.is_empty() && (complete || died) && self.ranks.values().all(gone)
+        !self.ranks.is_empty() && (complete || self.has_dead()) && self.ranks.values().all(gone)
     }
 
-    /// Whether a rank has left, so that a newly opened one must belong to a new run.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.ranks.values().any(|rank| rank.state != RankState::Open)
+    /// Whether a rank died: those that have not come yet belong to another run.
+    fn has_dead(&self) -> bool {
+        self.ranks.values().any(|rank| rank.state == RankState::Dead)
+    }
+
+    /// Whether this rank, newly opened, belongs to this run: it has not come yet, and no other has died.
+    pub(super) fn expects(&self, rank: u32) -> bool {
+        !self.has_dead() && self.ranks.get(&rank).is_none_or(|known| known.state == RankState::Open)
     }
 
     pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
@@ -153,7 +160,7 @@ impl Run {
     pub(super) fn is_complete(&self, step: &Step) -> bool {
         let missing =
             |(rank, state): (&u32, &Rank)| state.state == RankState::Open && !step.ended.contains(rank);
-        let all_joined = self.ranks.len() == self.options.size as usize || self.is_leaving();
+        let all_joined = self.ranks.len() == self.options.size as usize || self.has_dead();
         all_joined && !self.ranks.iter().any(missing)
     }
 }

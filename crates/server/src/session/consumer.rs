@@ -60,12 +60,13 @@ impl Session {
         self.node.drain(&mut state);
     }
 
-    /// Detaches: everything it held is released.
-    pub(super) fn detach(&mut self, id: AttachmentId) {
-        let stream =
-            self.attachments.iter().find(|(known, _)| *known == id).map(|(_, stream)| stream.clone());
-        self.attachments.retain(|(known, _)| *known != id);
-        self.node.detach(id, stream);
+    /// Its handle is closed: it wants nothing more, but arrays of these steps live on.
+    pub(super) fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) {
+        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
+        let mut state = self.node.state.lock();
+        let effects = self.node.coordinator(&mut state, stream).close(id, held);
+        self.node.apply(&mut state, stream, effects);
+        self.node.drain(&mut state);
     }
 
     /// Hands out an arena for reading.

@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::node::{Held, Node};
+use crate::process_gone;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
@@ -13,6 +14,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
 use forebay_wire::peer::PeerMessage;
+use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// How long a stream that drops may wait for memory that is just being given up elsewhere.
 const DROP_PATIENCE: Duration = Duration::from_millis(50);
+/// How long a put whose bytes are on their way may wait for room. The client's own deadline may end earlier.
+const PUT_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -52,6 +56,14 @@ struct OpenStep {
     held: Vec<Held>,
     keys: HashSet<(String, u64)>,
     sizes: Vec<(String, u64)>,
+}
+
+/// Waits until a process has ended, if it is one that can be watched.
+async fn ended(process: Option<&OwnedFd>) {
+    match process {
+        Some(process) => process_gone(process).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn no_step(what: &str) -> Error {
@@ -302,6 +314,7 @@ impl Session {
     /// Reserves a range, waiting for memory as the stream's policy says. `None`: it is to be dropped.
     async fn reserve(&mut self, bytes: u64, patience: Duration) -> Result<Option<Grant>> {
         let node = self.node.clone();
+        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
         let producing = self.producing()?;
         let waits = producing.policy == Policy::Block;
         let deadline = Instant::now() + if waits { patience } else { DROP_PATIENCE.min(patience) };
@@ -325,7 +338,13 @@ impl Session {
             if let Some(grant) = producing.try_reserve(&node, bytes)? {
                 return Ok(Some(grant));
             }
-            if timeout_at(deadline, freed).await.is_err() {
+            let waited = tokio::select! {
+                waited = timeout_at(deadline, freed) => waited,
+                () = ended(process.as_ref()) => {
+                    return Err(Error::unreachable("the producer died while it waited for room"));
+                }
+            };
+            if waited.is_err() {
                 if !waits {
                     return Ok(None);
                 }
@@ -390,7 +409,7 @@ impl Session {
                         header.payload
                     )));
                 }
-                let reserved = self.reserve(bytes, Duration::from_secs(3600)).await;
+                let reserved = self.reserve(bytes, PUT_PATIENCE).await;
                 let Ok(Some(grant)) = reserved else {
                     self.receiver.discard_payload(header).await?;
                     return match reserved {
@@ -485,9 +504,8 @@ impl Session {
         if arrived > 0 {
             producing.predicted = open.sizes;
         }
-        // All ranks of a step see one demand and one contract, so that all decide this alike.
-        let wanted = producing.fields.values().any(|field| open.demand.wants(field, step));
-        if !wanted && arrived == 0 {
+        // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
+        if open.demand.is_empty() && arrived == 0 {
             return Ok(());
         }
         let mut fields = Vec::new();

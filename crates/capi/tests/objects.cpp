@@ -1,0 +1,202 @@
+// forebay.hpp: objects that clean up, errors that are thrown, types that become dtypes.
+#include <complex>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "forebay.hpp"
+
+using forebay::Box;
+using forebay::Extents;
+
+#define CHECK(condition) \
+    ((condition) ? (void)0 : throw std::runtime_error("line " + std::to_string(__LINE__) + ": " #condition))
+
+// The action throws an error of this kind whose text has this part.
+template <class Action> static void fails(int line, int kind, const std::string &part, Action action) {
+    try {
+        action();
+    } catch (const forebay::Error &error) {
+        if (error.kind() == kind && std::string(error.what()).find(part) != std::string::npos) return;
+        throw std::runtime_error("line " + std::to_string(line) + ": " + error.name() + ": " + error.what());
+    }
+    throw std::runtime_error("line " + std::to_string(line) + ": no error");
+}
+#define FAILS(kind, part, ...) fails(__LINE__, kind, part, [&] { __VA_ARGS__; })
+
+static forebay::Consumer consumer(const std::string &stream) { return forebay::Consumer(forebay::ConsumerOptions{stream}); }
+static forebay::Producer producer(const std::string &stream) { return forebay::Producer(forebay::ProducerOptions{stream}); }
+
+template <class T> static constexpr std::int32_t dtype = forebay::dtype_of<T>::value;
+static_assert(dtype<bool> == FB_BOOL && dtype<signed char> == FB_I8 && dtype<unsigned char> == FB_U8);
+static_assert(dtype<short> == FB_I16 && dtype<unsigned short> == FB_U16 && dtype<int> == FB_I32 && dtype<unsigned> == FB_U32);
+static_assert(dtype<long long> == FB_I64 && dtype<unsigned long long> == FB_U64 && dtype<std::int64_t> == FB_I64);
+static_assert(dtype<float> == FB_F32 && dtype<double> == FB_F64);
+static_assert(dtype<std::complex<float>> == FB_C64 && dtype<std::complex<double>> == FB_C128);
+static_assert(!std::is_copy_constructible_v<forebay::Producer> && std::is_move_constructible_v<forebay::Producer>);
+static_assert(std::is_move_assignable_v<forebay::Consumer> && !std::is_copy_constructible_v<forebay::ConsumerStep>);
+
+static void types(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    sim.array<std::complex<float>>("C", {2, 3});
+    sim.array<std::uint16_t>("H", {3, 2, 4});
+    sim.array<long long>("L", {});
+    CHECK(sim.run() == 1);
+    std::vector<std::complex<float>> c = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}};
+    std::vector<std::uint16_t> h(3 * 2 * 4);
+    for (std::size_t i = 0; i < h.size(); i++) h[i] = static_cast<std::uint16_t>(i * 1000);
+    const long long scalar = -5;
+    {
+        auto step = sim.step(3, 0.75);
+        CHECK(step.demanded("H"));
+        CHECK(step.put("C", c.data(), {{0, 0}, {2, 3}}) == FB_OUTCOME_STAGED);
+        step.put("H", h.data(), {{0, 0, 0}, {3, 2, 4}});
+        step.put("L", &scalar, {{}, {}});
+    } // ends the step
+    auto step = viewer.next();
+    CHECK(step && step->number() == 3 && step->time() == 0.75 && step->run() == 1 && step->missed() == 0);
+    CHECK(!step->torn() && !step->rewound());
+    CHECK((step->fields() == std::vector<std::string>{"C", "H", "L"}));
+    CHECK((step->shape("H") == Extents{3, 2, 4}) && step->shape("L").empty());
+    const auto all = step->get<std::complex<float>>("C");
+    CHECK(all.size() == 6 && all(1, 2) == c[5] && all(0, 1) == c[1]);
+    const auto some = step->get<std::uint16_t>("H", {{0, 1, 1}, {2, 1, 2}, {2, 1, 2}});
+    for (int z = 0; z < 2; z++)
+        for (int x = 0; x < 2; x++) CHECK(some(z, 0, x) == h[static_cast<std::size_t>((2 * z * 2 + 1) * 4 + 1 + 2 * x)]);
+    CHECK(step->get<long long>("L")() == -5);
+    FAILS(FB_TYPE_MISMATCH, "'H'", step->get<std::int16_t>("H"));
+    FAILS(FB_TYPE_MISMATCH, "'H'", step->blocks<float>("H"));
+    FAILS(FB_NOT_FOUND, "'W'", step->get<float>("W"));
+    sim.close();
+    step.reset();
+    CHECK(!viewer.next());
+    CHECK(!viewer.next());
+    viewer.close();
+}
+
+static void boxes(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    forebay::FieldOptions about;
+    about.dims = {"y", "x"};
+    about.spacing = {0.5, 0.25};
+    about.origin = {1, 2};
+    about.units = "K";
+    about.association = FB_ASSOCIATION_VERTEX;
+    about.stats = true;
+    sim.array<float>("T", {4, 7}, about);
+    sim.unplaced_array<std::int8_t>("P", 1);
+    // With unequal ghosts, and an interior by strides.
+    std::vector<float> padded(3 * 9), wide(4 * 10);
+    for (int y = 0; y < 2; y++)
+        for (int x = 0; x < 7; x++) {
+            padded[static_cast<std::size_t>((y + 1) * 9 + x)] = static_cast<float>(10 * y + x);
+            wide[static_cast<std::size_t>(y * 10 + 3 + x)] = static_cast<float>(10 * (y + 2) + x);
+        }
+    const std::int8_t points[3] = {1, -2, 3};
+    auto step = sim.step(0, 0);
+    Box box{{0, 0}, {2, 7}, {1, 0}, {0, 2}};
+    step.put("T", padded.data(), box);
+    box = Box{{2, 0}, {2, 7}, {}, {}, {40, 4}, 1};
+    step.put("T", wide.data() + 3, box);
+    step.put("P", points, forebay::unplaced({3}));
+    FAILS(FB_OUT_OF_BOUNDS, "ghost_low has 1 numbers", step.put("T", padded.data(), Box{{0, 0}, {2, 7}, {1}}));
+    FAILS(FB_TYPE_MISMATCH, "'T'", step.put("T", points, Box{{0, 0}, {1, 3}, {}, {}, {}, 7}));
+    step.end();
+    step.end(); // once is enough
+    const auto read = viewer.next();
+    const auto all = read->get<float>("T");
+    for (int y = 0; y < 4; y++)
+        for (int x = 0; x < 7; x++) CHECK(all(y, x) == static_cast<float>(10 * y + x));
+    std::vector<float> column_major(4 * 7);
+    read->get("T", {{0, 0}, {4, 7}}, column_major.data(), {4, 16});
+    CHECK(column_major[6 * 4 + 3] == 36 && column_major[1] == 10);
+    const auto blocks = read->blocks<float>("T");
+    CHECK(blocks.size() == 2);
+    std::map<std::uint64_t, forebay::View<float>> by_number;
+    for (const auto &block : blocks) by_number.emplace(block.number, block);
+    CHECK((by_number.at(0).ghost_low == Extents{1, 0}) && (by_number.at(0).ghost_high == Extents{0, 2}));
+    CHECK(by_number.at(0).data[9 + 5] == 5 && by_number.at(1).data[7 + 5] == 35);
+    CHECK((by_number.at(1).offset == Extents{2, 0}) && (by_number.at(1).shape == Extents{2, 7}));
+    const auto unplaced = read->blocks<std::int8_t>("P");
+    CHECK(unplaced.size() == 1 && unplaced[0].offset.empty() && unplaced[0].data[1] == -2);
+    FAILS(FB_OUT_OF_BOUNDS, "'P'", read->get<std::int8_t>("P"));
+}
+
+static void in_place(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    sim.array<double>("U", {3, 500});
+    auto step = sim.step(0, 0);
+    {
+        auto given_back = step.alloc<double>("U", {{0, 0}, {3, 500}});
+        CHECK(given_back);
+    }
+    auto memory = step.alloc<double>("U", {{0, 0}, {3, 500}});
+    auto moved = std::move(memory);
+    for (int i = 0; i < 1500; i++) moved.data()[i] = i;
+    moved.commit();
+    step.end();
+    sim.flush();
+    const auto all = viewer.next()->get<double>("U");
+    for (int i = 0; i < 1500; i++) CHECK(all.data()[i] == i);
+}
+
+static void space(const std::string &stream) {
+    forebay::Space space;
+    const std::vector<int> values = {1, 2, 3, 4, 5, 6};
+    space.put(stream, {3, 4}, 9, values.data(), {{1, 1}, {2, 3}});
+    const auto part = space.get<int>(stream, 9, {{1, 1}, {2, 2}, {1, 2}});
+    CHECK(part(0, 0) == 1 && part(0, 1) == 3 && part(1, 0) == 4 && part(1, 1) == 6);
+    FAILS(FB_NOT_COVERED, stream, space.get<int>(stream, 9, {{0, 0}, {3, 4}}, 0.05));
+    space.remove(stream, 9);
+    CHECK(forebay::status().find("\"servers\"") != std::string::npos);
+}
+
+static void errors(const std::string &stream) {
+    forebay::ProducerOptions options{stream};
+    options.rank = 2;
+    FAILS(FB_INVALID, "rank 2 of 1", forebay::Producer{options});
+    options.rank = 0;
+    options.group = "/nonexistent/group.json";
+    FAILS(FB_CONNECTION_FILE, "/nonexistent/group.json", forebay::Producer{options});
+    auto sim = producer(stream);
+    FAILS(FB_OUT_OF_BOUNDS, "dims has 1", {
+        forebay::FieldOptions about;
+        about.dims = {"x"};
+        sim.array<double>("U", {2, 3}, about);
+    });
+    sim.array<double>("U", {2, 3});
+    // A step whose life an exception ends is not ended: it would be told as whole.
+    FAILS(FB_NOT_FOUND, "'W'", {
+        const double value = 0;
+        auto step = sim.step(0, 0);
+        step.put("W", &value, {{0}, {1}});
+    });
+    FAILS(FB_STEP_ORDER, "step 0", sim.step(1, 0));
+    forebay::check(fb_step_end(sim.get()));
+    sim.step(1, 0).end();
+    // A reader without a writer, and one that is moved about.
+    std::vector<forebay::Consumer> readers;
+    readers.push_back(consumer(stream + " that never is"));
+    FAILS(FB_TIMEOUT, "that never is", readers.back().next(0.01));
+    auto other = producer(stream + " moved");
+    sim = std::move(other);
+    sim.close();
+}
+
+int main(int argc, char **argv) {
+    static const std::map<std::string, void (*)(const std::string &)> cases = {
+        {"types", types}, {"boxes", boxes}, {"in_place", in_place}, {"space", space}, {"errors", errors}};
+    try {
+        cases.at(argc == 2 ? argv[1] : "")(argv[1]);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

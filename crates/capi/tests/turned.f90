@@ -1,0 +1,301 @@
+! The Fortran module: shapes, starts, ghosts and sections are turned round and arrive where they should.
+! What C sees of them is tested by the tutorial's pairs of languages.
+program turned
+   use forebay
+   use, intrinsic :: iso_c_binding
+   use, intrinsic :: iso_fortran_env
+   implicit none
+   integer, parameter :: nx = 6, ny = 5, nz = 4
+   character(64) :: name
+   character(512) :: text
+   integer :: stat
+
+   call get_command_argument(1, name)
+   select case (name)
+   case ('kinds')
+      call kinds
+   case ('sections')
+      call sections
+   case ('ranks')
+      call ranks
+   case ('addresses')
+      call addresses
+   case ('errors')
+      call errors
+   case default
+      error stop 'usage: turned CASE'
+   end select
+
+contains
+
+   subroutine check(condition, what)
+      logical, intent(in) :: condition
+      character(*), intent(in) :: what
+      if (condition) return
+      write (error_unit, '(2a)') 'not so: ', what
+      error stop 1
+   end subroutine
+
+   ! The last call failed with this kind and a text that has this part.
+   subroutine fails(kind, part)
+      integer, intent(in) :: kind
+      character(*), intent(in) :: part
+      if (stat == kind .and. index(text, part) > 0) return
+      write (error_unit, '(6a)') 'expected ', fb_result_name(kind), ' with ', part, ', but '//fb_result_name(stat)//': ', trim(text)
+      error stop 1
+   end subroutine
+
+   function at(x, y, z) result(value)
+      integer, intent(in) :: x, y, z
+      integer :: value
+      value = 100*z + 10*y + x
+   end function
+
+   subroutine open_both(sim, viewer)
+      type(fb_producer), intent(out) :: sim
+      type(fb_consumer), intent(out) :: viewer
+      call fb_consumer_open(viewer, trim(name), timeout=20.0_real64)
+      call fb_producer_open(sim, name, timeout=20.0_real64)
+   end subroutine
+
+   subroutine kinds
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      integer(int32) :: i4(2, 3), j4(2, 3)
+      integer(int64) :: i8(2, 3), j8(2, 3)
+      real(real32) :: r4(2, 3), s4(2, 3)
+      real(real64) :: r8(2, 3), s8(2, 3)
+      complex(real32) :: c4(2, 3), d4(2, 3)
+      complex(real64) :: c8(2, 3), d8(2, 3)
+      i4 = reshape([1, -2, 3, -4, 5, -6], [2, 3])
+      i8 = i4*10000000000_int64
+      r4 = i4/4.0
+      r8 = i4/8.0_real64
+      c4 = cmplx(r4, 2*r4)
+      c8 = cmplx(r8, -r8, real64)
+      call open_both(sim, viewer)
+      call fb_array(sim, 'i4', FB_I32, [2, 3], every=1)
+      call fb_array(sim, 'i8', FB_I64, [2, 3], units='1')
+      call fb_array(sim, 'r4', FB_F32, [2, 3], dims=['x ', 'yy'], spacing=[1.0_real64, 2.0_real64])
+      call fb_array(sim, 'r8', FB_F64, [2, 3], origin=[1.0_real64, 2.0_real64], association=FB_ASSOCIATION_VERTEX)
+      call fb_array(sim, 'c4', FB_C64, [2, 3])
+      call fb_array(sim, 'c8', FB_C128, [2, 3])
+      call fb_step_begin(sim, 5000000000_int64, 0.5_real64)
+      call check(fb_demanded(sim, 'i4'), 'i4 is wanted')
+      call fb_put(sim, 'i4', i4, start=[1, 1])
+      call fb_put(sim, 'i8', i8, start=[1, 1])
+      call fb_put(sim, 'r4', r4, start=[1, 1])
+      call fb_put(sim, 'r8', r8, start=[1, 1])
+      call fb_put(sim, 'c4', c4, start=[1, 1])
+      call fb_put(sim, 'c8', c8, start=[1, 1])
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(step%number == 5000000000_int64 .and. step%time == 0.5_real64 .and. step%run == 1, 'its number')
+      call check(.not. (step%torn .or. step%rewound) .and. step%missed == 0, 'it is whole')
+      call check(all(fb_step_shape(step, 'i4') == [2, 3]), 'the shape')
+      call fb_get(step, 'i4', j4)
+      call fb_get(step, 'i8', j8)
+      call fb_get(step, 'r4', s4)
+      call fb_get(step, 'r8', s8)
+      call fb_get(step, 'c4', d4)
+      call fb_get(step, 'c8', d8)
+      call check(all(i4 == j4) .and. all(i8 == j8) .and. all(r4 == s4) .and. all(r8 == s8), 'numbers')
+      call check(all(c4 == d4) .and. all(c8 == d8), 'complex numbers')
+      call fb_step_release(step)
+      call fb_flush(sim)
+      call check(.not. fb_producer_lost(sim), 'all is well')
+      call fb_producer_close(sim)
+      call check(.not. fb_consumer_next(viewer, step, stat=stat), 'it has ended')
+      call check(stat == FB_ENDED, 'FB_ENDED')
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Blocks as sections of larger arrays, with ghosts, in pieces; read into sections.
+   subroutine sections
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      real(real64) :: padded(0:nx, -1:ny, nz + 3), sparse(2*nx, ny, 2), out(nx + 1, 2*ny, nz), some(2, 3, 2)
+      real(real64), allocatable :: nothing(:, :, :)
+      integer :: x, y, z
+      padded = -1
+      sparse = -1
+      do z = 1, nz
+         do y = 1, ny
+            do x = 1, nx
+               if (z <= 2) padded(x, y, z + 1) = at(x, y, z)
+               if (z > 2) sparse(2*x, ny + 1 - y, z - 2) = at(x, y, z)
+            end do
+         end do
+      end do
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'])
+      call fb_step_begin(sim, 1, 0.0_real64)
+      ! The interior of a larger array, of which z = 1 has a ghost layer on either side in x and y.
+      call fb_put(sim, 'U', padded(1:nx, 1:ny, 3:3), start=[1, 1, 2], number=1)
+      call fb_put(sim, 'U', padded(:, :, 1:4), start=[1, 1, 1], ghost_low=[1, 2, 1], ghost_high=[0, 0, 2], number=0)
+      ! Every other x, y backwards.
+      call fb_put(sim, 'U', sparse(2:2*nx:2, ny:1:-1, :), start=[1, 1, 3], number=2)
+      allocate (nothing(nx, 0, nz))
+      call fb_put(sim, 'U', nothing, start=[1, 1, 1], number=3)
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      out = -2
+      call fb_get(step, 'U', out(2:, 2*ny:2:-2, :))
+      do z = 1, nz
+         do y = 1, ny
+            do x = 1, nx
+               call check(out(x + 1, 2*ny + 2 - 2*y, z) == at(x, y, z), 'an element')
+            end do
+         end do
+      end do
+      call check(all(out(1, :, :) == -2) .and. all(out(:, 1::2, :) == -2), 'nothing else is written')
+      call fb_get(step, 'U', some, start=[2, 3, 1], every=[3, 1, 2])
+      do z = 1, 2
+         do y = 1, 3
+            do x = 1, 2
+               call check(some(x, y, z) == at(3*x - 1, y + 2, 2*z - 1), 'a selected element')
+            end do
+         end do
+      end do
+      call fb_get(step, 'U', nothing, start=[1, 1, 1])
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine ranks
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      real(real32) :: scalar, one(5), four(2, 3, 1, 4), back, back_one(5), back_four(2, 3, 1, 4), plane(3, 2)
+      integer :: i
+      scalar = 42
+      one = [(real(i), i=1, 5)]
+      four = reshape([(real(i), i=1, 24)], [2, 3, 1, 4])
+      call open_both(sim, viewer)
+      call fb_array(sim, 'scalar', FB_F32, ndim=0)
+      call fb_array(sim, 'one', FB_F32, [5])
+      call fb_array(sim, 'four', FB_F32, [2, 3, 1, 4])
+      call fb_array(sim, 'unplaced', FB_F32, ndim=2)
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'scalar', scalar)
+      call fb_put(sim, 'one', one(4:5), start=[4])
+      call fb_put(sim, 'one', one(:3), start=[1], number=1)
+      call fb_put(sim, 'four', four, start=[1, 1, 1, 1])
+      plane = 7
+      call fb_put(sim, 'unplaced', plane)
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step, timeout=20.0_real64), 'there is a step')
+      call fb_get(step, 'scalar', back)
+      call fb_get(step, 'one', back_one)
+      call fb_get(step, 'four', back_four)
+      call check(back == 42 .and. all(back_one == one) .and. all(back_four == four), 'all ranks')
+      call check(size(fb_step_shape(step, 'scalar')) == 0, 'a scalar has no extents')
+      call check(all(fb_step_shape(step, 'four') == [2, 3, 1, 4]), 'the shape of four')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Other types and more dimensions go by address; memory to compute in place.
+   subroutine addresses
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      integer(int16), target :: five(2, 1, 3, 2, 4), back(2, 1, 3, 2, 4), part(2, 2)
+      real(real64), pointer :: u(:, :)
+      real(real64) :: v(300, 4)
+      type(c_ptr) :: address
+      integer :: i
+      five = reshape([(int(i, int16), i=1, 48)], [2, 1, 3, 2, 4])
+      call open_both(sim, viewer)
+      call fb_array(sim, 'five', FB_I16, [2, 1, 3, 2, 4])
+      call fb_array(sim, 'u', FB_F64, [300, 4])
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put_address(sim, 'five', FB_I16, c_loc(five), shape(five, int64), start=[1, 1, 1, 1, 1])
+      call fb_alloc(sim, 'u', FB_F64, [302, 3], address, start=[1, 2], ghost_low=[2, 0])
+      call c_f_pointer(address, u, [302, 3])
+      do i = 1, 302
+         u(i, :) = i - 2 + [1000, 2000, 3000]
+      end do
+      call fb_commit(sim, address)
+      call fb_alloc(sim, 'u', FB_F64, [300, 1], address, start=[1, 1], number=1)
+      call fb_abort(sim, address)
+      v(:, 1) = -1
+      call fb_put(sim, 'u', v(:, 1:1), start=[1, 1], number=1)
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_get_address(step, 'five', FB_I16, c_loc(back), shape(back, int64))
+      call check(all(back == five), 'five dimensions')
+      call fb_get_address(step, 'five', FB_I16, c_loc(part), [1_int64, 1_int64, 2_int64, 1_int64, 2_int64], &
+                          strides=[2_int64, 2_int64, 4_int64, 2_int64, 2_int64], start=[2, 1, 1, 2, 1], every=[1, 1, 2, 1, 3])
+      call check(all(part == reshape(five([2], [1], [1, 3], [2], [1, 4]), [2, 2], order=[2, 1])), 'a part of it')
+      call fb_get(step, 'u', v)
+      call check(all(v(:, 1) == -1) .and. v(1, 2) == 1001 .and. v(300, 2) == 1300 .and. v(7, 4) == 3007, 'in place')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine errors
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      real(real64) :: u(3, 4), five(1, 1, 1, 1, 1)
+      u = 0
+      five = 0
+      call fb_producer_open(sim, 's', group='/nonexistent/group.json', stat=stat, errmsg=text)
+      call fails(FB_CONNECTION_FILE, '/nonexistent/group.json')
+      call fb_producer_open(sim, 's', rank=2, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'rank 2 of 1')
+      call fb_consumer_open(viewer, 's', transport='pigeon', stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'pigeon')
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', 99, [3, 4], stat=stat, errmsg=text)
+      call fails(FB_INVALID, '99 is no dtype')
+      call fb_array(sim, 'U', FB_F64, [3, 4], dims=['x', 'y', 'z'], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'dims has 3 entries for 2 dimensions')
+      call fb_array(sim, 'U', FB_F64, [3, 4], spacing=[1.0_real64], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'spacing has 1')
+      call fb_array(sim, 'U', FB_F64, [3, 4])
+      call fb_put(sim, 'U', u, start=[1, 1], stat=stat, errmsg=text)
+      call fails(FB_STEP_ORDER, 'outside a step')
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u, start=[2, 1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'outside the global shape')
+      call fb_put(sim, 'U', u, start=[0, 1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_put(sim, 'U', u, start=[1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'start has 1 entries')
+      call fb_put(sim, 'U', u, start=[1, 1], ghost_low=[2, 0], ghost_high=[2, 0], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'wider than the array')
+      call fb_put(sim, 'U', u(:, 1), start=[1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, '1 dimensions')
+      call fb_put(sim, 'U', five, stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'fb_put_address')
+      call fb_put(sim, 'U', real(u, real32), start=[1, 1], stat=stat, errmsg=text)
+      call fails(FB_TYPE_MISMATCH, 'float64')
+      call fb_put(sim, 'U', u, start=[1, 1], stat=stat)
+      call check(stat == FB_OK, 'and then it works')
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_get(step, 'U', u, start=[1, 2], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'dimension 0')   ! y, the slowest
+      call fb_get(step, 'U', u, start=[0, 1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_get(step, 'U', u, every=[0, 1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'at least 1')
+      call fb_get(step, 'V', u, stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'it has U')
+      call fb_step_release(step)
+      call check(.not. fb_consumer_next(viewer, step, timeout=0.01_real64, stat=stat, errmsg=text), 'nothing comes')
+      call fails(FB_TIMEOUT, 'errors')
+      call fb_step_end(sim, stat=stat, errmsg=text)
+      call fails(FB_STEP_ORDER, 'outside a step')
+      call fb_producer_close(sim)
+      call fb_producer_close(sim)   ! once more does no harm
+      call fb_consumer_close(viewer)
+   end subroutine
+end program

@@ -1,0 +1,299 @@
+"""The command line, by its JSON and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import FOREBAY, open_ranks, reference, wait_until, write_steps
+
+import forebay
+
+COMMANDS: list[list[str]] = [
+    [],
+    ["up"],
+    ["down"],
+    ["serve"],
+    ["status"],
+    ["ls"],
+    ["get"],
+    ["pipeline"],
+    ["pipeline", "create"],
+    ["pipeline", "destroy"],
+    ["pipeline", "list"],
+    ["pipeline", "log"],
+    ["bench"],
+    ["doctor"],
+]
+
+
+def run(*arguments: object, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, **options
+    )
+    assert done.returncode == code, (arguments, done.stdout, done.stderr)
+    return done
+
+
+def told(*arguments: object, code: int = 0) -> Any:
+    return json.loads(run(*arguments, "--json", code=code).stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command) or "forebay")
+def test_help_fits(command: list[str]) -> None:
+    text = run(*command, "--help").stdout
+    lines = text.splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 80
+    assert "Usage" in text or "usage" in text
+
+
+def test_wrong_usage() -> None:
+    for arguments in (
+        [],
+        ["no-such-command"],
+        ["up", "--no-such-option"],
+        ["get"],
+        ["get", "s"],
+        ["pipeline"],
+        ["pipeline", "create", "x"],
+        ["up", "-n", "many"],
+        ["up", "--budget", "a lot"],
+        ["serve", "--ports", "5"],
+        ["status", "--timeout", "soon"],
+        ["status", "--timeout", "-1"],
+    ):
+        assert "Usage" in run(*arguments, code=2).stderr or arguments
+
+
+def test_version() -> None:
+    assert run("--version").stdout.split() == ["forebay", forebay.__version__]
+
+
+def test_a_group_from_up_to_down(own_place: Path) -> None:
+    group = own_place / "g.json"
+    up = told("up", "-n", 2, "--group", group, "--budget", "64M")
+    try:
+        assert up["group"] == str(group)
+        assert [server["server"] for server in up["servers"]] == [0, 1]
+        assert [server["budget_bytes"] for server in up["servers"]] == [64 << 20] * 2
+        assert group.stat().st_mode & 0o777 == 0o600
+
+        # A second one is refused and changes nothing.
+        before = group.read_text()
+        again = told("up", "-n", 2, "--group", group, code=1)
+        assert again["error"] == "Conflict"
+        assert group.read_text() == before
+
+        assert told("ls", "--group", group) == []
+        with open_ranks(str(group), "sim", 2, keep=2) as sim:
+            whole = reference((6, 5, 4), "f4", 3)
+            for rank in sim:
+                rank.array("U", dtype="f4", shape=(6, 5, 4), units="m")
+                rank.array("on", dtype="?", shape=(6, 5))
+            with sim[0].step(3, time=0.5) as a, sim[1].step(3, time=0.5) as b:
+                a.put("U", whole[:2])
+                b.put("U", whole[2:], offset=(2, 0, 0))
+                a.put("on", reference((6, 5), "?"))
+            wait_until(lambda: told("ls", "--group", group)[0]["latest"] == 3)
+
+            status = told("status", "--group", group)
+            assert [server["server"] for server in status["servers"]] == [0, 1]
+            streams = [stream for server in status["servers"] for stream in server["streams"]]
+            assert [(s["name"], s["run"], s["ranks"], s["latest"]) for s in streams] == [
+                ("sim", 1, [2, 2], 3)
+            ]
+            assert [stream["name"] for stream in told("ls", "--group", group)] == ["sim"]
+            assert told("ls", "sim", "--group", group) == ["U", "on"]
+            assert told("ls", "none", "--group", group, code=1)["error"] == "NotFound"
+            for command in (["status"], ["ls"], ["ls", "sim"]):
+                lines = run(*command, "--group", group).stdout.splitlines()
+                assert lines
+                assert max(map(len, lines)) <= 80
+
+            got = told("get", "sim", "U", "--region", "::2, 1:3, -1", "--group", group)
+            assert (got["step"], got["time"], got["dtype"], got["shape"]) == (3, 0.5, "float32", [3, 2, 1])
+            np.testing.assert_array_equal(np.reshape(got["values"], (3, 2)), whole[::2, 1:3, -1])
+            got = told("get", "sim", "on", "--group", group)
+            np.testing.assert_array_equal(np.reshape(got["values"], (6, 5)), reference((6, 5), "?"))
+            for name in ("U", "on"):
+                file = own_place / f"{name}.npy"
+                told("get", "sim", name, "-o", file, "--group", group)
+                expected = whole if name == "U" else reference((6, 5), "?")
+                np.testing.assert_array_equal(np.load(file), expected, strict=True)
+            for region in ("9, 0, 0", "a", "0:1:0", "0,0,0,0", "-9"):
+                error = told("get", "sim", "U", "--region", region, "--group", group, code=1)
+                assert error["error"] in ("Invalid", "OutOfBounds")
+            assert told("get", "sim", "V", "--group", group, code=1)["error"] == "NotFound"
+            assert (
+                told("get", "none", "U", "--timeout", "0.2", "--group", group, code=1)["error"] == "Timeout"
+            )
+    finally:
+        down = told("down", "--group", group)
+    assert down == {"ended": 2}
+    assert not group.exists()
+    assert sorted(path.name for path in own_place.iterdir() if path.is_file()) == ["U.npy", "on.npy"]
+    for command in (["down"], ["status"], ["ls"], ["get", "s", "U"], ["pipeline", "list"]):
+        error = told(*command, "--group", group, code=3)
+        assert error["error"] in ("ConnectionFile", "Unreachable")
+
+
+def test_a_group_by_name(own_place: Path) -> None:
+    """A name stands for a file in the runtime directory; without one it is `default`, or FOREBAY_GROUP."""
+    told("up", "--group", "mine", "--budget", "16M")
+    told("up", "--budget", "16M")
+    files = {path.name for path in (own_place / "run" / "forebay").iterdir() if path.suffix == ".json"}
+    assert files == {"mine.json", "default.json"}
+    environment = {**os.environ, "FOREBAY_GROUP": "mine"}
+    assert len(json.loads(run("status", "--json", env=environment).stdout)["servers"]) == 1
+    assert forebay.Admin(group="mine").status()["servers"]
+    assert forebay.Admin().status()["servers"]
+    told("down")
+    told("status", code=3)
+    run("down", env=environment)
+    assert "up" in run("status", code=3).stderr, "the error names the remedy"
+
+
+def test_servers_join_through_one_file(own_place: Path) -> None:
+    """`serve` in two shells: the first founds the group, the second joins; SIGTERM and Ctrl-C end them."""
+    group = own_place / "g.json"
+    serve = [str(FOREBAY), "serve", "--servers", "2", "--group", str(group), "--budget", "32M"]
+    shells = [subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        wait_until(lambda: group.exists() and json.loads(group.read_text())["epoch"] == 1)
+        status = told("status", "--group", group)
+        assert {server["pid"] for server in status["servers"]} == {shell.pid for shell in shells}
+        with (
+            forebay.Consumer("s", group=str(group), timeout=20) as reader,
+            open_ranks(str(group), "s", 4) as sim,
+        ):
+            for rank in sim:
+                rank.array("U", dtype="f8", shape=(60, 50))
+            write_steps(sim, [0], lambda _: reference((60, 50)))
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference((60, 50)))
+                assert {block.server for block in found["U"].blocks()} == {0, 1}
+        # A third is too many.
+        third = subprocess.run(serve, capture_output=True, text=True, timeout=30, check=False)
+        assert third.returncode == 1
+        assert "complete" in third.stderr
+    finally:
+        shells[0].send_signal(signal.SIGTERM)
+        shells[1].send_signal(signal.SIGINT)
+        codes = [shell.wait(15) for shell in shells]
+        for shell in shells:
+            assert shell.stderr is not None
+            shell.stderr.close()
+    assert codes == [0, 0]
+    assert not group.exists()
+
+
+def test_a_server_alone_can_be_ended_while_it_waits(own_place: Path) -> None:
+    group = own_place / "g.json"
+    serve = [str(FOREBAY), "serve", "--servers", "2", "--group", str(group)]
+    with subprocess.Popen(serve) as shell:
+        wait_until(group.exists)
+        with pytest.raises(forebay.Timeout, match="missing"):
+            forebay.Consumer("s", group=str(group), timeout=0.2)
+        shell.terminate()
+        assert shell.wait(15) == 0
+    assert not group.exists(), "a group that never formed leaves its file"
+
+
+def test_up_that_cannot(own_place: Path) -> None:
+    """A server that does not start: said why, and nothing is left."""
+    group = own_place / "g.json"
+    error = told("up", "-n", 2, "--group", group, "--bind", "203.0.113.77", code=3)
+    assert "203.0.113.77" in error["text"] or "listen" in error["text"] or "bind" in error["text"]
+    assert not group.exists()
+    assert told("up", "-n", 0, "--group", group, code=1)["error"] == "Invalid"
+    assert told("up", "--group", own_place / "no" / "such" / "place.json", code=1)
+    assert not group.exists()
+
+
+def test_pipelines(own_place: Path) -> None:
+    group = own_place / "g.json"
+    code = own_place / "code.py"
+    code.write_text(
+        "import forebay\nclass Check(forebay.Pipeline):\n"
+        "    def execute(self, step, comm):\n        print('config', self.config['a'], step.number)\n"
+    )
+    config = own_place / "config.json"
+    config.write_text('{"a": "from a file"}')
+    told("up", "-n", 2, "--group", group, "--budget", "32M")
+    try:
+        on = ["--group", group]
+        created = told(
+            "pipeline", "create", "one", f"{code}:Check", "--stream", "s", "--config", '{"a": 5}', *on
+        )
+        assert created == {"created": "one"}
+        told("pipeline", "create", "two", f"{code}:Check", "--stream", "s", "--config", f"@{config}", *on)
+        assert sorted(p["name"] for p in told("pipeline", "list", *on)) == ["one", "two"]
+        with open_ranks(str(group), "s", 1, policy="block") as sim:
+            sim[0].array("U", dtype="f8", shape=(60, 50))
+            write_steps(sim, range(3), lambda _: reference((60, 50)))
+        wait_until(lambda: "config 5 2" in run("pipeline", "log", "one", *on).stdout)
+        wait_until(lambda: "config from a file 2" in run("pipeline", "log", "two", *on).stdout)
+        assert len(told("pipeline", "log", "one", *on)) == 2
+        bad = (["--config", "{"], ["--config", "[]"], ["--config", "@/none"])
+        for more in bad:
+            told("pipeline", "create", "three", f"{code}:Check", "--stream", "s", *more, *on, code=1)
+        for name in ("code", f"{own_place / 'none.py'}:Check"):
+            told("pipeline", "create", "three", name, "--stream", "s", *on, code=1)
+        error = told("pipeline", "create", "three", f"{code}:None", "--stream", "s", *on, code=1)
+        assert error["error"] == "PipelineFailed"
+        assert "AttributeError" in error["text"]
+        assert told("pipeline", "destroy", "one", *on) == {"destroyed": "one"}
+        assert [p["name"] for p in told("pipeline", "list", *on)] == ["two"]
+        assert told("pipeline", "destroy", "one", *on, code=1)["error"] == "NotFound"
+        assert told("pipeline", "log", "one", *on, code=1)["error"] == "NotFound"
+    finally:
+        assert told("down", "--group", group) == {"ended": 2}
+
+
+def test_doctor() -> None:
+    done = subprocess.run(
+        [FOREBAY, "doctor", "--json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    checks = {check["check"]: check for check in json.loads(done.stdout)}
+    for check in checks.values():
+        assert check.keys() == {"check", "ok", "needed", "found", "remedy"}
+        assert bool(check["remedy"]) == (not check["ok"])
+    assert checks["shared memory"]["ok"]
+    assert checks["Python package"]["ok"]
+    assert done.returncode == (0 if all(c["ok"] or not c["needed"] for c in checks.values()) else 1)
+    text = subprocess.run([FOREBAY, "doctor"], capture_output=True, text=True, timeout=60, check=False).stdout
+    assert "shared memory" in text
+
+
+def test_down_of_a_group_that_has_lost_a_server(own_place: Path) -> None:
+    group = own_place / "g.json"
+    up = told("up", "-n", 2, "--group", group, "--budget", "16M")
+    os.kill(up["servers"][0]["pid"], signal.SIGKILL)
+    wait_until(lambda: sum("error" in s for s in told("status", "--group", group)["servers"]) == 1)
+    assert "server" in run("status", "--group", group).stdout
+    assert told("down", "--group", group) == {"ended": 1}
+    assert not group.exists()
+
+
+def test_output_into_a_closed_pipe(one: forebay.LocalGroup) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [FOREBAY, "status", "--group", one.path],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert "panic" not in done.stderr
