@@ -27,7 +27,6 @@ NAMES = {
 
 
 KNOWN_DEFECTS = {
-    "empty_in_place": "Producer::alloc reserves 1 byte for an empty block, and the server then refuses its commit",
 }
 
 

@@ -209,7 +209,7 @@ def test_a_server_alone_can_be_ended_while_it_waits(own_place: Path) -> None:
 def test_up_that_cannot(own_place: Path) -> None:
     """A server that does not start: said why, and nothing is left."""
     group = own_place / "g.json"
-    error = told("up", "-n", 2, "--group", group, "--bind", "203.0.113.77", code=3)
+    error = told("up", "-n", 2, "--group", group, "--bind", "203.0.113.77", code=1)
     assert "203.0.113.77" in error["text"] or "listen" in error["text"] or "bind" in error["text"]
     assert not group.exists()
     assert told("up", "-n", 0, "--group", group, code=1)["error"] == "Invalid"

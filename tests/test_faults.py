@@ -93,7 +93,7 @@ def test_a_server_is_killed_while_a_simulation_runs(
             with reader.next() as found:
                 np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", found.number))
         os.kill(pid, signal.SIGKILL)
-        with within(60), contextlib.suppress(forebay.Unreachable, forebay.Ended):
+        with within(60), contextlib.suppress(forebay.Unreachable, forebay.Lost):
             while True:
                 with reader.next() as found:
                     try:

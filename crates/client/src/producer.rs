@@ -510,7 +510,9 @@ impl Producer {
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         let stats = field.stats && stats::supported(field.dtype);
         open.allocations.insert(id, Allocated { grant, dtype: field.dtype, stats, put });
-        let offset = grant.map_or(0, |grant| grant.offset);
+        // Memory of no bytes has an address of its own too, where no range begins.
+        let nowhere = (id / 4095 * 4096 + 1 + id % 4095) % arena.mapping.len();
+        let offset = grant.map_or(nowhere, |grant| grant.offset);
         Ok(Some(Allocation { id, bytes, memory: arena.mapping.clone(), offset }))
     }
 
