@@ -26,20 +26,13 @@ NAMES = {
 }
 
 
-KNOWN_DEFECTS = {
-}
-
-
 def cases() -> list[object]:
     """Every case of every program, by the names in its source."""
     found: list[object] = []
     for program, (language, file) in PROGRAMS.items():
         names = re.findall(NAMES[language], (SOURCES / file).read_text(), re.MULTILINE)
         assert names, f"no case in {file}"
-        for name in names:
-            known = KNOWN_DEFECTS.get(name)
-            marks = [pytest.mark.xfail(reason=known, strict=True)] if known else []
-            found.append(pytest.param(program, name, id=f"{program}-{name}", marks=marks))
+        found.extend(pytest.param(program, name, id=f"{program}-{name}") for name in names)
     return found
 
 
