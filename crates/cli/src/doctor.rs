@@ -156,5 +156,8 @@ fn mpi() -> std::result::Result<String, String> {
     let run = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
     let run = run.map_err(|_| "there is no mpiexec".to_owned())?;
     let text = String::from_utf8_lossy(&run.stdout);
-    Ok(text.lines().find(|line| !line.trim().is_empty()).unwrap_or("mpiexec").trim().to_owned())
+    // MPICH's mpiexec prints a table with its version, Open MPI's a line.
+    let version = text.lines().find(|line| line.trim_start().starts_with("Version:"));
+    let told = version.or_else(|| text.lines().find(|line| !line.trim().is_empty())).unwrap_or("mpiexec");
+    Ok(told.split_whitespace().collect::<Vec<_>>().join(" "))
 }

@@ -1,0 +1,77 @@
+"""What the README shows does what it says: its code is taken from it and run, in the order of the page."""
+
+import os
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import FOREBAY, wait_until
+
+import forebay
+
+README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+PYTHON = [code for language, code in BLOCKS if language == "python"]
+SHELL = [code for language, code in BLOCKS if language == ""]
+EXTENTS = (6, 7, 40)
+
+
+@pytest.fixture
+def two_servers(monkeypatch: pytest.MonkeyPatch) -> forebay.LocalGroup:
+    with forebay.local(servers=2) as group:
+        monkeypatch.setenv("FOREBAY_GROUP", group.path)
+        yield group
+
+
+def produce(steps: int) -> None:
+    """The README's simulation, with what it leaves open filled in."""
+    n, m, k = EXTENTS
+    local = np.pad(np.arange(n * m * k, dtype="f8").reshape(EXTENTS), 1)
+    names = {"rank": 0, "size": 1, "N": n, "M": m, "K": k, "steps": steps, "t": 0.5, "local": local}
+    exec(PYTHON[0], {**names, "low": (0, 0, 0), "forebay": forebay})
+
+
+def test_a_simulation_and_a_reader(two_servers: forebay.LocalGroup) -> None:
+    planes = []
+    attached = threading.Event()
+
+    class Viewer(forebay.Consumer):
+        def __init__(self, *given: object, **named: object) -> None:
+            super().__init__(*given, **named)  # type: ignore[arg-type]
+            attached.set()
+
+    def read() -> None:
+        seen = (
+            PYTHON[1].replace("forebay.Consumer", "Viewer") + "        planes.append((step.number, plane))\n"
+        )
+        exec(seen, {"forebay": forebay, "Viewer": Viewer, "planes": planes})
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert attached.wait(20)
+    produce(25)
+    reader.join(30)
+    expected = np.arange(np.prod(EXTENTS), dtype="f8").reshape(EXTENTS)[:, :, 32]
+    assert [number for number, _ in planes] == [0, 10, 20]
+    for _, plane in planes:
+        np.testing.assert_array_equal(plane, expected)
+
+
+def test_a_pipeline(two_servers: forebay.LocalGroup, tmp_path: Path) -> None:
+    (tmp_path / "mean.py").write_text("import forebay\n" + PYTHON[2])
+    lines = [line.split("#")[0].strip() for line in SHELL[-1].splitlines()]
+    create = next(line for line in lines if line.startswith("forebay pipeline create"))
+    assert f"forebay up -n {len(two_servers.servers)}" in lines
+    subprocess.run([FOREBAY, *create.split()[1:]], cwd=tmp_path, env=os.environ, check=True, timeout=60)
+    produce(11)
+
+    def printed() -> list[str]:
+        servers = forebay.Admin().status()["servers"]
+        workers = [worker for server in servers for worker in server["pipelines"]["workers"]]
+        return [line for worker in workers for line in worker["log"]]
+
+    total = float(np.arange(np.prod(EXTENTS)).sum())
+    wait_until(lambda: printed().count(f"10 {total}") == 2, 30)
