@@ -76,7 +76,10 @@ impl Store {
     }
 
     fn drop_if_done(&mut self, arena: u32) {
-        if self.arenas.get(&arena).is_some_and(|entry| !entry.open && entry.arena.is_empty()) {
+        if let Some(entry) = self.arenas.get_mut(&arena).filter(|entry| !entry.open && entry.arena.is_empty())
+        {
+            // Readers may have it mapped for long: its pages must not wait for them.
+            entry.arena.trim(u64::MAX);
             self.arenas.remove(&arena);
         }
     }
@@ -181,6 +184,10 @@ mod tests {
         let (a, _) = store.create_arena().unwrap();
         let range = store.reserve(a, 100).unwrap().unwrap();
         store.commit(a, range.offset, range.generation, 100).unwrap();
+        store.mapping(a).unwrap().write(range.offset, &[7; 100]).unwrap();
+        let (reader, _) = store.readable_descriptor(a).unwrap();
+        let pages = || rustix::fs::fstat(&reader).unwrap().st_blocks;
+        assert!(pages() > 0);
         store.close_arena(a);
         assert!(store.check_committed(a, range.offset, range.generation, 100).is_ok());
         store.free(a, range.offset, range.generation).unwrap();
@@ -188,6 +195,10 @@ mod tests {
             store.check_committed(a, range.offset, range.generation, 100).unwrap_err().kind,
             ErrorKind::Lost
         );
-        assert_eq!(store.usage().touched, 0);
+        assert_eq!(
+            (store.usage().touched, pages()),
+            (0, 0),
+            "its pages are gone although a reader has it open"
+        );
     }
 }
