@@ -234,6 +234,5 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         node.store.lock().trim();
-        node.pipelines_tick();
     }
 }

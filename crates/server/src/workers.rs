@@ -171,9 +171,6 @@ impl Node {
         }
     }
 
-    /// Regular work for pipelines.
-    pub(crate) fn pipelines_tick(&self) {}
-
     fn with_worker(&self, name: &str, stop: &Arc<Notify>, change: impl FnOnce(&mut LocalWorker)) {
         let mut state = self.state.lock();
         if let Some(worker) =
