@@ -574,3 +574,21 @@ def test_a_stopped_consumer_costs_its_window(
             stuck.kill(signal.SIGCONT)
         stuck.ended()
         wait_until(lambda: is_given_back(group))
+
+
+@pytest.mark.parametrize("servers", [3, 7])
+def test_a_larger_group_forms_and_serves(own_place: Path, servers: int) -> None:
+    """Servers that know that the group is complete dial others that do not know it yet."""
+    array = reference((2 * servers, 31))
+    for _ in range(3):
+        with (
+            forebay.local(servers=servers, budget=16 << 20) as group,
+            forebay.Consumer("s", group=group, timeout=20) as viewer,
+            open_ranks(group, "s", servers) as ranks,
+        ):
+            for rank in ranks:
+                rank.array("U", dtype="f8", shape=array.shape)
+            write_steps(ranks, [0], lambda _: array)
+            with viewer.next() as step:
+                assert np.array_equal(step["U"][...], array)
+                assert {block.server for block in step.blocks("U")} == set(range(servers))

@@ -49,12 +49,13 @@ from forebay._errors import (
 from forebay._forebay import __version__
 from forebay._local import LocalGroup, LocalServer, local
 from forebay._pipeline import Comm, Pipeline
-from forebay._producer import OpenStep, Producer
+from forebay._producer import BlockToPlace, OpenStep, Producer
 from forebay._space import Space
 
 __all__ = [
     "Admin",
     "Block",
+    "BlockToPlace",
     "Closed",
     "Comm",
     "Conflict",

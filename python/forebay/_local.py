@@ -76,6 +76,10 @@ class LocalGroup:
                 raise Timeout(f"the group was not up within {timeout:g} s: {self.output().strip()}")
             time.sleep(0.002)
 
+    def __fspath__(self) -> str:
+        """The connection file, so that the group itself can be given wherever its path can."""
+        return self.path
+
     def output(self) -> str:
         """What the servers printed."""
         with contextlib.suppress(OSError), open(self.log, encoding="utf-8", errors="replace") as log:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +23,38 @@ class _Offer:
     dtype: str
     ndim: int
     placed: bool
+
+
+class BlockToPlace(NamedTuple):
+    """A block, as a function sees it that says on which server it is to be held."""
+
+    field: str
+    rank: int
+    number: int
+    #: Its place in the global array, in elements; None if the field has no global shape.
+    offset: tuple[int, ...] | None
+    #: Its extents without ghosts, in elements.
+    shape: tuple[int, ...]
+    #: How many servers there are; the answer is from 0 to one less.
+    servers: int
+
+
+Placement = Literal["nearest", "by-block"] | Callable[[BlockToPlace], int]
+
+
+def _function(
+    placement: Placement,
+) -> Callable[[str, int, int, list[int] | None, list[int], int], int] | None:
+    if not callable(placement):
+        return None
+
+    def place(
+        field: str, rank: int, number: int, offset: list[int] | None, shape: list[int], servers: int
+    ) -> int:
+        placed = None if offset is None else tuple(offset)
+        return placement(BlockToPlace(field, rank, number, placed, tuple(shape), servers))
+
+    return place
 
 
 class Producer:
@@ -51,6 +83,11 @@ class Producer:
         After a restart from a checkpoint: the run, and its last step that is still true.
     on_loss:
         What to do when the servers are gone: `"skip"` (the simulation goes on, `lost` tells) or `"fail"`.
+    placement:
+        Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
+        by the block's id, so that they are spread evenly (`"by-block"`), or what a function of a
+        `BlockToPlace` gives: the index of a server in the order of `forebay status`. A block that is not held
+        by the home costs a second question. Blocks of up to 1 KiB travel with the step and are not placed.
     """
 
     def __init__(
@@ -67,13 +104,26 @@ class Producer:
         transport: str = "auto",
         continues: tuple[int, int] | None = None,
         on_loss: Literal["skip", "fail"] = "skip",
+        placement: Placement = "nearest",
     ) -> None:
         for name, number in (("rank", rank), ("size", size), ("keep", keep)):
             if not 0 <= number < 1 << 32:
                 raise Invalid(f"{name}={number} is out of range")
         path = os.fspath(group) if group is not None else None
         self._core = _forebay.Producer(
-            stream, rank, size, path, policy, keep, queue, timeout, transport, continues, on_loss
+            stream,
+            rank,
+            size,
+            path,
+            policy,
+            keep,
+            queue,
+            timeout,
+            transport,
+            continues,
+            on_loss,
+            placement if isinstance(placement, str) else "function",
+            _function(placement),
         )
         self._offers: dict[str, _Offer] = {}
         self.stream = stream

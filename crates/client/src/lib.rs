@@ -19,6 +19,7 @@ mod producer;
 mod rpc;
 mod space;
 mod step;
+mod storage;
 mod worker;
 
 pub use admin::Admin;
@@ -32,6 +33,7 @@ pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;
 pub use forebay_core as core;
+pub use forebay_core::placement::{Placement, ToPlace};
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;
 pub use forebay_transport as transport;

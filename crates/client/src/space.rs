@@ -4,18 +4,25 @@ use crate::assemble::{self, Selection};
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
-use crate::rpc::{Payload, unexpected};
+use crate::rpc::{Payload, Rpc, lock, unexpected};
+use crate::storage::Storage;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::region::Region;
 use forebay_core::steps::FieldReport;
 use forebay_core::view::hash_name;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::{Source, Target};
+use forebay_transport::Kind;
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Up to this size the bytes of a put go over the socket although memory is shared: one question instead of
+/// two, which costs more than copying so little twice.
+const SOCKET_MAX: u64 = 64 << 10;
 
 /// Arrays by name, step and region. What is put stays until it is removed.
 #[derive(Debug)]
@@ -24,6 +31,8 @@ pub struct Space {
     holders: Holders,
     home: ServerId,
     numbers: AtomicU64,
+    /// Made at the first put of a large array over shared memory.
+    storage: Mutex<Option<Arc<Storage>>>,
 }
 
 /// An array that is put.
@@ -43,7 +52,13 @@ impl Space {
         let group = Group::find(options)?;
         // Spread over the servers by process, since there is no rank.
         let home = group.home_of(std::process::id())?;
-        Ok(Space { guard: ForkGuard::new(), holders: Holders::new(group), home, numbers: AtomicU64::new(0) })
+        Ok(Space {
+            guard: ForkGuard::new(),
+            holders: Holders::new(group),
+            home,
+            numbers: AtomicU64::new(0),
+            storage: Mutex::default(),
+        })
     }
 
     fn owner(&self, field: &str, step: StepNumber) -> Result<ServerId> {
@@ -63,6 +78,11 @@ impl Space {
                 &stored[..]
             )));
         }
+        let bytes = put.extent.bytes(put.field.dtype)?;
+        let rpc = self.holders.connection(self.home)?;
+        if rpc.kind() == Kind::Shm && bytes > SOCKET_MAX {
+            return self.put_through_arena(put, source, rpc, bytes);
+        }
         let gathered;
         let dense = match source.as_dense() {
             Some(dense) => dense,
@@ -71,23 +91,53 @@ impl Space {
                 &gathered
             }
         };
-        let inline = dense.len() <= INLINE_MAX;
-        let bytes = if inline { Bytes::Inline(dense.into()) } else { Bytes::Payload };
+        if dense.len() <= INLINE_MAX {
+            // A small block goes straight to the directory's owner, so that reading it is one hop.
+            let owner = self.holders.connection(self.owner(&put.field.name, put.step)?)?;
+            return self.keep(&owner, put, Bytes::Inline(dense.into()), None);
+        }
+        self.keep(&rpc, put, Bytes::Payload, Some(Payload(dense)))
+    }
+
+    /// Puts by one copy into memory that is shared with the server.
+    fn put_through_arena(
+        &self,
+        put: &SpacePut,
+        source: &Source<'_>,
+        rpc: Arc<Rpc>,
+        bytes: u64,
+    ) -> Result<()> {
+        let storage = self.storage(rpc)?;
+        let full = || Error::new(ErrorKind::Full, format!("{} has no room for {bytes} bytes", self.home));
+        let grant = storage.reserve(bytes)?.ok_or_else(full)?;
+        let Some(arena) = &storage.arena else { return Err(Error::protocol("no arena came to write to")) };
+        arena.populate(&grant);
+        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, None) {
+            storage.give_back(&grant)?;
+            return Err(error);
+        }
+        let granted =
+            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+        self.keep(&storage.rpc, put, granted, None)
+    }
+
+    /// The home server with an arena to write to; another one after the connection broke.
+    fn storage(&self, rpc: Arc<Rpc>) -> Result<Arc<Storage>> {
+        let mut storage = lock(&self.storage);
+        if let Some(known) = storage.as_ref().filter(|known| Arc::ptr_eq(&known.rpc, &rpc)) {
+            return Ok(known.clone());
+        }
+        let opened = Arc::new(Storage::open(self.home, rpc, &ToServer::SpaceStore)?);
+        Ok(storage.insert(opened).clone())
+    }
+
+    /// Waits until a server keeps a block and its directory knows it.
+    fn keep(&self, rpc: &Rpc, put: &SpacePut, bytes: Bytes, payload: Option<Payload<'_>>) -> Result<()> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let block = PutBlock {
-            field: put.field.name.clone(),
-            number,
-            level: 0,
-            extent: put.extent.clone(),
-            stats: None,
-            bytes,
-        };
+        let field = put.field.name.clone();
+        let block = PutBlock { field, number, level: 0, extent: put.extent.clone(), stats: None, bytes };
         let message = ToServer::SpacePut { field: put.field.clone(), step: put.step, block };
-        // A small block goes straight to the directory's owner, so that reading it is one hop.
-        let server = if inline { self.owner(&put.field.name, put.step)? } else { self.home };
-        let rpc = self.holders.connection(server)?;
-        rpc.call_within(&message, (!inline).then_some(Payload(dense)), rpc.patience(), "to keep an array")?;
-        Ok(())
+        rpc.call_within(&message, payload, rpc.patience(), "to keep an array").map(drop)
     }
 
     /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.

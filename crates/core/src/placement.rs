@@ -1,17 +1,79 @@
 //! Placement: which server holds a block.
 
+use crate::block::Extent;
 use crate::ids::{BlockKey, ServerId};
 use crate::view::{View, hash_name, mix};
-use serde::{Deserialize, Serialize};
+use crate::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
 
-/// How a stream's blocks are spread over the servers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A block that is to be placed, as a user's function sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct ToPlace<'a> {
+    /// Its field's name.
+    pub field: &'a str,
+    /// The rank that puts it, and its number.
+    pub key: BlockKey,
+    /// Its box.
+    pub extent: &'a Extent,
+    /// How many servers there are: the answer is a number below that.
+    pub servers: usize,
+}
+
+/// A user's function: the index of a server in the view, in the order of the servers' ids.
+pub type PlaceFn = dyn Fn(&ToPlace<'_>) -> Result<usize> + Send + Sync;
+
+/// How a rank's blocks are spread over the servers.
+#[derive(Clone, Default)]
 pub enum Placement {
     /// On the rank's home server, which is on its host if any is: one copy, no second hop. The default.
     #[default]
     Nearest,
-    /// By the block's id: spread evenly, whatever the ranks do.
+    /// By the block's id: spread evenly, whatever the ranks do, and alike in every step.
     ByBlock,
+    /// As a user's function says.
+    Function(Arc<PlaceFn>),
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Placement::Nearest => "Nearest",
+            Placement::ByBlock => "ByBlock",
+            Placement::Function(_) => "Function",
+        })
+    }
+}
+
+impl Placement {
+    /// The server that holds this block of a rank with this home. Fails if a user's function fails, or names
+    /// a server that there is not.
+    pub fn server_of(
+        &self,
+        view: &View,
+        home: ServerId,
+        field: &str,
+        key: BlockKey,
+        extent: &Extent,
+    ) -> Result<ServerId> {
+        match self {
+            Placement::Nearest => Ok(home),
+            Placement::ByBlock => {
+                let hash = mix(hash_name(field) ^ mix(u64::from(key.rank))).wrapping_add(key.number);
+                Ok(view.owner_of(hash).unwrap_or(home))
+            }
+            Placement::Function(place) => {
+                let servers = view.members.len();
+                let index = place(&ToPlace { field, key, extent, servers })?;
+                view.members.get(index).copied().ok_or_else(|| {
+                    Error::invalid(format!(
+                        "the placement function put {key} of field '{field}' on server {index}; there are {servers}, \
+                         counted from 0"
+                    ))
+                })
+            }
+        }
+    }
 }
 
 /// The home server of a rank: on its own host if there is one, else spread evenly.
@@ -23,7 +85,42 @@ pub fn home_of(view: &View, local: &[ServerId], rank: u32) -> Option<ServerId> {
     (n > 0).then(|| candidates[rank as usize % n])
 }
 
-/// The server that holds this block of this field when placed by its id.
-pub fn by_block(view: &View, field: &str, key: BlockKey) -> Option<ServerId> {
-    view.owner_of(mix(hash_name(field) ^ mix(u64::from(key.rank))).wrapping_add(key.number))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+    use crate::ids::Lineage;
+
+    fn view(n: u32) -> View {
+        View { lineage: Lineage([0; 16]), epoch: 1, members: (0..n).map(ServerId).collect() }
+    }
+
+    #[test]
+    fn by_block_spreads_the_blocks_of_one_rank() {
+        let (view, extent) = (view(3), Extent::new(Some(&[0]), &[7], &[], &[]).unwrap());
+        let mut counts = [0; 3];
+        for number in 0..300 {
+            let key = BlockKey { rank: 5, number };
+            let server = Placement::ByBlock.server_of(&view, ServerId(1), "U", key, &extent).unwrap();
+            counts[server.0 as usize] += 1;
+            assert_eq!(
+                Placement::Nearest.server_of(&view, ServerId(1), "U", key, &extent).unwrap(),
+                ServerId(1)
+            );
+        }
+        assert!(counts.iter().all(|count| (70..130).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_function_that_names_no_server_is_an_error() {
+        let extent = Extent::new(Some(&[4]), &[7], &[], &[]).unwrap();
+        let by_offset = Placement::Function(Arc::new(|block| {
+            Ok(block.extent.offset().map_or(0, |offset| offset[0] as usize / 2 % (block.servers + 1)))
+        }));
+        let key = BlockKey { rank: 0, number: 0 };
+        assert_eq!(by_offset.server_of(&view(3), ServerId(0), "U", key, &extent).unwrap(), ServerId(2));
+        let error = by_offset.server_of(&view(2), ServerId(0), "U", key, &extent).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.text.contains("server 2; there are 2"), "{error}");
+    }
 }

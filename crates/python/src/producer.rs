@@ -9,8 +9,9 @@ use forebay_client::core::contract::{Association, Field};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
 use forebay_client::core::steps::Policy;
-use forebay_client::{Block, Error, OnLoss, Outcome, ProducerOptions};
+use forebay_client::{Block, Error, OnLoss, Outcome, Placement, ProducerOptions};
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 #[pyclass(frozen)]
 pub(crate) struct Producer(forebay_client::Producer);
@@ -27,6 +28,29 @@ fn policy(name: &str) -> PyResult<Policy> {
             "policy '{name}' is not known: use drop-oldest, block or latest"
         )))),
     }
+}
+
+/// A placement from what Python gave: a name, or a function of field, rank, number, offset, shape and the
+/// number of servers, which gives the index of a server.
+fn placement(name: &str, function: Option<Py<PyAny>>) -> PyResult<Placement> {
+    let Some(function) = function else {
+        return match name {
+            "nearest" => Ok(Placement::Nearest),
+            "by-block" => Ok(Placement::ByBlock),
+            _ => Err(raise(Error::invalid(format!(
+                "placement '{name}' is not known: use nearest, by-block or a function"
+            )))),
+        };
+    };
+    Ok(Placement::Function(Arc::new(move |block| {
+        Python::attach(|py| {
+            let offset = block.extent.offset().map(<[u64]>::to_vec);
+            let shape = block.extent.shape().to_vec();
+            let arguments = (block.field, block.key.rank, block.key.number, offset, shape, block.servers);
+            function.call1(py, arguments)?.extract::<usize>(py)
+        })
+        .map_err(|error| Error::invalid(format!("the placement function failed: {error}")))
+    })))
 }
 
 /// A field from what Python gave.
@@ -84,6 +108,8 @@ impl Producer {
         transport: &str,
         continues: Option<(u64, u64)>,
         on_loss: &str,
+        placement_name: &str,
+        place: Option<Py<PyAny>>,
     ) -> PyResult<Producer> {
         let on_loss = match on_loss {
             "skip" => OnLoss::Skip,
@@ -103,6 +129,7 @@ impl Producer {
             queue_bytes,
             continues,
             on_loss,
+            placement: placement(placement_name, place)?,
             ..ProducerOptions::new(&stream)
         };
         py.detach(|| forebay_client::Producer::open(&options)).map(Producer).map_err(raise)

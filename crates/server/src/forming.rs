@@ -138,9 +138,12 @@ async fn found(
     mut file: ConnectionFile,
     listeners: Vec<Listener>,
 ) -> Result<Formed> {
+    // Each is told on the connection on which it joined: until then it accepts none, so that servers which
+    // know already that the group is complete wait for it in its listening queue.
+    let mut joiners = Vec::new();
     while file.servers.len() < file.size as usize {
         let link = accept_one(&listeners).await?;
-        let Ok(Ok((mut receiver, _outbox))) =
+        let Ok(Ok((mut receiver, outbox))) =
             timeout(HANDSHAKE, asynchronous::accept(link, &file.secret, &file.lineage)).await
         else {
             continue;
@@ -154,14 +157,18 @@ async fn found(
         if let Ok(Ok(PeerMessage::JoinGroup { pid, addresses })) = timeout(HANDSHAKE, join).await {
             let id = ServerId(file.servers.len() as u32);
             file.servers.push(ServerEntry { id, pid, addresses });
+            joiners.push((id, receiver, outbox));
         }
     }
     file.epoch = 1;
     file.replace(&options.group)?;
-    for server in &file.servers[1..] {
+    for (you, mut receiver, outbox) in joiners {
         let servers = file.servers.iter().map(|s| (s.id, s.pid, s.addresses.clone())).collect();
-        let complete = GroupComplete { you: server.id, epoch: file.epoch, servers };
-        tell(&file, server, ServerId(0), &PeerMessage::GroupComplete(Ok(complete))).await?;
+        let complete = GroupComplete { you, epoch: file.epoch, servers };
+        outbox.push(Header::default(), &PeerMessage::GroupComplete(Ok(complete)))?;
+        outbox.close();
+        // Until the other side has taken it.
+        let _ = timeout(HANDSHAKE, receiver.next()).await;
     }
     Ok(Formed { id: ServerId(0), file, listeners, founder: true })
 }
@@ -199,21 +206,6 @@ pub(crate) async fn dial(
     Err(last)
 }
 
-async fn tell(
-    file: &ConnectionFile,
-    server: &ServerEntry,
-    from: ServerId,
-    message: &PeerMessage,
-) -> Result<()> {
-    let (mut receiver, outbox) = dial(server, &file.secret, &file.lineage).await?;
-    outbox.push(Header::default(), &hello(from))?;
-    outbox.push(Header::default(), message)?;
-    outbox.close();
-    // Until the other side has taken it.
-    let _ = timeout(HANDSHAKE, receiver.next()).await;
-    Ok(())
-}
-
 /// The greeting of one server to another.
 pub(crate) fn hello(from: ServerId) -> ToServer {
     let pid = std::process::id();
@@ -237,32 +229,18 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
         )));
     }
     let founder = &file.servers[0];
-    tell(
-        &file,
-        founder,
-        ServerId(u32::MAX),
-        &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses },
-    )
-    .await?;
-    loop {
-        let link = accept_one(&listeners).await?;
-        let Ok(Ok((mut receiver, _outbox))) =
-            timeout(HANDSHAKE, asynchronous::accept(link, &file.secret, &file.lineage)).await
-        else {
-            continue;
-        };
-        let told = async {
-            receiver.next().await?;
-            let (frame, _) = receiver.next().await?.ok_or_else(|| Error::protocol("the founder left"))?;
-            frame.message::<PeerMessage>()
-        };
-        if let Ok(Ok(PeerMessage::GroupComplete(result))) = timeout(HANDSHAKE, told).await {
-            let GroupComplete { you, epoch, servers } = result?;
-            let servers = servers.into_iter().map(|(id, pid, addresses)| ServerEntry { id, pid, addresses });
-            let file = ConnectionFile { epoch, servers: servers.collect(), ..file };
-            return Ok(Formed { id: you, file, listeners, founder: false });
-        }
-    }
+    let (mut receiver, outbox) = dial(founder, &file.secret, &file.lineage).await?;
+    outbox.push(Header::default(), &hello(ServerId(u32::MAX)))?;
+    outbox.push(Header::default(), &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses })?;
+    let left = || Error::unreachable(format!("{} ended while the group formed", founder.id));
+    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
+    let PeerMessage::GroupComplete(result) = frame.message::<PeerMessage>()? else {
+        return Err(Error::protocol("the founder of the group told something else than that it is complete"));
+    };
+    let GroupComplete { you, epoch, servers } = result?;
+    let servers = servers.into_iter().map(|(id, pid, addresses)| ServerEntry { id, pid, addresses });
+    let file = ConnectionFile { epoch, servers: servers.collect(), ..file };
+    Ok(Formed { id: you, file, listeners, founder: false })
 }
 
 /// Removes the connection file if it is still this group's.

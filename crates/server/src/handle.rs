@@ -70,6 +70,11 @@ impl Node {
                 self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
+            M::Stranded { id, rank } => {
+                let effects = self.coordinator(state, &id.stream).stranded(id.run, id.step, rank, from);
+                self.apply(state, &id.stream, effects);
+                self.forget_idle(state, &id.stream);
+            }
             M::Pressure { stream } => {
                 let effects = self.coordinator(state, &stream).pressure();
                 self.apply(state, &stream, effects);

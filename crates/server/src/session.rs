@@ -3,6 +3,9 @@
 mod admin;
 mod consumer;
 mod producer;
+mod reserve;
+mod storing;
+mod writing;
 
 use crate::node::Node;
 use crate::{process_gone, watch_process};
@@ -18,7 +21,9 @@ use producer::Producing;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use storing::Storing;
 use tokio::time::timeout;
+use writing::Writing;
 
 /// How long a handshake and a greeting may take.
 const GREETING: Duration = Duration::from_secs(10);
@@ -33,6 +38,8 @@ pub(crate) struct Session {
     shared_memory: bool,
     role: Role,
     producing: Option<Producing>,
+    storing: Option<Storing>,
+    space_writing: Option<Writing>,
     attachments: Vec<(AttachmentId, String)>,
     leases: Vec<u64>,
 }
@@ -70,6 +77,8 @@ pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
         process,
         role: hello.role.clone(),
         producing: None,
+        storing: None,
+        space_writing: None,
         attachments: Vec::new(),
         leases: Vec::new(),
     };
@@ -178,20 +187,29 @@ impl Session {
     async fn handle(&mut self, frame: Frame) -> Result<Option<ToClient>> {
         let header = frame.header;
         let message = frame.message::<ToServer>()?;
-        if header.payload > 0 && !matches!(message, ToServer::Put(_) | ToServer::SpacePut { .. }) {
+        let takes_payload =
+            matches!(message, ToServer::Put(_) | ToServer::Place { .. } | ToServer::SpacePut { .. });
+        if header.payload > 0 && !takes_payload {
             return Err(Error::protocol("a payload with a message that has none"));
         }
         use ToServer as M;
         match message {
             M::Produce { stream, rank, options } => self.produce(header.request, stream, rank, options).await,
-            M::Define(_)
-            | M::Begin { .. }
-            | M::Reserve { .. }
-            | M::Put(_)
-            | M::Abort { .. }
-            | M::End { .. }
-            | M::Flush
-            | M::Leave => self.producer_message(&header, message).await,
+            M::Reserve { bytes, patience_ms } => {
+                let grant = self.reserve(bytes, Duration::from_millis(patience_ms)).await?;
+                Ok(Some(ToClient::Granted(grant)))
+            }
+            M::Abort { offset, generation, .. } => {
+                let node = self.node.clone();
+                self.writing()?.0.abort(&node, offset, generation);
+                Ok(None)
+            }
+            M::End { .. } | M::Leave if self.storing.is_some() => self.storing_message(&message),
+            M::Define(_) | M::Begin { .. } | M::Put(_) | M::End { .. } | M::Flush | M::Leave => {
+                self.producer_message(&header, message).await
+            }
+            M::Store { stream, run, rank, policy } => self.store(header.request, stream, run, rank, policy),
+            M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
             M::Attach { stream, needs, window, start, follow } => {
                 self.attach(stream, needs, window, start, follow).map(Some)
             }
@@ -205,6 +223,14 @@ impl Session {
             }
             M::OpenArena { arena } => self.open_arena(header.request, arena),
             M::Fetch { .. } => self.fetch(header.request, message),
+            M::SpaceStore => {
+                let writing = Writing::open(&self.node)?;
+                let told = self.share(header.request, &writing, ToClient::Storing);
+                if let Some(before) = self.space_writing.replace(writing) {
+                    before.close(&self.node);
+                }
+                told
+            }
             M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
             M::SpaceFind { field, step, region, patience_ms } => {
                 self.space_find(field, step, region, Duration::from_millis(patience_ms)).await.map(Some)
@@ -242,15 +268,26 @@ impl Session {
         if let Some(producing) = &producing {
             producing.leave(&self.node, true);
         }
+        let mut storing = self.storing.take();
+        if let Some(storing) = &mut storing {
+            storing.leave(&self.node);
+        }
+        let space_writing = self.space_writing.take();
         if let Role::Worker { pipeline, .. } = &self.role {
             self.node.worker_disconnected(pipeline, &self.outbox);
         }
-        let maps_memory = self.shared_memory && (producing.is_some() || dubious);
+        let writings = producing.iter().map(|producing| &producing.writing);
+        let writings = writings.chain(storing.iter().map(|storing| &storing.writing)).chain(&space_writing);
+        let writes = writings.into_iter().any(|writing| !writing.is_idle(&self.node));
+        let maps_memory = self.shared_memory && (writes || dubious);
         if let (true, Some(process)) = (maps_memory, &self.process) {
             process_gone(process).await;
         }
         if let Some(producing) = producing {
             producing.give_back(&self.node);
+        }
+        for writing in storing.map(|storing| storing.writing).into_iter().chain(space_writing) {
+            writing.close(&self.node);
         }
         for (attachment, stream) in std::mem::take(&mut self.attachments) {
             self.node.detach(attachment, Some(stream));

@@ -63,16 +63,22 @@ impl Node {
                 Ok((Held { arena, offset: range.offset, generation: range.generation }, range.fresh))
             }
             None => {
-                let usage = store.usage();
-                Err(Error::new(
-                    ErrorKind::Full,
-                    format!(
-                        "{bytes} bytes do not fit on {}: {} of {} are held; remove what is no longer needed",
-                        self.id, usage.staged, usage.budget
-                    ),
-                ))
+                drop(store);
+                Err(self.space_full(bytes))
             }
         }
+    }
+
+    /// The error for a block of the space that finds no room.
+    pub(crate) fn space_full(&self, bytes: u64) -> Error {
+        let usage = self.store.lock().usage();
+        Error::new(
+            ErrorKind::Full,
+            format!(
+                "{bytes} bytes do not fit on {}: {} of {} are held; remove what is no longer needed",
+                self.id, usage.staged, usage.budget
+            ),
+        )
     }
 
     /// Keeps a block whose bytes have arrived, once its owner knows it.
@@ -84,7 +90,6 @@ impl Node {
         bytes: u64,
         held: Held,
     ) -> Result<()> {
-        self.store.lock().commit(held.arena, held.offset, held.generation, bytes)?;
         let inline = match block.bytes {
             Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
             _ => None,

@@ -3,13 +3,13 @@
 //! Enumerations are append-only within a protocol version. A message with a request number is answered by
 //! one with the same number; others are told and not answered.
 
-use forebay_core::block::{Extent, Stats};
+use forebay_core::block::{Extent, Location, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
-use forebay_core::steps::{AttachmentId, FieldReport, RunOptions, Start, StepReport};
+use forebay_core::steps::{AttachmentId, FieldReport, Policy, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
 
 /// What tells whether two processes can share memory: the machine's boot and its network namespace.
@@ -89,6 +89,8 @@ pub enum Bytes {
     Inline(Box<[u8]>),
     /// In the payload that follows this message.
     Payload,
+    /// On a server that is not the rank's home, which holds them already.
+    Placed(Location),
 }
 
 /// A block that is put.
@@ -176,6 +178,27 @@ pub enum ToServer {
         /// Whether something did not fit and was dropped by policy.
         dropped: bool,
     },
+    /// Stores blocks here for a rank whose home is another server. Answer: [`ToClient::Storing`]. Then
+    /// `Reserve`, `Place`, `Abort` and `End` (once the home knows all blocks of a step) are understood.
+    Store {
+        /// The stream.
+        stream: String,
+        /// The run that the rank joined at its home.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// What happens when memory cannot keep up.
+        policy: Policy,
+    },
+    /// Holds bytes here for a block that the rank's home is then told of. Answer: [`ToClient::Placed`].
+    Place {
+        /// The step.
+        step: StepNumber,
+        /// How many bytes.
+        size: u64,
+        /// Where they are: granted, or the payload.
+        bytes: Bytes,
+    },
     /// Answer: [`ToClient::Done`] when all that was put before is held, or what failed.
     Flush,
     /// Closes this rank of the stream. Answer: [`ToClient::Done`].
@@ -237,6 +260,9 @@ pub enum ToServer {
     },
 
     // The space's.
+    /// Asks for an arena to write arrays of the space to. Answer: [`ToClient::Storing`]. Then `Reserve` and
+    /// `Abort` are understood too.
+    SpaceStore,
     /// Puts a block to be kept until it is removed. Answer: [`ToClient::Done`].
     SpacePut {
         /// The field, with its shape.
@@ -381,6 +407,11 @@ pub enum ToClient {
     },
     /// To [`ToServer::Reserve`]; `None` if the policy is not to wait and nothing could be given up.
     Granted(Option<Grant>),
+    /// To [`ToServer::Store`] and [`ToServer::SpaceStore`]: the arena to write to and its size, with its
+    /// descriptor, if memory is shared.
+    Storing(Option<(u32, u64)>),
+    /// To [`ToServer::Place`]: where the bytes are held.
+    Placed(Location),
     /// To [`ToServer::Attach`].
     Attached(AttachmentId),
     /// A closed step.

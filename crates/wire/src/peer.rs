@@ -89,6 +89,14 @@ pub enum PeerMessage {
         /// Whether it died.
         died: bool,
     },
+    /// A rank left blocks of a step on the sender, which is not its home, and is gone; the sender does not know
+    /// whether the rank's home was told of them.
+    Stranded {
+        /// The stream, run and step.
+        id: StepId,
+        /// The rank.
+        rank: u32,
+    },
     /// Memory is short: a closed step may be given up.
     Pressure {
         /// The stream.

@@ -149,7 +149,7 @@ impl StreamCoordinator {
         }
         let number = self.last_run;
         if let Some(run) = self.runs.get_mut(&number) {
-            run.ranks.insert(rank, Rank { server, state: RankState::Open });
+            run.ranks.insert(rank, Rank { server, state: RankState::Open, stranded: Vec::new() });
         }
         self.forget_empty_runs(&mut effects);
         Ok((Joined { run: number, demand: self.demand.clone() }, effects))
@@ -234,6 +234,16 @@ impl StreamCoordinator {
             return effects;
         };
         state.state = if died { RankState::Dead } else { RankState::Closed };
+        // Its home has told all that it knew: what other servers hold beyond that belongs to no step.
+        for (step, server) in std::mem::take(&mut state.stranded) {
+            match entry.steps.get_mut(&step) {
+                Some(step) => drop(step.servers.insert(server)),
+                None => effects.push(Effect::Free {
+                    id: StepId { stream: self.name.clone(), run, step },
+                    servers: vec![server],
+                }),
+            }
+        }
         let open: Vec<StepNumber> =
             entry.steps.iter().filter(|(_, step)| !step.closed).map(|(number, _)| *number).collect();
         for number in open {
@@ -249,6 +259,29 @@ impl StreamCoordinator {
         self.end_if_over(&mut effects);
         self.forget_empty_runs(&mut effects);
         effects
+    }
+
+    /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
+    /// they go with the step, or at once if there will be none.
+    pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
+        let free = vec![Effect::Free { id: self.step_id(run, step), servers: vec![server] }];
+        let Some(entry) = self.runs.get_mut(&run) else { return free };
+        if let Some(step) = entry.steps.get_mut(&step) {
+            step.servers.insert(server);
+            return Vec::new();
+        }
+        match entry.ranks.get_mut(&rank).filter(|rank| rank.state == RankState::Open) {
+            // What its home has to tell may still be on its way.
+            Some(rank) => {
+                rank.stranded.push((step, server));
+                Vec::new()
+            }
+            None => free,
+        }
+    }
+
+    fn step_id(&self, run: RunNumber, step: StepNumber) -> StepId {
+        StepId { stream: self.name.clone(), run, step }
     }
 
     fn close_if_complete(&mut self, number: RunNumber, step_number: StepNumber, effects: &mut Vec<Effect>) {

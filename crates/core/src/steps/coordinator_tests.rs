@@ -236,3 +236,29 @@ fn ranks_need_not_be_open_at_the_same_time() {
         stream.rank_gone(1, rank, false);
     }
 }
+
+#[test]
+fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
+    let free = |step| {
+        let id = StepId { stream: "s".into(), run: 1, step };
+        Effect::Free { id, servers: vec![ServerId(2)] }
+    };
+    // The rank's home is heard first: the step is there and its blocks go when it goes.
+    let mut first = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(first.step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(first.stranded(1, 1, 0, ServerId(2)), []);
+    step(&mut first, 2);
+    let freed = first.detach(AttachmentId(7));
+    assert!(
+        freed.iter().any(
+            |effect| matches!(effect, Effect::Free { id, servers } if id.step == 2 && !servers.contains(&ServerId(2)))
+        )
+    );
+    // The other server is heard first: nothing is freed before the home has said what it knows.
+    let mut second = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(second.stranded(1, 3, 0, ServerId(2)), []);
+    assert!(second.rank_gone(1, 0, true).contains(&free(3)));
+    // Or it says so when the rank is known to be gone.
+    assert_eq!(second.stranded(1, 4, 0, ServerId(2)), [free(4)]);
+    assert_eq!(second.stranded(9, 4, 0, ServerId(2)).len(), 1, "nobody knows the run");
+}

@@ -73,6 +73,8 @@ pub struct StepEnded {
 pub(super) struct Rank {
     pub(super) server: ServerId,
     pub(super) state: RankState,
+    /// Servers other than its home that hold blocks of a step which the home may not have told of.
+    pub(super) stranded: Vec<(StepNumber, ServerId)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

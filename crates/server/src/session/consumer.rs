@@ -1,7 +1,7 @@
 //! What a consumer's connection does: attaches, releases, maps arenas, fetches bytes, uses the space.
 
 use super::Session;
-use crate::node::{Attached, Node};
+use crate::node::{Attached, Held, Node};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::ids::{RunNumber, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
@@ -119,10 +119,30 @@ impl Session {
         let bytes = match checked {
             Ok(bytes) => bytes,
             Err(error) => {
+                if let (Bytes::Granted { offset, generation, .. }, Some(writing)) =
+                    (&block.bytes, &mut self.space_writing)
+                {
+                    writing.abort(&self.node, *offset, *generation);
+                }
                 self.receiver.discard_payload(header).await?;
                 return Err(error);
             }
         };
+        let node = self.node.clone();
+        let held = match &block.bytes {
+            Bytes::Granted { arena, offset, generation } => {
+                let held = Held { arena: *arena, offset: *offset, generation: *generation };
+                self.writing()?.0.commit(&node, held, bytes)?;
+                held
+            }
+            _ => self.space_take(header, &block, bytes).await?,
+        };
+        node.space_keep(field, step, block, bytes, held).await?;
+        Ok(Some(ToClient::Done))
+    }
+
+    /// Takes the bytes of a block of the space that come over the connection.
+    async fn space_take(&mut self, header: &Header, block: &PutBlock, bytes: u64) -> Result<Held> {
         let sent = match &block.bytes {
             Bytes::Inline(given) => given.len() as u64,
             _ => header.payload,
@@ -149,12 +169,13 @@ impl Session {
                 self.receiver.payload_into(&mapping, held.offset, header).await
             }
         };
-        if let Err(error) = filled {
+        let kept =
+            filled.and_then(|()| node.store.lock().commit(held.arena, held.offset, held.generation, bytes));
+        if let Err(error) = kept {
             node.free([held]);
             return Err(error);
         }
-        node.space_keep(field, step, block, bytes, held).await?;
-        Ok(Some(ToClient::Done))
+        Ok(held)
     }
 
     /// Finds blocks of the space, waiting until they cover a region, and holds them for this client.

@@ -1,8 +1,8 @@
 //! What a producer's connection does: begins steps, reserves, puts, ends.
 
 use super::Session;
+use super::writing::Writing;
 use crate::node::{Held, Node};
-use crate::process_gone;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
@@ -10,40 +10,32 @@ use forebay_core::demand::Demand;
 use forebay_core::directory::check_block_fits;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
 use forebay_core::steps::{EndedField, Policy, RunOptions, StepEnded};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
 use forebay_wire::peer::PeerMessage;
-use rustix::fd::OwnedFd;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a stream that drops may wait for memory that is just being given up elsewhere.
-const DROP_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a put whose bytes are on their way may wait for room. The client's own deadline may end earlier.
-const PUT_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 
 /// One rank of a stream, at its home server.
 #[derive(Debug)]
 pub(crate) struct Producing {
-    stream: String,
+    pub(super) stream: String,
     rank: u32,
     run: RunNumber,
-    policy: Policy,
-    /// Its own arena: what it writes to, or where its bytes from the network go.
-    arena: u32,
+    pub(super) policy: Policy,
+    pub(super) writing: Writing,
     fields: BTreeMap<String, Field>,
     begun: bool,
     last: Option<StepNumber>,
     open: Option<OpenStep>,
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     predicted: Vec<(String, u64)>,
-    /// Ranges that were granted and not used yet, by offset.
-    grants: HashMap<u64, Grant>,
     trouble: Option<Error>,
 }
 
@@ -56,14 +48,6 @@ struct OpenStep {
     held: Vec<Held>,
     keys: HashSet<(String, u64)>,
     sizes: Vec<(String, u64)>,
-}
-
-/// Waits until a process has ended, if it is one that can be watched.
-async fn ended(process: Option<&OwnedFd>) {
-    match process {
-        Some(process) => process_gone(process).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn no_step(what: &str) -> Error {
@@ -100,15 +84,10 @@ impl Producing {
 
     /// The process has ended: what it could still write to is free.
     pub(crate) fn give_back(mut self, node: &Node) {
-        let mut held: Vec<Held> = self.open.take().map(|step| step.held).unwrap_or_default();
-        let reserved = node.store.lock().reserved(self.arena);
-        held.extend(reserved.into_iter().map(|(offset, generation)| Held {
-            arena: self.arena,
-            offset,
-            generation,
-        }));
-        node.free(held);
-        node.store.lock().close_arena(self.arena);
+        if let Some(step) = self.open.take() {
+            node.free(step.held);
+        }
+        self.writing.close(node);
     }
 
     fn field(&self, name: &str) -> Result<&Field> {
@@ -144,27 +123,22 @@ impl Session {
             return Err(Error::internal("a coordinator gave another answer than asked for"));
         };
         let (run, _) = result?;
-        let (arena, size) = self.node.store.lock().create_arena()?;
+        let writing = Writing::open(&self.node)?;
+        let told = self.share(request, &writing, |arena| ToClient::Producing { run, arena });
         self.producing = Some(Producing {
             stream,
             rank,
             run,
             policy,
-            arena,
+            writing,
             fields: BTreeMap::new(),
             begun: false,
             last: None,
             open: None,
             predicted: Vec::new(),
-            grants: HashMap::new(),
             trouble: None,
         });
-        if !self.shared_memory {
-            return Ok(Some(ToClient::Producing { run, arena: None }));
-        }
-        let descriptor = self.node.store.lock().writable_descriptor(arena)?;
-        self.reply_with(request, ToClient::Producing { run, arena: Some((arena, size)) }, descriptor)?;
-        Ok(None)
+        told
     }
 
     /// Any other message of a producer.
@@ -182,17 +156,9 @@ impl Session {
             ToServer::Begin { step, time, known, patience_ms } => {
                 self.begin(step, time, known, Duration::from_millis(patience_ms)).await.map(Some)
             }
-            ToServer::Reserve { bytes, patience_ms } => {
-                let range = self.reserve(bytes, Duration::from_millis(patience_ms)).await?;
-                Ok(Some(ToClient::Granted(range)))
-            }
             ToServer::Put(block) => {
                 self.put(header, block).await?;
                 Ok(Some(ToClient::Done))
-            }
-            ToServer::Abort { offset, generation, .. } => {
-                self.abort(offset, generation);
-                Ok(None)
             }
             ToServer::End { step, blocks, dropped } => {
                 self.end_step(step, blocks, dropped)?;
@@ -311,73 +277,22 @@ impl Session {
         Ok(ToClient::Begun { demand: told, grants, trouble })
     }
 
-    /// Reserves a range, waiting for memory as the stream's policy says. `None`: it is to be dropped.
-    async fn reserve(&mut self, bytes: u64, patience: Duration) -> Result<Option<Grant>> {
-        let node = self.node.clone();
-        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
-        let producing = self.producing()?;
-        let waits = producing.policy == Policy::Block;
-        let deadline = Instant::now() + if waits { patience } else { DROP_PATIENCE.min(patience) };
-        loop {
-            let freed = node.memory_freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            if let Some(grant) = producing.try_reserve(&node, bytes)? {
-                return Ok(Some(grant));
-            }
-            {
-                let mut state = node.state.lock();
-                let coordinator = node.coordinator_of(&producing.stream);
-                node.tell(
-                    &mut state,
-                    coordinator,
-                    PeerMessage::Pressure { stream: producing.stream.clone() },
-                );
-                node.drain(&mut state);
-            }
-            if let Some(grant) = producing.try_reserve(&node, bytes)? {
-                return Ok(Some(grant));
-            }
-            let waited = tokio::select! {
-                waited = timeout_at(deadline, freed) => waited,
-                () = ended(process.as_ref()) => {
-                    return Err(Error::unreachable("the producer died while it waited for room"));
-                }
-            };
-            if waited.is_err() {
-                if !waits {
-                    return Ok(None);
-                }
-                let usage = node.store.lock().usage();
-                return Err(Error::new(
-                    ErrorKind::Full,
-                    format!(
-                        "{bytes} bytes of stream '{}' found no room on {} in time: {} of {} bytes are held by steps that \
-                         readers have not released",
-                        producing.stream, node.id, usage.staged, usage.budget
-                    ),
-                ));
-            }
-        }
-    }
-
     async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {
+        let node = self.node.clone();
         if let Err(error) = self.check_put(&block) {
             if let Bytes::Granted { offset, generation, .. } = block.bytes {
-                self.abort(offset, generation);
+                self.producing()?.writing.abort(&node, offset, generation);
             }
             self.receiver.discard_payload(header).await?;
             return Err(error);
         }
-        let node = self.node.clone();
         let bytes = {
             let producing = self.producing()?;
             let field = producing.field(&block.field)?;
             block.extent.bytes(field.dtype)?
         };
-        let mut location = Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 };
         let mut inline = None;
-        match &block.bytes {
+        let location = match &block.bytes {
             Bytes::Inline(given) => {
                 if given.len() as u64 != bytes || given.len() > INLINE_MAX {
                     return Err(Error::protocol(format!(
@@ -386,59 +301,24 @@ impl Session {
                     )));
                 }
                 inline = Some(given.clone());
+                Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 }
             }
-            Bytes::Granted { arena, offset, generation } => {
-                let producing = self.producing()?;
-                let granted = producing.grants.get(offset).copied();
-                if granted.is_none_or(|grant| grant.generation != *generation || grant.arena != *arena) {
-                    return Err(Error::protocol(format!("range {offset} was not granted")));
-                }
-                producing.grants.remove(offset);
-                let committed = node.store.lock().commit(*arena, *offset, *generation, bytes);
-                if let Err(error) = committed {
-                    node.free([Held { arena: *arena, offset: *offset, generation: *generation }]);
-                    return Err(error);
-                }
-                location = Location { arena: *arena, offset: *offset, generation: *generation, ..location };
-            }
-            Bytes::Payload => {
-                if header.payload != bytes {
-                    self.receiver.discard_payload(header).await?;
+            Bytes::Placed(location) => {
+                if location.bytes != bytes || !node.view.members.contains(&location.server) {
                     return Err(Error::protocol(format!(
-                        "a payload of {} bytes for a block of {bytes}",
-                        header.payload
+                        "{} bytes on {} for a block of {bytes}",
+                        location.bytes, location.server
                     )));
                 }
-                let reserved = self.reserve(bytes, PUT_PATIENCE).await;
-                let Ok(Some(grant)) = reserved else {
-                    self.receiver.discard_payload(header).await?;
-                    return match reserved {
-                        Err(error) => Err(error),
-                        _ => Err(Error::new(
-                            ErrorKind::Full,
-                            "there was no room, and the stream's policy is not to wait",
-                        )),
-                    };
-                };
-                let mapping = node.store.lock().mapping(grant.arena)?;
-                if grant.fresh {
-                    mapping.populate(grant.offset, bytes);
-                }
-                self.receiver.payload_into(&mapping, grant.offset, header).await?;
-                self.producing()?.grants.remove(&grant.offset);
-                node.store.lock().commit(grant.arena, grant.offset, grant.generation, bytes)?;
-                location = Location {
-                    arena: grant.arena,
-                    offset: grant.offset,
-                    generation: grant.generation,
-                    ..location
-                };
+                *location
             }
-        }
+            given => self.take_bytes(header, given, bytes).await?,
+        };
         let producing = self.producing()?;
         let key = key_of(producing.rank, &block);
         let Some(open) = producing.open.as_mut() else { return Err(no_step("a put")) };
-        if location.arena != 0 {
+        let here = inline.is_none() && !matches!(block.bytes, Bytes::Placed(_));
+        if here {
             open.held.push(Held {
                 arena: location.arena,
                 offset: location.offset,
@@ -446,7 +326,7 @@ impl Session {
             });
         }
         open.keys.insert((block.field.clone(), block.number));
-        open.sizes.push((block.field.clone(), if inline.is_some() { 0 } else { bytes }));
+        open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
         let record = BlockRecord {
             key,
             level: block.level,
@@ -474,31 +354,13 @@ impl Session {
         Ok(())
     }
 
-    fn abort(&mut self, offset: u64, generation: u64) {
-        let node = self.node.clone();
-        if let Some(producing) = &mut self.producing {
-            let granted = producing.grants.get(&offset).is_some_and(|grant| grant.generation == generation);
-            if granted {
-                producing.grants.remove(&offset);
-                node.free([Held { arena: producing.arena, offset, generation }]);
-            }
-        }
-    }
-
     fn end_step(&mut self, step: StepNumber, blocks: u64, dropped: bool) -> Result<()> {
         let node = self.node.clone();
         let producing = self.producing()?;
         let Some(open) = producing.open.take_if(|open| open.number == step) else {
             return Err(no_step("an end"));
         };
-        let unused: Vec<Held> = producing
-            .grants
-            .drain()
-            .map(|(offset, grant)| Held { arena: grant.arena, offset, generation: grant.generation })
-            .collect();
-        if !unused.is_empty() {
-            node.free(unused);
-        }
+        producing.writing.abort_all(&node);
         let arrived: usize = open.fields.values().map(Vec::len).sum();
         let lost = arrived as u64 != blocks;
         if arrived > 0 {
@@ -538,21 +400,6 @@ impl Session {
 }
 
 impl Producing {
-    fn try_reserve(&mut self, node: &Node, bytes: u64) -> Result<Option<Grant>> {
-        let range = node.store.lock().reserve(self.arena, bytes)?;
-        let grant = range.map(|range| Grant {
-            arena: self.arena,
-            offset: range.offset,
-            bytes: range.bytes,
-            generation: range.generation,
-            fresh: range.fresh,
-        });
-        if let Some(grant) = grant {
-            self.grants.insert(grant.offset, grant);
-        }
-        Ok(grant)
-    }
-
     /// Ranges for the blocks of the last step, as far as their fields are wanted now and there is room.
     fn grant_predicted(&mut self, node: &Node, demand: &Demand, step: StepNumber) -> Vec<Grant> {
         let mut grants = Vec::new();
@@ -561,7 +408,7 @@ impl Producing {
             if !wanted {
                 continue;
             }
-            match self.try_reserve(node, bytes) {
+            match self.writing.try_reserve(node, bytes) {
                 Ok(Some(grant)) => grants.push(grant),
                 _ => break,
             }

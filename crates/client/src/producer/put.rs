@@ -1,0 +1,312 @@
+//! Putting blocks: checked, given memory by the server that is to hold them, copied once, and told to the
+//! rank's home.
+
+use super::{Allocated, Allocation, Block, Outcome, Producer, State, no_step};
+use crate::rpc::{Payload, lock, unexpected};
+use crate::storage::Storage;
+use forebay_core::block::{INLINE_MAX, Location, Stats};
+use forebay_core::contract::Field;
+use forebay_core::directory::check_block_fits;
+use forebay_core::ids::{BlockKey, StepNumber};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::strided::Source;
+use forebay_store::{Mapping, stats};
+use forebay_wire::message::{Bytes, Grant, PutBlock, Role, ToClient, ToServer};
+use std::sync::Arc;
+
+/// Memory for a block: where it is held, the arena, and the range in it unless the block has no bytes.
+type Memory = (Arc<Storage>, Arc<Mapping>, Option<Grant>);
+
+impl Producer {
+    /// Checks a block against its field and what was put before; `None` if nothing wants it.
+    fn admit(&self, state: &mut State, block: &Block<'_>) -> Result<Option<Field>> {
+        let field = self.find(state, block.field)?.clone();
+        let name = format!("block {} of rank {}", block.number, self.rank);
+        check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
+        let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
+        let Some(open) = state.open.as_ref() else { return Err(no_step("a put")) };
+        let wanted = wanted(open.step);
+        let key = (block.field.to_owned(), block.number);
+        if let Some(open) = state.open.as_mut()
+            && !open.keys.insert(key)
+        {
+            return Err(Error::conflict(format!(
+                "{name} of field '{}' was already put at step {}; give each block of a step its own number",
+                block.field, open.step
+            )));
+        }
+        Ok(wanted.then_some(field))
+    }
+
+    /// Stages one block by one copy; the array is the caller's again on return. `source` has the stored shape,
+    /// ghosts included. An undemanded field costs one check. Over TCP it waits until the server has it.
+    pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
+        let field = {
+            let mut state = self.state()?;
+            match self.admit(&mut state, block)? {
+                Some(field) => field,
+                None => return Ok(Outcome::Undemanded),
+            }
+        };
+        let stored = block.extent.stored_shape();
+        if source.shape() != &stored[..] {
+            return Err(Error::out_of_bounds(format!(
+                "field '{}': the array has shape {:?}, the block with its ghosts {:?}",
+                block.field,
+                source.shape(),
+                &stored[..]
+            )));
+        }
+        let result = self.stage(block, &field, source);
+        let mut state = lock(&self.state);
+        match result {
+            Ok(outcome) => {
+                if let Some(open) = state.open.as_mut() {
+                    open.blocks += u64::from(outcome == Outcome::Staged);
+                    open.dropped |= outcome == Outcome::Dropped;
+                }
+                Ok(outcome)
+            }
+            Err(error) => {
+                state.forget(block);
+                self.survive(&mut state, error).map(|()| Outcome::Dropped)
+            }
+        }
+    }
+
+    fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+        let bytes = block.extent.bytes(field.dtype)?;
+        let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
+        let wanted = statistics.as_mut().map(|stats| (field.dtype, stats));
+        if bytes <= INLINE_MAX as u64 {
+            let inline = source.to_vec(wanted).into_boxed_slice();
+            self.publish(put_block(block, Bytes::Inline(inline), statistics))?;
+            return Ok(Outcome::Staged);
+        }
+        let storage = self.storage_for(block)?;
+        let Some(arena) = &storage.arena else {
+            let gathered;
+            let dense = match source.as_dense() {
+                Some(dense) if wanted.is_none() => dense,
+                _ => {
+                    gathered = source.to_vec(wanted);
+                    &gathered
+                }
+            };
+            return match self.send(&storage, block, dense, statistics) {
+                Ok(()) => Ok(Outcome::Staged),
+                Err(error) if error.kind == ErrorKind::Full => Ok(Outcome::Dropped),
+                Err(error) => Err(error),
+            };
+        };
+        let Some(grant) = self.grant(&storage, bytes)? else { return Ok(Outcome::Dropped) };
+        arena.populate(&grant);
+        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, wanted) {
+            storage.give_back(&grant)?;
+            return Err(error);
+        }
+        let held = self.hold(&storage, &grant)?;
+        self.publish(put_block(block, held, statistics))?;
+        Ok(Outcome::Staged)
+    }
+
+    /// Tells the home of a block. Not answered: once the message is on its way, the block survives this process.
+    fn publish(&self, put: PutBlock) -> Result<()> {
+        self.home.rpc.tell(&ToServer::Put(put))
+    }
+
+    /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
+    fn send(
+        &self,
+        storage: &Arc<Storage>,
+        block: &Block<'_>,
+        dense: &[u8],
+        stats: Option<Stats>,
+    ) -> Result<()> {
+        let rpc = &storage.rpc;
+        let ask = |question: &ToServer| {
+            rpc.call_within(question, Some(Payload(dense)), rpc.patience(), "to hold a block")
+        };
+        if Arc::ptr_eq(storage, &self.home) {
+            return ask(&ToServer::Put(put_block(block, Bytes::Payload, stats))).map(drop);
+        }
+        let step = self.place_on(storage)?;
+        let place = ToServer::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
+        let location = placed(ask(&place)?.message)?;
+        self.publish(put_block(block, Bytes::Placed(location), stats))
+    }
+
+    /// A range that was granted holds a block now: what its home is told of where the bytes are.
+    fn hold(&self, storage: &Arc<Storage>, grant: &Grant) -> Result<Bytes> {
+        let granted =
+            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+        if Arc::ptr_eq(storage, &self.home) {
+            return Ok(granted);
+        }
+        let step = self.place_on(storage)?;
+        let place = ToServer::Place { step, size: grant.bytes, bytes: granted };
+        Ok(Bytes::Placed(placed(storage.rpc.call(&place, "to hold a block")?.message)?))
+    }
+
+    /// Notes that blocks of the open step go to a server that is not the home.
+    fn place_on(&self, storage: &Arc<Storage>) -> Result<StepNumber> {
+        let mut state = lock(&self.state);
+        let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
+        open.elsewhere.entry(storage.server).or_insert_with(|| storage.clone());
+        Ok(open.step)
+    }
+
+    /// The server that is to hold a block, connected to at first use.
+    fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
+        let key = BlockKey { rank: self.rank, number: block.number };
+        let view = self.group.view();
+        let server = self.placement.server_of(view, self.home.server, block.field, key, &block.extent)?;
+        if server == self.home.server {
+            return Ok(self.home.clone());
+        }
+        let mut others = lock(&self.others);
+        if let Some(known) = others.get(&server) {
+            return Ok(known.clone());
+        }
+        let rpc = Arc::new(self.group.connect(server, Role::Producer)?);
+        let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.policy);
+        let storage = Arc::new(Storage::open(server, rpc, &ToServer::Store { stream, run, rank, policy })?);
+        others.insert(server, storage.clone());
+        Ok(storage)
+    }
+
+    /// A range of this size: one that came with the step's beginning, or a new one.
+    fn grant(&self, storage: &Arc<Storage>, bytes: u64) -> Result<Option<Grant>> {
+        if Arc::ptr_eq(storage, &self.home) {
+            let mut state = lock(&self.state);
+            let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
+            if let Some(index) = open.grants.iter().position(|grant| grant.bytes == bytes) {
+                return Ok(Some(open.grants.swap_remove(index)));
+            }
+        }
+        storage.reserve(bytes)
+    }
+
+    /// Gives memory of a block to compute into, or `None` if nothing wants it (or there is no room and the
+    /// policy is to go on). No copy is made when it is committed. Fails over TCP, where a put is as good.
+    pub fn alloc(&self, block: &Block<'_>) -> Result<Option<Allocation>> {
+        let field = {
+            let mut state = self.state()?;
+            match self.admit(&mut state, block)? {
+                Some(field) => field,
+                None => return Ok(None),
+            }
+        };
+        let allocated = self.allocate(block, &field);
+        let mut state = lock(&self.state);
+        let (storage, memory, grant) = match allocated {
+            Ok(Some(allocated)) => allocated,
+            Ok(None) => {
+                state.forget(block);
+                if let Some(open) = state.open.as_mut() {
+                    open.dropped = true;
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                state.forget(block);
+                return self.survive(&mut state, error).map(|()| None);
+            }
+        };
+        let bytes = grant.map_or(0, |grant| grant.bytes);
+        let id = state.next_allocation;
+        state.next_allocation += 1;
+        let put = put_block(block, Bytes::Inline(Box::default()), None);
+        let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
+        let stats = field.stats && stats::supported(field.dtype);
+        open.allocations.insert(id, Allocated { storage, grant, dtype: field.dtype, stats, put });
+        // Memory of no bytes has an address of its own too, where no range begins.
+        let nowhere = (id / 4095 * 4096 + 1 + id % 4095) % memory.len();
+        let offset = grant.map_or(nowhere, |grant| grant.offset);
+        Ok(Some(Allocation { id, bytes, memory, offset }))
+    }
+
+    /// Memory for a block at the server that is to hold it: the grant is `None` for a block without elements,
+    /// the whole if there is no room and the policy is to go on.
+    fn allocate(&self, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
+        let bytes = block.extent.bytes(field.dtype)?;
+        let storage = if bytes == 0 { self.home.clone() } else { self.storage_for(block)? };
+        let Some(arena) = &storage.arena else {
+            return Err(Error::unsupported(
+                "the server is on another host: use put, which sends from where the data lies",
+            ));
+        };
+        let memory = arena.mapping.clone();
+        if bytes == 0 {
+            return Ok(Some((storage, memory, None)));
+        }
+        let Some(grant) = self.grant(&storage, bytes)? else { return Ok(None) };
+        arena.populate(&grant);
+        Ok(Some((storage, memory, Some(grant))))
+    }
+
+    /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait, unless a server
+    /// that is not the home holds the block; reads the memory once if the field has statistics.
+    pub fn commit(&self, id: u64) -> Result<()> {
+        let Allocated { storage, grant, dtype, stats, mut put } = self.take_allocation(id)?;
+        if let (true, Some(grant), Some(arena)) = (stats, grant, &storage.arena) {
+            let mut computed = Stats::EMPTY;
+            arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
+                stats::accumulate(&mut computed, dtype, bytes);
+            })?;
+            put.stats = Some(Box::new(computed));
+        }
+        let held = grant.map_or(Ok(Bytes::Inline(Box::default())), |grant| self.hold(&storage, &grant));
+        let sent = held.and_then(|bytes| self.publish(PutBlock { bytes, ..put }));
+        let mut state = lock(&self.state);
+        match sent {
+            Ok(()) => {
+                if let Some(open) = state.open.as_mut() {
+                    open.blocks += 1;
+                }
+                Ok(())
+            }
+            Err(error) => self.survive(&mut state, error),
+        }
+    }
+
+    /// Gives back what `alloc` gave, unpublished. Does not wait.
+    pub fn abort(&self, id: u64) -> Result<()> {
+        let Allocated { storage, grant, put, .. } = self.take_allocation(id)?;
+        let mut state = lock(&self.state);
+        if let Some(open) = state.open.as_mut() {
+            open.keys.remove(&(put.field, put.number));
+        }
+        match grant.map_or(Ok(()), |grant| storage.give_back(&grant)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.survive(&mut state, error),
+        }
+    }
+
+    fn take_allocation(&self, id: u64) -> Result<Allocated> {
+        let mut state = self.state()?;
+        let open = state.open.as_mut().ok_or_else(|| no_step("a commit"))?;
+        open.allocations.remove(&id).ok_or_else(|| {
+            Error::invalid("this memory was not allocated in this step, or is committed already")
+        })
+    }
+}
+
+fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
+    PutBlock {
+        field: block.field.to_owned(),
+        number: block.number,
+        level: block.level,
+        extent: block.extent.clone(),
+        stats: stats.map(Box::new),
+        bytes,
+    }
+}
+
+/// Where a server holds what was placed there.
+fn placed(answer: ToClient) -> Result<Location> {
+    match answer {
+        ToClient::Placed(location) => Ok(location),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,92 @@
+//! A server as somebody sees it who puts blocks there: its connection, and the arena to write to.
+
+use crate::rpc::{Answer, Rpc, lock, unexpected};
+use forebay_core::Result;
+use forebay_core::ids::ServerId;
+use forebay_store::ranges::RangeSet;
+use forebay_store::{Access, Mapping};
+use forebay_wire::message::{Grant, ToClient, ToServer};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How much longer than the server a client waits: the server gives up first, and says what it waited for.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// A server where this process stores blocks.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) server: ServerId,
+    pub(crate) rpc: Arc<Rpc>,
+    pub(crate) arena: Option<WritableArena>,
+}
+
+/// An arena, mapped for writing.
+#[derive(Debug)]
+pub(crate) struct WritableArena {
+    pub(crate) mapping: Arc<Mapping>,
+    /// What this process has brought into its mapping.
+    populated: Mutex<RangeSet>,
+}
+
+impl Storage {
+    /// A server that has answered with an arena to write to, if memory is shared.
+    pub(crate) fn new(
+        server: ServerId,
+        rpc: Arc<Rpc>,
+        arena: Option<(u32, u64)>,
+        answer: &Answer,
+    ) -> Result<Storage> {
+        let arena = match (arena, answer.descriptors.first()) {
+            (Some((_, bytes)), Some(file)) => {
+                let mapping = Arc::new(Mapping::new(file.as_fd(), bytes, Access::Write)?);
+                Some(WritableArena { mapping, populated: Mutex::default() })
+            }
+            _ => None,
+        };
+        Ok(Storage { server, rpc, arena })
+    }
+
+    /// Asks a server for an arena to write to.
+    pub(crate) fn open(server: ServerId, rpc: Arc<Rpc>, question: &ToServer) -> Result<Storage> {
+        let answer = rpc.call(question, "to store blocks")?;
+        let ToClient::Storing(arena) = answer.message else { return Err(unexpected(&answer.message)) };
+        Storage::new(server, rpc, arena, &answer)
+    }
+
+    /// A range of this many bytes to write to; `None` if there is no room and the policy is not to wait. Waits
+    /// for one answer, which may wait for memory.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Option<Grant>> {
+        let patience = self.rpc.patience();
+        let reserve = ToServer::Reserve { bytes, patience_ms: patience.as_millis() as u64 };
+        match self.rpc.call_within(&reserve, None, patience + GRACE, "to find room")?.message {
+            ToClient::Granted(grant) => Ok(grant),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives a range back, unused.
+    pub(crate) fn give_back(&self, grant: &Grant) -> Result<()> {
+        self.rpc.tell(&ToServer::Abort {
+            arena: grant.arena,
+            offset: grant.offset,
+            generation: grant.generation,
+        })
+    }
+}
+
+impl WritableArena {
+    /// Brings a range into this mapping in one go, if it is not there.
+    pub(crate) fn populate(&self, grant: &Grant) {
+        let mut populated = lock(&self.populated);
+        let (start, end) = (grant.offset, grant.offset + forebay_store::pages(grant.bytes));
+        if grant.fresh {
+            populated.remove(start, end);
+        }
+        if populated.contains(start, end) {
+            return;
+        }
+        self.mapping.populate(grant.offset, grant.bytes);
+        populated.insert(start, end);
+    }
+}
