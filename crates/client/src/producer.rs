@@ -53,6 +53,9 @@ struct State {
 #[derive(Debug)]
 struct Open {
     step: StepNumber,
+    time: f64,
+    /// It was begun without asking the server, since nothing of this rank is wanted.
+    passing: bool,
     grants: Vec<Grant>,
     /// Field and number of each block, so that a mistake is told at once.
     keys: HashSet<(String, u64)>,
@@ -171,7 +174,16 @@ impl Producer {
         Ok(())
     }
 
-    /// Begins a step. Waits for one answer of the home server.
+    /// Whether a step can begin without asking: nothing of this rank is wanted at it, and the server has not
+    /// said that it must be asked. Costs a look at the connection, so that a server's death is noticed.
+    fn may_pass(&self, state: &State, step: StepNumber) -> bool {
+        let Some(arena) = &self.home.arena else { return false };
+        let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
+        !wanted && self.home.rpc.is_quiet() && arena.try_begin(step)
+    }
+
+    /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
+    /// rank is wanted: then it does not wait.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
         let mut state = self.state()?;
         if let Some(open) = &state.open {
@@ -184,7 +196,8 @@ impl Producer {
             )));
         }
         let mut grants = Vec::new();
-        if state.lost.is_none() {
+        let passing = state.lost.is_none() && self.may_pass(&state, step);
+        if state.lost.is_none() && !passing {
             let patience = self.home.rpc.patience();
             let begin = ToServer::Begin {
                 step,
@@ -217,6 +230,8 @@ impl Producer {
         state.last = Some(step);
         state.open = Some(Open {
             step,
+            time,
+            passing,
             grants,
             keys: HashSet::new(),
             blocks: 0,
@@ -251,6 +266,15 @@ impl Producer {
         let Some(open) = state.open.take() else { return Err(no_step("an end")) };
         if state.lost.is_some() {
             return Ok(());
+        }
+        if open.passing {
+            // Where nothing of the stream is wanted, nobody needs to know of the step.
+            let told = if state.demand.is_empty() {
+                Ok(())
+            } else {
+                self.home.rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
+            };
+            return told.or_else(|error| self.survive(&mut state, error));
         }
         let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
         // The home is told first: from then on it answers for the blocks that other servers hold.

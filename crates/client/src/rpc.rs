@@ -161,6 +161,11 @@ impl Rpc {
         }
     }
 
+    /// Whether nothing has come that was not taken, not even the connection's end. Does not wait.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.inbox.try_lock().is_ok_and(|inbox| inbox.told.is_empty() && inbox.receiver.is_quiet())
+    }
+
     /// Whether the connection is of no more use.
     pub(crate) fn is_broken(&self) -> bool {
         self.inbox.try_lock().is_ok_and(|inbox| inbox.receiver.is_broken())

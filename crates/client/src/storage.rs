@@ -1,10 +1,10 @@
 //! A server as somebody sees it who puts blocks there: its connection, and the arena to write to.
 
 use crate::rpc::{Answer, Rpc, lock, unexpected};
-use forebay_core::Result;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
-use forebay_store::{Access, Mapping};
+use forebay_store::{Access, BeginWord, Mapping, PAGE};
 use forebay_wire::message::{Grant, ToClient, ToServer};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -40,6 +40,9 @@ impl Storage {
         let arena = match (arena, answer.descriptors.first()) {
             (Some((_, bytes)), Some(file)) => {
                 let mapping = Arc::new(Mapping::new(file.as_fd(), bytes, Access::Write)?);
+                if bytes < PAGE {
+                    return Err(Error::protocol("an arena without a page of words"));
+                }
                 Some(WritableArena { mapping, populated: Mutex::default() })
             }
             _ => None,
@@ -76,6 +79,12 @@ impl Storage {
 }
 
 impl WritableArena {
+    /// Begins a step by the word that is shared with the server, if that lets it.
+    pub(crate) fn try_begin(&self, step: StepNumber) -> bool {
+        let word = self.mapping.atomic(self.mapping.len() - PAGE);
+        word.is_ok_and(|word| BeginWord(word).try_begin(step))
+    }
+
     /// Brings a range into this mapping in one go, if it is not there.
     pub(crate) fn populate(&self, grant: &Grant) {
         let mut populated = lock(&self.populated);

@@ -57,6 +57,20 @@ impl CutMember {
         Begin::Now(cuts.at(step))
     }
 
+    /// A rank began a step by itself, by the word that it shares with this server.
+    pub fn note_begun(&mut self, run: RunNumber, step: StepNumber) {
+        if let Some(cuts) = self.runs.get_mut(&run) {
+            cuts.highest_begun = cuts.highest_begun.max(Some(step));
+        }
+    }
+
+    /// Whether the demand in force at a step of a run holds for all later steps as well, as far as is known.
+    pub fn is_settled(&self, run: RunNumber, step: StepNumber) -> bool {
+        let cuts = self.runs.get(&run);
+        self.frozen.is_none()
+            && cuts.is_some_and(|cuts| cuts.cuts.last().is_some_and(|(from, _)| *from <= step))
+    }
+
     /// The demand in force at a step of a run, if the run is known.
     pub fn demand_at(&self, run: RunNumber, step: StepNumber) -> Option<Arc<Demand>> {
         self.runs.get(&run).map(|cuts| cuts.at(step))

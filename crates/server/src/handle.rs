@@ -1,6 +1,6 @@
 //! What each message between servers does to a server's state.
 
-use crate::node::{Attached, Node, State};
+use crate::node::{Attached, LocalRank, Node, State};
 use forebay_core::error::Error;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{Effect, StreamCoordinator};
@@ -44,7 +44,7 @@ impl Node {
                 if let Ok((run, demand)) = &result {
                     let member = state.members.entry(pending.stream.clone()).or_default();
                     member.cut.open_run(*run, Arc::new(demand.clone()));
-                    member.ranks.insert((*run, pending.rank), None);
+                    member.ranks.insert((*run, pending.rank), LocalRank::default());
                 }
                 let _ = pending.reply.send(M::Joined { token, result });
             }
@@ -80,8 +80,10 @@ impl Node {
                 self.apply(state, &stream, effects);
             }
             M::Prepare { stream, run, version } => {
-                let highest =
-                    state.members.get_mut(&stream).and_then(|member| member.cut.prepare(run, version));
+                let highest = state.members.get_mut(&stream).and_then(|member| {
+                    member.must_ask(run);
+                    member.cut.prepare(run, version)
+                });
                 self.tell(state, from, M::Prepared { stream, version, highest });
             }
             M::Prepared { stream, version, highest } => {
@@ -102,8 +104,12 @@ impl Node {
             M::RankError { stream, run, rank, error } => {
                 let rank =
                     state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
-                if let Some(trouble) = rank {
-                    trouble.get_or_insert(error);
+                if let Some(rank) = rank {
+                    rank.trouble.get_or_insert(error);
+                    // It is told with the answer to its next question.
+                    if let Some(page) = &rank.begin {
+                        page.must_ask();
+                    }
                 }
             }
             M::SpaceRegister { token, step, report } => self.space_register(state, from, token, step, report),

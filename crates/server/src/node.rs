@@ -4,6 +4,7 @@ use crate::ServerOptions;
 use crate::forming::Formed;
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
+use crate::session::BeginPage;
 use crate::space::Space;
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
@@ -84,8 +85,29 @@ pub(crate) struct Member {
     pub(crate) cut: CutMember,
     /// The cut changed: those who wait to begin a step look again.
     pub(crate) changed: Arc<Notify>,
-    /// Ranks whose home this server is, with what went wrong for them.
-    pub(crate) ranks: HashMap<(RunNumber, u32), Option<Error>>,
+    /// Ranks whose home this server is.
+    pub(crate) ranks: HashMap<(RunNumber, u32), LocalRank>,
+}
+
+/// A rank whose home this server is.
+#[derive(Debug, Default)]
+pub(crate) struct LocalRank {
+    /// What went wrong for it and is still to be told.
+    pub(crate) trouble: Option<Error>,
+    /// How it begins steps by itself, if it shares memory.
+    pub(crate) begin: Option<BeginPage>,
+}
+
+impl Member {
+    /// From now on every rank of a run asks before it begins another step; what they have begun by themselves
+    /// counts as begun here.
+    pub(crate) fn must_ask(&mut self, run: RunNumber) {
+        for (_, rank) in self.ranks.iter().filter(|((of, _), _)| *of == run) {
+            if let Some(step) = rank.begin.as_ref().and_then(BeginPage::must_ask) {
+                self.cut.note_begun(run, step);
+            }
+        }
+    }
 }
 
 /// Where an attachment's steps go.

@@ -25,6 +25,8 @@ use storing::Storing;
 use tokio::time::timeout;
 use writing::Writing;
 
+pub(crate) use writing::BeginPage;
+
 /// How long a handshake and a greeting may take.
 const GREETING: Duration = Duration::from_secs(10);
 
@@ -205,9 +207,13 @@ impl Session {
                 Ok(None)
             }
             M::End { .. } | M::Leave if self.storing.is_some() => self.storing_message(&message),
-            M::Define(_) | M::Begin { .. } | M::Put(_) | M::End { .. } | M::Flush | M::Leave => {
-                self.producer_message(&header, message).await
-            }
+            M::Define(_)
+            | M::Begin { .. }
+            | M::Passed { .. }
+            | M::Put(_)
+            | M::End { .. }
+            | M::Flush
+            | M::Leave => self.producer_message(&header, message).await,
             M::Store { stream, run, rank, policy } => self.store(header.request, stream, run, rank, policy),
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
             M::Attach { stream, needs, window, start, follow } => {
@@ -224,7 +230,7 @@ impl Session {
             M::OpenArena { arena } => self.open_arena(header.request, arena),
             M::Fetch { .. } => self.fetch(header.request, message),
             M::SpaceStore => {
-                let writing = Writing::open(&self.node)?;
+                let writing = Writing::open(&self.node, self.shared_memory)?;
                 let told = self.share(header.request, &writing, ToClient::Storing);
                 if let Some(before) = self.space_writing.replace(writing) {
                     before.close(&self.node);
@@ -278,7 +284,7 @@ impl Session {
         }
         let writings = producing.iter().map(|producing| &producing.writing);
         let writings = writings.chain(storing.iter().map(|storing| &storing.writing)).chain(&space_writing);
-        let writes = writings.into_iter().any(|writing| !writing.is_idle(&self.node));
+        let writes = writings.into_iter().any(|writing| !writing.is_idle());
         let maps_memory = self.shared_memory && (writes || dubious);
         if let (true, Some(process)) = (maps_memory, &self.process) {
             process_gone(process).await;

@@ -27,7 +27,6 @@ pub(crate) struct Space {
     index: BTreeMap<(String, StepNumber), FieldIndex>,
     /// Ranges of blocks that are held here.
     held: HashSet<Held>,
-    arena: Option<u32>,
     /// What readers hold: the key that each lease is on.
     leases: HashMap<u64, (String, StepNumber)>,
     /// What was removed while readers held it; freed with the last lease on its key.
@@ -51,13 +50,8 @@ impl Node {
 
     /// Reserves a range for a block of the space, and says whether pages of it may be missing.
     pub(crate) fn space_reserve(&self, bytes: u64) -> Result<(Held, bool)> {
-        let mut state = self.state.lock();
         let mut store = self.store.lock();
-        let arena = match state.space.arena {
-            Some(arena) => arena,
-            None => store.create_arena()?.0,
-        };
-        state.space.arena = Some(arena);
+        let arena = store.network_arena()?;
         match store.reserve(arena, bytes)? {
             Some(range) => {
                 Ok((Held { arena, offset: range.offset, generation: range.generation }, range.fresh))

@@ -2,8 +2,8 @@
 
 use crate::allocator::Allocator;
 use crate::mapping::{Access, Mapping};
-use crate::pages;
 use crate::ranges::RangeSet;
+use crate::{PAGE, pages};
 use forebay_core::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -37,10 +37,12 @@ struct Use {
 }
 
 /// A memory file, its free ranges and the used ones. The file is as large as the budget, but sparse: only
-/// touched pages cost memory.
+/// touched pages cost memory. Behind its ranges it has one page for words that its producer and the server
+/// share ([`crate::begin_word`]).
 #[derive(Debug)]
 pub struct Arena {
     file: OwnedFd,
+    /// Bytes that are handed out in ranges.
     size: u64,
     allocator: Allocator,
     used: BTreeMap<u64, Use>,
@@ -61,7 +63,7 @@ impl Arena {
         };
         let file = rustix::fs::memfd_create("forebay-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| failed("create", e))?;
-        rustix::fs::ftruncate(&file, size).map_err(|e| failed("size", e))?;
+        rustix::fs::ftruncate(&file, size + PAGE).map_err(|e| failed("size", e))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| failed("seal", e))?;
         Ok(Arena {
@@ -77,9 +79,14 @@ impl Arena {
         })
     }
 
-    /// Its size; most of it costs no memory.
+    /// Its size, the page of words included; most of it costs no memory.
     pub fn size(&self) -> u64 {
-        self.size
+        self.size + PAGE
+    }
+
+    /// A mapping of its page of words alone.
+    pub fn words(&self) -> Result<Mapping> {
+        Mapping::part(self.file.as_fd(), self.size, PAGE, Access::Write)
     }
 
     /// Bytes of ranges that are reserved or committed, in whole pages.
@@ -119,7 +126,7 @@ impl Arena {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping.clone());
         }
-        let mapping = Arc::new(Mapping::new(self.file.as_fd(), self.size, Access::Write)?);
+        let mapping = Arc::new(Mapping::new(self.file.as_fd(), self.size(), Access::Write)?);
         Ok(self.mapping.get_or_init(|| mapping).clone())
     }
 
@@ -191,13 +198,6 @@ impl Arena {
         Ok(())
     }
 
-    /// Gives the pages of all ranges that are reserved but not committed back to nobody: lists them, so that
-    /// they can be freed once their producer is known to be dead.
-    pub fn reserved(&self) -> Vec<(u64, u64)> {
-        let reserved = self.used.iter().filter(|(_, used)| used.state == State::Reserved);
-        reserved.map(|(offset, used)| (*offset, used.generation)).collect()
-    }
-
     /// Gives back to the system what was touched but not used at any time since the last call, highest
     /// addresses first, and at least `at_least` bytes if there are so many unused. Returns how many.
     pub fn trim(&mut self, at_least: u64) -> u64 {
@@ -234,7 +234,6 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PAGE;
 
     fn allocated(arena: &Arena) -> u64 {
         rustix::fs::fstat(&arena.file).unwrap().st_blocks as u64 * 512
@@ -267,7 +266,7 @@ mod tests {
         let file = arena.readable_descriptor().unwrap();
         assert!(Mapping::new(file.as_fd(), PAGE, Access::Write).is_err());
         assert!(Mapping::new(file.as_fd(), PAGE, Access::Read).is_ok());
-        assert!(Mapping::new(file.as_fd(), 2 * PAGE, Access::Read).is_err(), "shorter than announced");
+        assert!(Mapping::new(file.as_fd(), 3 * PAGE, Access::Read).is_err(), "shorter than announced");
         assert!(rustix::fs::ftruncate(arena.writable_descriptor().unwrap(), 0).is_err(), "sealed");
     }
 }

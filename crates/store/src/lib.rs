@@ -3,11 +3,13 @@
 //! - [`mapping`] maps an arena into a process (unsafe code stands there and in [`strided`] only);
 //! - [`allocator`] and [`ranges`] are the arithmetic of ranges;
 //! - [`arena`] is one memory file with its ranges' life: reserved, committed, retired, free;
+//! - [`begin_word`] is how a rank and its home agree on a step's beginning without a message;
 //! - [`store`] is all arenas of a server under one byte [`budget`];
 //! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass.
 
 pub mod allocator;
 pub mod arena;
+pub mod begin_word;
 pub mod budget;
 pub mod mapping;
 pub mod ranges;
@@ -17,6 +19,7 @@ mod streaming;
 pub mod strided;
 
 pub use arena::{Arena, Range};
+pub use begin_word::BeginWord;
 pub use mapping::{Access, Mapping};
 pub use store::{Store, Usage};
 

@@ -11,6 +11,7 @@ use forebay_core::{Error, Result};
 use rustix::fd::BorrowedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// What a mapping is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +42,18 @@ impl Mapping {
     /// A mapping for writing is not inherited by forked children: a stray write there faults instead of
     /// spoiling a block that the parent has handed over.
     pub fn new(file: BorrowedFd<'_>, bytes: u64, access: Access) -> Result<Mapping> {
+        Mapping::part(file, 0, bytes, access)
+    }
+
+    /// Maps a part of a memory file that begins at a page. Offsets count from there.
+    pub fn part(file: BorrowedFd<'_>, start: u64, bytes: u64, access: Access) -> Result<Mapping> {
         let length = usize::try_from(bytes)
             .ok()
             .filter(|n| *n > 0)
             .ok_or_else(|| Error::invalid("an arena is empty"))?;
         let size =
             rustix::fs::fstat(file).map_err(|e| Error::io("cannot look at an arena", &e.into()))?.st_size;
-        if (size as u64) < bytes {
+        if start.checked_add(bytes).is_none_or(|end| end > size as u64) {
             // Reading past its end would be a fatal signal.
             return Err(Error::protocol(format!("an arena of {size} bytes was announced as {bytes}")));
         }
@@ -71,7 +77,7 @@ impl Mapping {
                 protection,
                 MapFlags::SHARED | MapFlags::NORESERVE,
                 file,
-                0,
+                start,
             )
         }
         .map_err(failed)?;
@@ -121,6 +127,17 @@ impl Mapping {
         self.check(offset, length)?;
         // SAFETY: the range lies inside the mapping.
         Ok(unsafe { self.start.as_ptr().add(offset as usize) })
+    }
+
+    /// The word at a place, which other processes may change at any time.
+    pub fn atomic(&self, offset: u64) -> Result<&AtomicU64> {
+        let address = self.address_mut(offset, 8)?.cast::<AtomicU64>();
+        if !address.is_aligned() {
+            return Err(Error::internal(format!("a word at {offset} is not aligned")));
+        }
+        // SAFETY: the word lies inside the mapping, which lives as long as the reference, is aligned, and is
+        // only ever accessed atomically: no range that is handed out contains it.
+        Ok(unsafe { &*address })
     }
 
     /// Copies bytes into a range that is the caller's to write.

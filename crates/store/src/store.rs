@@ -27,6 +27,8 @@ pub struct Store {
     peak: u64,
     arenas: BTreeMap<u32, Entry>,
     next: u32,
+    /// What [`Store::network_arena`] gives.
+    network: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,7 @@ struct Entry {
 impl Store {
     /// An empty store that never holds more than `budget` bytes.
     pub fn new(budget: u64) -> Store {
-        Store { budget: pages(budget), peak: 0, arenas: BTreeMap::new(), next: 1 }
+        Store { budget: pages(budget), peak: 0, arenas: BTreeMap::new(), next: 1, network: None }
     }
 
     /// What is used.
@@ -65,6 +67,17 @@ impl Store {
 
     fn entry(&mut self, arena: u32) -> Result<&mut Entry> {
         self.arenas.get_mut(&arena).ok_or_else(|| Error::protocol(format!("there is no arena {arena}")))
+    }
+
+    /// The arena into which the server receives what comes over the network, made at first use. It is one for
+    /// all clients: each arena takes address space of twice the budget where it is mapped.
+    pub fn network_arena(&mut self) -> Result<u32> {
+        if let Some(arena) = self.network {
+            return Ok(arena);
+        }
+        let (arena, _) = self.create_arena()?;
+        self.network = Some(arena);
+        Ok(arena)
     }
 
     /// Nobody will reserve in it any more: it goes with its last block.
@@ -125,11 +138,6 @@ impl Store {
         result
     }
 
-    /// What is reserved and not committed in an arena, as offset and generation.
-    pub fn reserved(&self, arena: u32) -> Vec<(u64, u64)> {
-        self.arenas.get(&arena).map_or(Vec::new(), |entry| entry.arena.reserved())
-    }
-
     /// The server's own mapping of an arena.
     pub fn mapping(&mut self, arena: u32) -> Result<Arc<Mapping>> {
         self.entry(arena)?.arena.mapping()
@@ -141,6 +149,11 @@ impl Store {
             .map_err(|_| Error::new(ErrorKind::Lost, "the block is not held any more: its arena is gone"))?
             .arena
             .check_committed(offset, generation, bytes)
+    }
+
+    /// The words that an arena's producer shares with the server.
+    pub fn words(&mut self, arena: u32) -> Result<Mapping> {
+        self.entry(arena)?.arena.words()
     }
 
     /// A descriptor of an arena, for its producer.

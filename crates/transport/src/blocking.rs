@@ -273,6 +273,16 @@ impl Receiver {
         self.end.break_with(error)
     }
 
+    /// Whether nothing has arrived that was not taken, neither bytes nor the connection's end. One system call.
+    pub fn is_quiet(&self) -> bool {
+        let descriptor = self.end.link.descriptor();
+        let mut waiting = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !self.is_broken()
+            && self.decoder.is_empty()
+            && matches!(rustix::event::poll(&mut waiting, Some(&now)), Ok(0))
+    }
+
     /// Whether the connection is unusable.
     pub fn is_broken(&self) -> bool {
         self.end.broken.get().is_some()

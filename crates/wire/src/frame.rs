@@ -176,6 +176,11 @@ impl Decoder {
         Ok(true)
     }
 
+    /// Whether nothing is kept that was received and not taken.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.end && self.plain.is_empty()
+    }
+
     /// Where the next whole record's ciphertext lies in the buffer.
     fn record(&self) -> Option<(usize, usize)> {
         let bytes = &self.buffer[self.at..self.end];

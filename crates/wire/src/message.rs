@@ -150,6 +150,14 @@ pub enum ToServer {
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,
     },
+    /// Began and ended a step, by the word in shared memory, at which nothing of this rank was wanted although
+    /// somebody wants something of the stream. Not answered.
+    Passed {
+        /// The step.
+        step: StepNumber,
+        /// Physical time.
+        time: f64,
+    },
     /// Asks for a range. Answer: [`ToClient::Granted`].
     Reserve {
         /// How many bytes.

@@ -50,6 +50,20 @@ struct OpenStep {
     sizes: Vec<(String, u64)>,
 }
 
+impl OpenStep {
+    fn new(number: StepNumber, time: f64, demand: Arc<Demand>) -> OpenStep {
+        OpenStep {
+            number,
+            time,
+            demand,
+            fields: BTreeMap::new(),
+            held: Vec::new(),
+            keys: HashSet::new(),
+            sizes: Vec::new(),
+        }
+    }
+}
+
 fn no_step(what: &str) -> Error {
     Error::step_order(format!("{what} outside a step: begin one first"))
 }
@@ -123,7 +137,13 @@ impl Session {
             return Err(Error::internal("a coordinator gave another answer than asked for"));
         };
         let (run, _) = result?;
-        let writing = Writing::open(&self.node)?;
+        let writing = Writing::open(&self.node, self.shared_memory)?;
+        let begin = writing.begin_page(&self.node)?;
+        if let Some(member) = self.node.state.lock().members.get_mut(&stream)
+            && let Some(local) = member.ranks.get_mut(&(run, rank))
+        {
+            local.begin = begin;
+        }
         let told = self.share(request, &writing, |arena| ToClient::Producing { run, arena });
         self.producing = Some(Producing {
             stream,
@@ -164,6 +184,10 @@ impl Session {
                 self.end_step(step, blocks, dropped)?;
                 Ok(Some(ToClient::Done))
             }
+            ToServer::Passed { step, time } => {
+                self.pass(step, time)?;
+                Ok(Some(ToClient::Done))
+            }
             ToServer::Flush => match self.take_trouble() {
                 Some(error) => Err(error),
                 None => Ok(Some(ToClient::Done)),
@@ -202,8 +226,10 @@ impl Session {
         let own = producing.trouble.take();
         let key = (producing.run, producing.rank);
         let mut state = self.node.state.lock();
-        let told =
-            state.members.get_mut(&producing.stream).and_then(|member| member.ranks.get_mut(&key)?.take());
+        let told = state
+            .members
+            .get_mut(&producing.stream)
+            .and_then(|member| member.ranks.get_mut(&key)?.trouble.take());
         own.or(told)
     }
 
@@ -264,17 +290,46 @@ impl Session {
         producing.last = Some(step);
         let grants = producing.grant_predicted(&node, &demand, step);
         let told = (demand.version != known).then(|| (*demand).clone());
-        producing.open = Some(OpenStep {
-            number: step,
-            time,
-            demand,
-            fields: BTreeMap::new(),
-            held: Vec::new(),
-            keys: HashSet::new(),
-            sizes: Vec::new(),
-        });
+        producing.open = Some(OpenStep::new(step, time, demand));
         let trouble = self.take_trouble();
+        self.let_pass(step)?;
         Ok(ToClient::Begun { demand: told, grants, trouble })
+    }
+
+    /// Lets a rank that shares memory begin later steps by itself, as long as the demand that it is now told
+    /// holds and nothing of it is wanted.
+    fn let_pass(&mut self, step: StepNumber) -> Result<()> {
+        let node = self.node.clone();
+        let producing = self.producing()?;
+        let state = node.state.lock();
+        if let Some(member) = state.members.get(&producing.stream)
+            && member.cut.is_settled(producing.run, step)
+            && let Some(rank) = member.ranks.get(&(producing.run, producing.rank))
+            && let Some(page) = &rank.begin
+        {
+            page.may_begin_after(step);
+        }
+        Ok(())
+    }
+
+    /// The rank began and ended a step by itself, at which nothing of it was wanted. Other ranks may have put
+    /// something, so that the coordinator must know.
+    fn pass(&mut self, step: StepNumber, time: f64) -> Result<()> {
+        let node = self.node.clone();
+        let producing = self.producing()?;
+        let state = node.state.lock();
+        let member = state.members.get(&producing.stream);
+        let demand = member.and_then(|member| member.cut.demand_at(producing.run, step));
+        drop(state);
+        let Some(demand) = demand.filter(|_| producing.open.is_none()) else {
+            return Err(no_step("passing a step"));
+        };
+        if producing.last.is_some_and(|last| step <= last) {
+            return Err(Error::step_order(format!("step {step} was passed after step {:?}", producing.last)));
+        }
+        producing.last = Some(step);
+        producing.open = Some(OpenStep::new(step, time, demand));
+        self.end_step(step, 0, false)
     }
 
     async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {

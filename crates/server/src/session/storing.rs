@@ -57,7 +57,7 @@ impl Session {
         if self.producing.is_some() || self.storing.is_some() {
             return Err(Error::protocol("this connection stores for a rank already"));
         }
-        let writing = Writing::open(&self.node)?;
+        let writing = Writing::open(&self.node, self.shared_memory)?;
         let told = self.share(request, &writing, ToClient::Storing);
         self.storing = Some(Storing { stream, run, rank, policy, writing, open: None });
         told

@@ -1,31 +1,47 @@
 //! The arena that a client writes to, and what was granted to it there.
 
 use crate::node::{Held, Node};
+use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
+use forebay_store::{BeginWord, Mapping};
 use forebay_wire::message::{Grant, ToClient};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 
-/// One client's own arena on this server: what it writes to, or where its bytes from the network go.
+/// The arena of a client on this server: its own if it shares memory and writes there itself; else the one
+/// into which this server receives, which all clients over the network share.
 #[derive(Debug)]
 pub(crate) struct Writing {
     arena: u32,
-    size: u64,
+    /// Its size, if the client maps it.
+    own: Option<u64>,
     /// Ranges that were granted and not used yet, by offset.
     grants: HashMap<u64, Grant>,
 }
 
 impl Writing {
-    /// Makes an arena for a client.
-    pub(crate) fn open(node: &Node) -> Result<Writing> {
-        let (arena, size) = node.store.lock().create_arena()?;
-        Ok(Writing { arena, size, grants: HashMap::new() })
+    /// An arena for a client.
+    pub(crate) fn open(node: &Node, shares_memory: bool) -> Result<Writing> {
+        let mut store = node.store.lock();
+        let (arena, own) = if shares_memory {
+            let (arena, size) = store.create_arena()?;
+            (arena, Some(size))
+        } else {
+            (store.network_arena()?, None)
+        };
+        Ok(Writing { arena, own, grants: HashMap::new() })
     }
 
     /// What a client that shares memory is told of it, and its descriptor.
-    pub(crate) fn shared(&self, node: &Node) -> Result<((u32, u64), OwnedFd)> {
+    fn shared(&self, node: &Node) -> Result<Option<((u32, u64), OwnedFd)>> {
+        let Some(size) = self.own else { return Ok(None) };
         let descriptor = node.store.lock().writable_descriptor(self.arena)?;
-        Ok(((self.arena, self.size), descriptor))
+        Ok(Some(((self.arena, size), descriptor)))
+    }
+
+    /// The word that a rank which shares memory begins steps with.
+    pub(crate) fn begin_page(&self, node: &Node) -> Result<Option<BeginPage>> {
+        self.own.map(|_| BeginPage::new(node.store.lock().words(self.arena)?)).transpose()
     }
 
     /// Reserves a range, if there is room now.
@@ -75,16 +91,41 @@ impl Writing {
     }
 
     /// Whether the client can no longer write to anything that it may be given back.
-    pub(crate) fn is_idle(&self, node: &Node) -> bool {
-        node.store.lock().reserved(self.arena).is_empty()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.grants.is_empty()
     }
 
     /// The process has ended: what it could still write to is free, and the arena goes with its last block.
-    pub(crate) fn close(self, node: &Node) {
-        let reserved = node.store.lock().reserved(self.arena);
-        let held = |(offset, generation)| Held { arena: self.arena, offset, generation };
-        node.free(reserved.into_iter().map(held));
-        node.store.lock().close_arena(self.arena);
+    pub(crate) fn close(mut self, node: &Node) {
+        self.abort_all(node);
+        if self.own.is_some() {
+            node.store.lock().close_arena(self.arena);
+        }
+    }
+}
+
+/// The page of an arena with the word by which its rank begins steps at which nothing is wanted.
+#[derive(Debug)]
+pub(crate) struct BeginPage(Mapping);
+
+impl BeginPage {
+    fn new(mapping: Mapping) -> Result<BeginPage> {
+        mapping.atomic(0)?;
+        let page = BeginPage(mapping);
+        page.must_ask();
+        Ok(page)
+    }
+
+    /// The rank must ask before it begins another step; returns the highest that it began by itself.
+    pub(crate) fn must_ask(&self) -> Option<StepNumber> {
+        BeginWord(self.0.atomic(0).ok()?).must_ask()
+    }
+
+    /// The rank, which waits for an answer, may begin later steps by itself.
+    pub(crate) fn may_begin_after(&self, step: StepNumber) {
+        if let Ok(word) = self.0.atomic(0) {
+            BeginWord(word).may_begin_after(step);
+        }
     }
 }
 
@@ -101,10 +142,9 @@ impl super::Session {
         writing: &Writing,
         answer: impl FnOnce(Option<(u32, u64)>) -> ToClient,
     ) -> Result<Option<ToClient>> {
-        if !self.shared_memory {
+        let Some((arena, descriptor)) = writing.shared(&self.node)? else {
             return Ok(Some(answer(None)));
-        }
-        let (arena, descriptor) = writing.shared(&self.node)?;
+        };
         self.reply_with(request, answer(Some(arena)), descriptor)?;
         Ok(None)
     }

@@ -1,0 +1,153 @@
+//! The word that a rank and its home server share, so that a step at which nothing is wanted begins without a
+//! message.
+//!
+//! A demand holds from one past the highest step that was begun anywhere. Whoever begins a step must
+//! therefore be heard of before the next change is decided, which costs a question for each step. Here the
+//! rank notes in shared memory that it begins a step, and the server reads that when a change is prepared;
+//! from then on the rank must ask again. Both sides change the one word atomically, so that a step is
+//! either seen by the server or asked for.
+//!
+//! Modelled with loom in the tests below.
+
+use forebay_core::ids::StepNumber;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Set while the rank must ask.
+const ASK: u64 = 1 << 63;
+
+/// An atomic number: the standard one, or a model's.
+pub trait Atomic {
+    /// Reads it.
+    fn load(&self) -> u64;
+    /// Writes it.
+    fn store(&self, value: u64);
+    /// Writes `new` if it is still `current`.
+    fn compare_exchange(&self, current: u64, new: u64) -> bool;
+    /// Sets bits; returns what it was.
+    fn fetch_or(&self, bits: u64) -> u64;
+}
+
+impl Atomic for AtomicU64 {
+    fn load(&self) -> u64 {
+        AtomicU64::load(self, Ordering::SeqCst)
+    }
+    fn store(&self, value: u64) {
+        AtomicU64::store(self, value, Ordering::SeqCst);
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        AtomicU64::compare_exchange(self, current, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+    fn fetch_or(&self, bits: u64) -> u64 {
+        AtomicU64::fetch_or(self, bits, Ordering::SeqCst)
+    }
+}
+
+/// The word: one more than the highest step that the rank began by itself, and whether it must ask.
+#[derive(Debug, Clone, Copy)]
+pub struct BeginWord<'a, A: Atomic = AtomicU64>(pub &'a A);
+
+impl<A: Atomic> BeginWord<'_, A> {
+    /// The rank begins a step. `false`: it must ask the server.
+    pub fn try_begin(&self, step: StepNumber) -> bool {
+        let seen = self.0.load();
+        step < ASK - 1 && seen & ASK == 0 && self.0.compare_exchange(seen, step + 1)
+    }
+
+    /// The server makes the rank ask before it begins another step; returns the highest step that it began
+    /// by itself.
+    pub fn must_ask(&self) -> Option<StepNumber> {
+        (self.0.fetch_or(ASK) & !ASK).checked_sub(1)
+    }
+
+    /// The server lets the rank begin steps beyond this one by itself, until it says otherwise. Only for a rank
+    /// that waits for the server's answer, and so changes nothing meanwhile.
+    pub fn may_begin_after(&self, step: StepNumber) {
+        self.0.store((step + 1) & !ASK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loom::sync::{Arc, Mutex};
+
+    impl Atomic for loom::sync::atomic::AtomicU64 {
+        fn load(&self) -> u64 {
+            self.load(Ordering::SeqCst)
+        }
+        fn store(&self, value: u64) {
+            self.store(value, Ordering::SeqCst);
+        }
+        fn compare_exchange(&self, current: u64, new: u64) -> bool {
+            self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        }
+        fn fetch_or(&self, bits: u64) -> u64 {
+            self.fetch_or(bits, Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn it_remembers_what_was_begun() {
+        let number = AtomicU64::new(0);
+        let word = BeginWord(&number);
+        assert_eq!(word.must_ask(), None);
+        assert!(!word.try_begin(0));
+        word.may_begin_after(4);
+        assert!(word.try_begin(7));
+        assert!(!word.try_begin(u64::MAX), "a number that the word cannot hold is asked for");
+        assert_eq!(word.must_ask(), Some(7));
+        assert_eq!(word.must_ask(), Some(7));
+        assert!(!word.try_begin(8));
+    }
+
+    /// What a server knows: the demand's version from each step on, and the highest step begun.
+    #[derive(Default)]
+    struct Server {
+        cuts: Vec<(u64, u64)>,
+        highest: Option<u64>,
+    }
+
+    impl Server {
+        fn at(&self, step: u64) -> u64 {
+            self.cuts.iter().filter(|(from, _)| *from <= step).map(|(_, version)| *version).max().unwrap_or(0)
+        }
+    }
+
+    /// A rank begins steps while the server changes the demand twice: the rank uses at every step the demand
+    /// that holds there, in every interleaving.
+    #[test]
+    fn a_rank_never_uses_another_demand_than_the_one_in_force() {
+        loom::model(|| {
+            let word = Arc::new(loom::sync::atomic::AtomicU64::new(ASK));
+            let server = Arc::new(Mutex::new(Server::default()));
+            let changes = {
+                let (word, server) = (word.clone(), server.clone());
+                loom::thread::spawn(move || {
+                    for version in 1..=2 {
+                        let mut server = server.lock().unwrap();
+                        let alone = BeginWord(&*word).must_ask();
+                        server.highest = server.highest.max(alone);
+                        let from = server.highest.map_or(0, |highest| highest + 1);
+                        server.cuts.push((from, version));
+                    }
+                })
+            };
+            let mut known = 0;
+            let mut used = Vec::new();
+            for step in 0..3 {
+                if !BeginWord(&*word).try_begin(step) {
+                    let mut server = server.lock().unwrap();
+                    server.highest = server.highest.max(Some(step));
+                    known = server.at(step);
+                    BeginWord(&*word).may_begin_after(step);
+                }
+                used.push(known);
+            }
+            changes.join().unwrap();
+            let server = server.lock().unwrap();
+            for (step, version) in used.into_iter().enumerate() {
+                assert_eq!(version, server.at(step as u64), "step {step}");
+            }
+        });
+    }
+}
