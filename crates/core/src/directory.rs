@@ -111,6 +111,22 @@ impl FieldIndex {
         Ok(true)
     }
 
+    /// Forgets a block; returns its record if it was known. Costs a look at every block.
+    pub fn remove(&mut self, key: BlockKey) -> Option<BlockRecord> {
+        if !self.by_key.contains_key(&key) {
+            return None;
+        }
+        // Rare, after a conflict: the rest is registered anew, so that all tables agree.
+        let blocks = std::mem::take(&mut self.blocks);
+        *self = FieldIndex::new(self.field.clone());
+        let (removed, kept): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.key == key);
+        for block in kept {
+            // They were there together before.
+            let _ = self.insert(block);
+        }
+        removed.into_iter().next()
+    }
+
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
         check_block_fits(&self.field, &record.key.to_string(), record.extent.offset(), record.extent.shape())
     }
@@ -161,26 +177,26 @@ impl FieldIndex {
         })
     }
 
-    /// The first part of a region that no block of level 0 fills.
-    pub fn missing(&self, region: &Region) -> Option<Region> {
-        let interiors: Vec<Region> =
-            self.find(region).filter(|block| block.level == 0).map(|block| block.extent.interior()).collect();
-        coverage::missing(region, interiors.iter())
-    }
-
     /// An error that names the part of a region that is missing, if one is.
     pub fn check_covered(&self, step: &str, region: &Region) -> Result<()> {
-        match self.missing(region) {
+        self.check_parts_covered(step, region, std::slice::from_ref(region))
+    }
+
+    /// An error that names what is missing of these parts of a region, if something is.
+    pub fn check_parts_covered(&self, step: &str, region: &Region, parts: &[Region]) -> Result<()> {
+        let interiors: Vec<Region> =
+            self.find(region).filter(|block| block.level == 0).map(|block| block.extent.interior()).collect();
+        match parts.iter().find_map(|part| coverage::missing(part, interiors.iter())) {
             None => Ok(()),
-            Some(part) => Err(Error::new(
-                ErrorKind::NotCovered,
-                format!(
-                    "field '{}' at {step}: nothing was put at {part}, which is part of {region}",
-                    self.field.name
-                ),
-            )),
+            Some(part) => Err(not_covered(&self.field.name, step, &part, region)),
         }
     }
+}
+
+/// The error for a part of a region that nobody put.
+pub fn not_covered(field: &str, step: &str, part: &Region, region: &Region) -> Error {
+    let text = format!("field '{field}' at {step}: nothing was put at {part}, which is part of {region}");
+    Error::new(ErrorKind::NotCovered, text)
 }
 
 /// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds.
@@ -269,6 +285,13 @@ mod tests {
         assert!(error.text.contains("[5:10, 0:7]"), "{error}");
         assert!(index.insert(record(1, &[5, 0], &[5, 7])).unwrap());
         assert!(index.check_covered("step 3", &whole).is_ok());
+        let parts = |width| [Region::new(&[4, 0], &[2, width]).unwrap()];
+        assert!(index.check_parts_covered("step 3", &whole, &parts(7)).is_ok());
+        assert_eq!(index.remove(BlockKey { rank: 1, number: 0 }), Some(record(1, &[5, 0], &[5, 7])));
+        assert_eq!(index.remove(BlockKey { rank: 1, number: 0 }), None);
+        let error = index.check_parts_covered("step 3", &whole, &parts(3)).unwrap_err();
+        assert!(error.text.contains("[5:6, 0:3], which is part of [0:10, 0:7]"), "{error}");
+        assert!(index.insert(record(2, &[5, 0], &[5, 7])).unwrap());
     }
 
     proptest! {

@@ -101,8 +101,15 @@ impl Node {
                     trouble.get_or_insert(error);
                 }
             }
-            M::SpaceRegister { token, step, report } => self.space_register(state, from, token, step, report),
-            M::SpaceFree(locations) => self.space_freed(state, &locations),
+            M::SpaceRegister { .. } => self.space_register(state, from, message),
+            M::SpaceRegistered { token, result } => self.space_registered(state, token, result),
+            M::SpaceUnregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
+            M::SpaceRevoke { token, description } => self.space_revoke(state, from, token, description),
+            M::SpaceForget { token, field, step, description } => {
+                self.space_forget(state, field, step, description);
+                self.tell(state, from, M::Answer { token, result: Ok(()) });
+            }
+            M::SpaceFree(locations) => self.space_freed(state, from, &locations),
             M::StartPipeline(_)
             | M::StopPipeline { .. }
             | M::WorkerReady { .. }
@@ -209,13 +216,14 @@ impl Node {
         let lost: Vec<u64> = state
             .pending
             .iter()
-            .filter(|(_, pending)| self.coordinator_of(&pending.stream) == peer)
+            .filter(|(_, pending)| pending.server == peer)
             .map(|(token, _)| *token)
             .collect();
         for token in lost {
             // Dropping the sender ends the wait.
             state.pending.remove(&token);
         }
+        self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
         self.drain(state);
     }

@@ -8,6 +8,7 @@ use crate::space::Space;
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, StreamCoordinator};
+use forebay_core::tiles::TileCache;
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_store::Store;
@@ -72,6 +73,8 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
     pub(crate) pipelines: Pipelines,
     pub(crate) space: Space,
+    /// Which servers answer for which parts of fields.
+    pub(crate) tiles: TileCache,
     /// Servers that are known to be gone.
     pub(crate) gone: Vec<ServerId>,
     /// How many connections there are, by role.
@@ -106,6 +109,9 @@ pub(crate) enum Attached {
 /// A question that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Who was asked.
+    pub(crate) server: ServerId,
+    /// The stream and rank that it is about; empty and 0 if it is about none.
     pub(crate) stream: String,
     pub(crate) rank: u32,
     pub(crate) reply: oneshot::Sender<PeerMessage>,
@@ -191,7 +197,8 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         {
             let mut state = self.state.lock();
-            state.pending.insert(token, Pending { stream: stream.to_owned(), rank, reply });
+            let pending = Pending { server: coordinator, stream: stream.to_owned(), rank, reply };
+            state.pending.insert(token, pending);
             if !self.tell(&mut state, coordinator, question(token)) {
                 state.pending.remove(&token);
                 return Err(lost_coordinator(stream, coordinator));
@@ -208,6 +215,23 @@ impl Node {
                 )))
             }
         }
+    }
+
+    /// Asks a server something that is not about one stream: the question's token, and where its answer will
+    /// come; that ends without one if the server dies. `None` if it is gone.
+    pub(crate) fn question(
+        &self,
+        state: &mut State,
+        server: ServerId,
+        question: impl FnOnce(u64) -> PeerMessage,
+    ) -> Option<(u64, oneshot::Receiver<PeerMessage>)> {
+        let token = self.unique();
+        let (reply, answer) = oneshot::channel();
+        if !self.tell(state, server, question(token)) {
+            return None;
+        }
+        state.pending.insert(token, Pending { server, stream: String::new(), rank: 0, reply });
+        Some((token, answer))
     }
 
     /// Frees ranges and lets those who wait for memory look again.

@@ -246,8 +246,8 @@ pub enum ToServer {
         /// The block.
         block: PutBlock,
     },
-    /// Asks for the blocks that meet a region, waiting until they cover it. Answer: [`ToClient::Found`]; the
-    /// blocks are held for this client until `SpaceRelease`.
+    /// Asks an owner for the blocks that meet a region, waiting until they cover what it owns of the region.
+    /// Answer: [`ToClient::Found`]; the blocks are held for this client until `SpaceRelease`.
     SpaceFind {
         /// The field's name.
         field: String,
@@ -255,6 +255,9 @@ pub enum ToServer {
         step: StepNumber,
         /// The region, which is waited for; `None` only describes the field, once something of it is there.
         region: Option<Region>,
+        /// The global shape by which the client chose whom to ask. If the field has another, or if the client
+        /// knows none and there are more owners to ask, the answer only describes the field, at once.
+        shape: Option<Dims>,
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,
     },
@@ -408,8 +411,10 @@ pub enum ToClient {
     Data,
     /// To [`ToServer::SpaceFind`].
     Found {
-        /// Names the hold on these blocks; 0 if there is none.
+        /// Names the hold on these blocks; 0 if there is none, and the answer only describes the field.
         lease: u64,
+        /// Which description of the field this is: one that was removed and put again has another.
+        description: u64,
         /// The field and the blocks.
         report: Box<FieldReport>,
     },

@@ -6,7 +6,7 @@ use forebay_core::block::Location;
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
 
@@ -154,16 +154,54 @@ pub enum PeerMessage {
     },
 
     // About the space's blocks.
-    /// To the directory's owner of the field: these blocks are held by the sender.
+    /// To an owner of parts of the field: these blocks are held by the sender. Answer: `SpaceRegistered`.
     SpaceRegister {
         /// Ties the answer to it.
         token: u64,
         /// The step.
         step: StepNumber,
+        /// Under which description of the field; 0 asks the server that describes it which one is in force,
+        /// and describes it if none is.
+        description: u64,
         /// The field and the blocks.
         report: FieldReport,
     },
-    /// To a holder: nobody needs these blocks any more.
+    /// To `SpaceRegister`.
+    SpaceRegistered {
+        /// The question's token.
+        token: u64,
+        /// Under which description they are registered; 0: not at all, that description is no longer in force.
+        result: Result<u64, Error>,
+    },
+    /// To an owner: the put failed elsewhere. It lets go of these blocks, also if it does not know them.
+    SpaceUnregister {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The blocks and where they are.
+        blocks: Vec<(BlockKey, Location)>,
+    },
+    /// To a server that registers under this description: it is no longer in force. Answer: `Answer`, once
+    /// nothing that it began under it is on its way.
+    SpaceRevoke {
+        /// Ties the answer to it.
+        token: u64,
+        /// The description.
+        description: u64,
+    },
+    /// To an owner: what was registered under this description is removed. Answer: `Answer`.
+    SpaceForget {
+        /// Ties the answer to it.
+        token: u64,
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The description.
+        description: u64,
+    },
+    /// To a holder: the sender has let go of these blocks.
     SpaceFree(Vec<Location>),
 
     // About pipelines.
