@@ -8,13 +8,14 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::{Address, Listener, host, shm, tcp};
-use forebay_wire::frame::Header;
+use forebay_wire::frame::{Frame, Header};
 use forebay_wire::handshake::Secret;
 use forebay_wire::message::{Hello, Role, ToServer};
 use forebay_wire::peer::{GroupComplete, PeerMessage};
 use rustix::fd::{AsFd, OwnedFd};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
@@ -23,6 +24,8 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How many connections may wait until a server is a member.
+const EARLY_MAX: usize = 1024;
 
 /// A group that has formed, as one of its servers sees it.
 pub(crate) struct Formed {
@@ -30,7 +33,12 @@ pub(crate) struct Formed {
     pub(crate) file: ConnectionFile,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) founder: bool,
+    /// Connections of those who knew of the group before this server did, with their greetings.
+    pub(crate) early: Vec<Early>,
 }
+
+/// A connection whose greeting has come.
+pub(crate) type Early = (asynchronous::Receiver, Arc<asynchronous::Outbox>, Frame);
 
 /// Founds the group or joins it.
 pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
@@ -163,7 +171,7 @@ async fn found(
         let complete = GroupComplete { you: server.id, epoch: file.epoch, servers };
         tell(&file, server, ServerId(0), &PeerMessage::GroupComplete(Ok(complete))).await?;
     }
-    Ok(Formed { id: ServerId(0), file, listeners, founder: true })
+    Ok(Formed { id: ServerId(0), file, listeners, founder: true, early: Vec::new() })
 }
 
 /// Dials a server; on the same host through shared memory.
@@ -244,15 +252,24 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
         &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses },
     )
     .await?;
+    let mut early = Vec::new();
     loop {
         let link = accept_one(&listeners).await?;
-        let Ok(Ok((mut receiver, _outbox))) =
+        let Ok(Ok((mut receiver, outbox))) =
             timeout(HANDSHAKE, asynchronous::accept(link, &file.secret, &file.lineage)).await
         else {
             continue;
         };
+        let Ok(Ok(Some((greeting, _)))) = timeout(HANDSHAKE, receiver.next()).await else { continue };
+        let Ok(ToServer::Hello(hello)) = greeting.message() else { continue };
+        if hello.role != Role::Server(ServerId(0)) {
+            // A member, or a client, that was told of the group first: it is served when this server is.
+            if early.len() < EARLY_MAX {
+                early.push((receiver, outbox, greeting));
+            }
+            continue;
+        }
         let told = async {
-            receiver.next().await?;
             let (frame, _) = receiver.next().await?.ok_or_else(|| Error::protocol("the founder left"))?;
             frame.message::<PeerMessage>()
         };
@@ -260,7 +277,7 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
             let GroupComplete { you, epoch, servers } = result?;
             let servers = servers.into_iter().map(|(id, pid, addresses)| ServerEntry { id, pid, addresses });
             let file = ConnectionFile { epoch, servers: servers.collect(), ..file };
-            return Ok(Formed { id: you, file, listeners, founder: false });
+            return Ok(Formed { id: you, file, listeners, founder: false, early });
         }
     }
 }

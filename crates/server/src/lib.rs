@@ -66,6 +66,9 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     };
     let node = Node::new(&options, &formed)?;
     let founder = formed.founder;
+    for (receiver, outbox, greeting) in formed.early {
+        tokio::spawn(session::greeted(node.clone(), receiver, outbox, greeting));
+    }
     for listener in formed.listeners {
         tokio::spawn(accept(node.clone(), listener));
     }

@@ -48,6 +48,11 @@ pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
     };
     let greeting = timeout(GREETING, receiver.next()).await;
     let Ok(Ok(Some((frame, _)))) = greeting else { return };
+    greeted(node, receiver, outbox, frame).await;
+}
+
+/// Serves a connection that begins with this greeting until it ends.
+pub(crate) async fn greeted(node: Arc<Node>, receiver: Receiver, outbox: Arc<Outbox>, frame: Frame) {
     let Ok(ToServer::Hello(hello)) = frame.message() else { return };
     if let Role::Server(peer) = hello.role {
         return serve_peer(&node, peer, receiver).await;
