@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import BUDGET, Child, cut, is_given_back, reference, total, wait_until
+from support import (
+    BUDGET,
+    Child,
+    cut,
+    is_given_back,
+    open_ranks,
+    reference,
+    total,
+    trouble,
+    wait_until,
+    write_steps,
+)
 
 import forebay
 
@@ -166,7 +180,9 @@ def test_what_is_missing_is_named(three: forebay.LocalGroup, transport: str) -> 
         mine.put("T", whole[:, :100], step=0, offset=(0, 0, 0), shape=SHAPE)
         mine.put("T", whole[:, 101:], step=0, offset=(0, 101, 0), shape=SHAPE)
         for _ in range(2):
-            with pytest.raises(forebay.NotCovered, match=r"\[\d+:\d+, 100:101, \d+:\d+\].*\[0:211, 0:190, 0:17\]"):
+            with pytest.raises(
+                forebay.NotCovered, match=r"\[\d+:\d+, 100:101, \d+:\d+\].*\[0:211, 0:190, 0:17\]"
+            ):
                 mine.get("T", step=0, timeout=0.2)
             with pytest.raises(forebay.NotCovered, match=r"\[7:8, 100:101, 3:4\]"):
                 mine.get("T", step=0, region=np.s_[7:8, 20:120, 3:4], timeout=0)
@@ -264,7 +280,9 @@ def test_an_owner_that_is_gone_is_named(three: forebay.LocalGroup) -> None:
         mine.put("T", whole, step=0)
         with space(three) as other:
             np.testing.assert_array_equal(other.get("T", step=0), whole)
-        victim = servers(three)[2]
+        # The one that this process puts to stays.
+        homes = [server["connections"].get("consumers", 0) for server in servers(three)]
+        victim = servers(three)[homes.index(min(homes))]
         os.kill(victim["pid"], signal.SIGKILL)
         failures = []
         for step in range(1, 4):
@@ -275,4 +293,229 @@ def test_an_owner_that_is_gone_is_named(three: forebay.LocalGroup) -> None:
         assert failures
         for failure in failures:
             assert isinstance(failure, (forebay.Unreachable, forebay.Lost)), failure
-            assert "server2" in str(failure), failure
+            assert f"server{victim['server']}" in str(failure), failure
+
+
+# ---- runs of many ranks -------------------------------------------------------------------------
+
+RANKS = 67
+"""More than those whose blocks travel with each step."""
+
+
+def slabs() -> list[tuple[int, int]]:
+    return cut(SHAPE[0], RANKS)
+
+
+@contextlib.contextmanager
+def many_ranks(group: forebay.LocalGroup, **options: Any) -> Iterator[list[forebay.Producer]]:
+    options.setdefault("policy", "block")
+    with open_ranks(group, "s", RANKS, **options) as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=SHAPE)
+            rank.array("e", dtype="i4", shape=(RANKS, 3))
+            rank.array("log", dtype="u1", shape=None, ndim=1)
+        yield sim
+
+
+def write_large(sim: list[forebay.Producer], number: int, without: int | None = None) -> None:
+    """One step of all ranks: a large field, a small one, and local arrays of which each rank has another."""
+    whole = reference(SHAPE, "f8", number)
+    with contextlib.ExitStack() as stack:
+        for rank, (begin, end) in enumerate(slabs()):
+            step = stack.enter_context(sim[rank].step(number, time=number / 8))
+            step.put("e", np.full((1, 3), rank, "i4"), offset=(rank, 0))
+            step.put("log", np.full(rank, rank, "u1"))
+            if rank != without:
+                step.put("U", whole[begin:end], offset=(begin, 0, 0))
+
+
+def is_forgotten(group: forebay.LocalGroup) -> bool:
+    """Whether no server knows or holds any block, or has memory for some."""
+    keys = ("blocks", "held_records_bytes", "staged_bytes", "arena_bytes")
+    return all(server[key] == 0 for server in servers(group) for key in keys)
+
+
+def test_a_large_run_is_read(three: forebay.LocalGroup, transport: str) -> None:
+    regions = (
+        np.s_[3:170, 2:188, 1:14],
+        np.s_[100:101, 77, 3],
+        np.s_[::4, 1::3, ::2],
+        np.s_[210, :, -1],
+        np.s_[::-1, ::-5, 2],
+        np.s_[5:5, :, :],
+        np.s_[...],
+    )
+    with (
+        forebay.Consumer("s", group=three.path, transport=transport, timeout=20) as viewer,
+        many_ranks(three, transport=transport) as sim,
+    ):
+        for number in range(3):
+            write_large(sim, number)
+            step = viewer.next()
+            assert step.number == number
+            whole = reference(SHAPE, "f8", number)
+            for region in regions:
+                np.testing.assert_array_equal(step["U"][region], whole[region], strict=True)
+            np.testing.assert_array_equal(step["e"][:, 1], np.arange(RANKS))
+            blocks = step["U"].blocks()
+            assert sorted((block.rank, block.offset[0], block.shape[0]) for block in blocks) == [
+                (rank, begin, end - begin) for rank, (begin, end) in enumerate(slabs())
+            ]
+            for block in blocks:
+                begin, extent = block.offset[0], block.shape[0]
+                np.testing.assert_array_equal(block.data, whole[begin : begin + extent])
+            logs = sorted((block.rank, bytes(block.data)) for block in step["log"].blocks())
+            assert logs == [(rank, bytes([rank] * rank)) for rank in range(RANKS)]
+            parts = known(three)
+            assert min(parts) > 0, parts
+            # Large blocks may touch tiles of several owners, small ones do not.
+            assert 3 * RANKS <= sum(parts) < 5 * RANKS
+            assert sum(server["directory_bytes"] for server in servers(three)) < 256 * sum(parts) + 9 * 4096
+        kept = step["U"].blocks()[5]
+        viewer.close()
+        np.testing.assert_array_equal(kept.data, whole[slabs()[kept.rank][0] : slabs()[kept.rank][1]])
+        del kept, block, blocks, step
+    wait_until(lambda: is_forgotten(three))
+
+
+def test_what_a_large_run_did_not_put_is_named(three: forebay.LocalGroup) -> None:
+    begin, end = slabs()[40]
+    with (
+        forebay.Consumer("s", group=three.path, timeout=20, window=2) as viewer,
+        many_ranks(three) as sim,
+    ):
+        write_large(sim, 0, without=40)
+        write_large(sim, 1)
+        first, second = viewer.next(), viewer.next()
+        whole = reference(SHAPE)
+        with pytest.raises(
+            forebay.NotCovered, match=rf"\[{begin}:{end}, 0:190, 0:17\].*\[0:211, 0:190, 0:17\]"
+        ):
+            first["U"][...]
+        with pytest.raises(forebay.NotCovered, match=rf"\[{begin}:{end}, 5:6, 0:1\]"):
+            first["U"][:, 5, 0]
+        np.testing.assert_array_equal(first["U"][:begin], whole[:begin])
+        np.testing.assert_array_equal(first["U"][end:, ::7], whole[end:, ::7])
+        assert len(first["U"].blocks()) == RANKS - 1
+        np.testing.assert_array_equal(second["U"][...], reference(SHAPE, "f8", 1))
+        del first, second
+    wait_until(lambda: is_forgotten(three))
+
+
+def test_ranks_of_a_large_run_that_overlap(three: forebay.LocalGroup) -> None:
+    """They are told, the step goes on without the block, and all servers agree on that."""
+    with (
+        forebay.Consumer("s", group=three.path, timeout=20) as viewer,
+        open_ranks(three, "s", RANKS, policy="block") as sim,
+    ):
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        whole = reference(SHAPE)
+        with contextlib.ExitStack() as stack:
+            for rank, (begin, end) in enumerate(slabs()):
+                stack.enter_context(sim[rank].step(0)).put("U", whole[begin:end], offset=(begin, 0, 0))
+        np.testing.assert_array_equal(viewer.next()["U"][...], whole)
+        with contextlib.ExitStack() as stack:
+            for rank, (begin, end) in enumerate(slabs()):
+                if rank == 60:
+                    begin -= 1
+                stack.enter_context(sim[rank].step(1)).put("U", whole[begin:end], offset=(begin, 0, 0))
+        step = viewer.next()
+        ranks = {block.rank for block in step["U"].blocks()}
+        assert ranks < set(range(RANKS))
+        assert set(range(RANKS)) - ranks <= {59, 60}
+        begin, end = slabs()[58]
+        np.testing.assert_array_equal(step["U"][:end], whole[:end])
+        np.testing.assert_array_equal(step["U"][slabs()[61][0] :], whole[slabs()[61][0] :])
+        with pytest.raises(forebay.NotCovered):
+            step["U"][...]
+        del step
+        found = wait_until(lambda: trouble(sim))
+        assert "overlaps" in found
+        assert "step 1" in found
+    wait_until(lambda: is_forgotten(three))
+
+
+def test_a_pipeline_on_a_large_run(three: forebay.LocalGroup, own_place: Path) -> None:
+    """Workers see the blocks beside them without asking, and all of the field if they ask."""
+    code = own_place / "code.py"
+    code.write_text(
+        textwrap.dedent(
+            """
+            import json, os
+            import forebay
+
+            class Check(forebay.Pipeline):
+                fields = {"U": forebay.every(1)}
+
+                def execute(self, step, comm):
+                    mine = step.blocks("U")
+                    rows = [(b.rank, b.server, b.offset[0], float(b.data.sum())) for b in mine]
+                    whole = float(step["U"][...].sum())
+                    plane = float(step["U"][17:203:5, 3, :].sum())
+                    everywhere = len(step["U"].blocks(all_servers=True))
+                    every = comm.gather([rows, whole, plane, everywhere])
+                    if comm.rank == 0:
+                        path = os.path.join(self.config["out"], f"{step.number}.part")
+                        with open(path, "w") as file:
+                            json.dump(every, file)
+                        os.rename(path, path[:-5] + ".json")
+            """
+        )
+    )
+    out = own_place / "out"
+    out.mkdir()
+    with forebay.Admin(group=three.path) as admin:
+        admin.create_pipeline("check", f"{code}:Check", stream="s", config={"out": str(out)})
+        with many_ranks(three) as sim:
+            for number in range(3):
+                write_large(sim, number)
+        for number in range(3):
+            wait_until((out / f"{number}.json").exists, 20, str(admin.status()))
+            whole = reference(SHAPE, "f8", number)
+            workers = json.loads((out / f"{number}.json").read_text())
+            assert len(workers) == 3
+            rows = sorted(row for found, *_ in workers for row in found)
+            assert [row[0] for row in rows] == list(range(RANKS))
+            for (rank, _, begin, added), (low, high) in zip(rows, slabs(), strict=True):
+                assert (begin, added) == (low, whole[low:high].sum()), rank
+            for found, added, plane, everywhere in workers:
+                assert len({server for _, server, _, _ in found}) == 1
+                assert added == whole.sum()
+                assert plane == whole[17:203:5, 3, :].sum()
+                assert everywhere == RANKS
+    wait_until(lambda: is_forgotten(three))
+
+
+def test_an_owner_dies_with_what_it_knew(three: forebay.LocalGroup) -> None:
+    with (
+        forebay.Consumer("s", group=three.path, timeout=5) as viewer,
+        open_ranks(three, "s", RANKS, policy="block", on_loss="skip", timeout=5) as sim,
+    ):
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        write_steps(sim, range(1), lambda number: reference(SHAPE, "f8", number))
+        step = viewer.next()
+        found = servers(three)
+        coordinator = next(s["server"] for s in found if s["streams"])
+        victim = found[(coordinator + 1) % 3]
+        os.kill(victim["pid"], signal.SIGKILL)
+        wait_until(lambda: "error" in servers(three)[victim["server"]])
+        with pytest.raises(forebay.Lost):
+            step["U"][...]
+        with pytest.raises(forebay.Lost, match=f"server{victim['server']}"):
+            step["U"].blocks()
+        # What it cannot be told any more travels with the step.
+        write_steps(sim, range(1, 2), lambda number: reference(SHAPE, "f8", number))
+        step = viewer.next()
+        assert step.number == 1
+        assert step.torn
+        with pytest.raises(forebay.NotCovered):
+            step["U"][...]
+        left = {rank for rank in range(RANKS) if rank % 3 != victim["server"]}
+        assert {block.rank for block in step["U"].blocks()} == left
+        whole = reference(SHAPE, "f8", 1)
+        for rank in left:
+            begin, end = slabs()[rank]
+            np.testing.assert_array_equal(step["U"][begin:end, ::3], whole[begin:end, ::3])
+        del step

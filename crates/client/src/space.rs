@@ -212,7 +212,7 @@ impl Space {
         let question = find_message(&field.name, step, Some(region), field.shape.clone(), patience);
         let questions = owners.iter().map(|owner| (*owner, question.clone()));
         let answers = self.holders.ask_all(questions, patience + GRACE, "to find an array");
-        let report = FieldReport { field: field.clone(), blocks: Vec::new() };
+        let report = FieldReport::new(field.clone(), Vec::new());
         let mut found = Found { space: self, report, step, leases: Vec::new() };
         let mut descriptions = BTreeSet::new();
         let mut blocks = BTreeMap::new();

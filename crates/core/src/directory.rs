@@ -111,20 +111,18 @@ impl FieldIndex {
         Ok(true)
     }
 
-    /// Forgets a block; returns its record if it was known. Costs a look at every block.
-    pub fn remove(&mut self, key: BlockKey) -> Option<BlockRecord> {
-        if !self.by_key.contains_key(&key) {
-            return None;
+    /// Forgets the blocks for which `gone` holds. Costs a look at every block.
+    pub fn remove(&mut self, gone: impl Fn(&BlockRecord) -> bool) {
+        if !self.blocks.iter().any(&gone) {
+            return;
         }
         // Rare, after a conflict: the rest is registered anew, so that all tables agree.
         let blocks = std::mem::take(&mut self.blocks);
         *self = FieldIndex::new(self.field.clone());
-        let (removed, kept): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.key == key);
-        for block in kept {
+        for block in blocks.into_iter().filter(|block| !gone(block)) {
             // They were there together before.
             let _ = self.insert(block);
         }
-        removed.into_iter().next()
     }
 
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
@@ -287,8 +285,8 @@ mod tests {
         assert!(index.check_covered("step 3", &whole).is_ok());
         let parts = |width| [Region::new(&[4, 0], &[2, width]).unwrap()];
         assert!(index.check_parts_covered("step 3", &whole, &parts(7)).is_ok());
-        assert_eq!(index.remove(BlockKey { rank: 1, number: 0 }), Some(record(1, &[5, 0], &[5, 7])));
-        assert_eq!(index.remove(BlockKey { rank: 1, number: 0 }), None);
+        index.remove(|block| block.key.rank == 1);
+        assert_eq!(index.blocks(), [record(0, &[0, 0], &[5, 7])]);
         let error = index.check_parts_covered("step 3", &whole, &parts(3)).unwrap_err();
         assert!(error.text.contains("[5:6, 0:3], which is part of [0:10, 0:7]"), "{error}");
         assert!(index.insert(record(2, &[5, 0], &[5, 7])).unwrap());

@@ -53,6 +53,10 @@ impl Node {
                 self.tell(state, from, M::Answer { token, result });
             }
             M::Answer { token, result } => {
+                // Answers about what a rank has ended are nobody's to wait for.
+                if self.step_registered(state, token, Vec::new(), None) {
+                    return;
+                }
                 if let Some(pending) = state.pending.remove(&token) {
                     let _ = pending.reply.send(M::Answer { token, result });
                 }
@@ -89,11 +93,16 @@ impl Node {
                     member.changed.notify_waiters();
                 }
             }
-            M::Free(id) => {
-                if let Some(held) = state.held.remove(&id) {
-                    self.free(held);
-                }
+            M::StepRegister { token, id, owned, held } => {
+                self.step_register(state, from, token, id, (owned, held));
             }
+            M::StepRegistered { token, refused, error } => {
+                self.step_registered(state, token, refused, error);
+            }
+            M::StepUnregister { token, id, blocks } => {
+                self.step_unregister(state, from, token, &id, &blocks);
+            }
+            M::Free(id) => self.forget_step(state, &id),
             M::RankError { stream, run, rank, error } => {
                 let rank =
                     state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
@@ -206,13 +215,12 @@ impl Node {
                 member.changed.notify_waiters();
             }
         }
-        let orphans: Vec<_> =
-            state.held.keys().filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
+        let known = state.held.keys().chain(state.directory.steps());
+        let orphans: Vec<_> = known.filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
         for id in orphans {
-            if let Some(held) = state.held.remove(&id) {
-                self.free(held);
-            }
+            self.forget_step(state, &id);
         }
+        self.endings_peer_gone(state, peer);
         let lost: Vec<u64> = state
             .pending
             .iter()

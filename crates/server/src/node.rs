@@ -1,6 +1,7 @@
 //! The server's state, shared by all its tasks.
 
 use crate::ServerOptions;
+use crate::directory::Directory;
 use crate::forming::Formed;
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
@@ -73,6 +74,7 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
     pub(crate) pipelines: Pipelines,
     pub(crate) space: Space,
+    pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
     pub(crate) tiles: TileCache,
     /// Servers that are known to be gone.
@@ -252,11 +254,12 @@ pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
     Error::unreachable(format!("{coordinator}, which coordinates stream '{stream}', is gone"))
 }
 
-/// Gives unused pages back, from time to time. Idle servers do next to nothing.
+/// Gives unused pages back and silent servers up, from time to time. Idle servers do next to nothing.
 pub(crate) async fn housekeeping(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
         node.store.lock().trim();
+        node.expire_endings();
     }
 }

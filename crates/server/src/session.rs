@@ -210,6 +210,9 @@ impl Session {
             }
             M::OpenArena { arena } => self.open_arena(header.request, arena),
             M::Fetch { .. } => self.fetch(header.request, message),
+            M::FindBlocks { id, field, region, skip } => {
+                self.node.find_blocks(&id, &field, region.as_ref(), skip as usize).map(Some)
+            }
             M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
             M::SpaceFind { .. } => self.space_find(message).await.map(Some),
             M::SpaceRelease { lease } => {

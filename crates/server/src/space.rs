@@ -14,7 +14,7 @@ mod remove;
 
 use crate::node::{Held, Node, State};
 use described::Described;
-use forebay_core::block::Location;
+use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
@@ -209,9 +209,10 @@ impl Node {
             None => !tiles.is_single(),
         };
         let Some(region) = region.filter(|_| !other) else {
-            let report = FieldReport { field, blocks: Vec::new() };
+            let report = FieldReport::new(field, Vec::new());
             return Ok(Answer { lease: 0, description: owned.description, report });
         };
+        check_inside(&field, region)?;
         let parts = tiles.parts_of(self.id, region);
         if parts.is_empty() && tiles.descriptor() != Some(self.id) {
             return Err(Error::invalid(format!(
@@ -222,7 +223,7 @@ impl Node {
         let blocks = find(&owned.index, region, &parts, step)?;
         let (description, lease) = (owned.description, self.unique());
         state.space.leases.insert(lease, key.clone());
-        Ok(Answer { lease, description, report: FieldReport { field, blocks } })
+        Ok(Answer { lease, description, report: FieldReport::new(field, blocks) })
     }
 
     /// A reader has finished with the blocks of an answer.
@@ -247,12 +248,7 @@ impl Node {
     ) {
         let key = (field, step);
         if let Some(owned) = state.space.index.get_mut(&key) {
-            for (block, location) in &blocks {
-                let same = owned.index.blocks().iter().any(|b| b.key == *block && b.location == *location);
-                if same {
-                    owned.index.remove(*block);
-                }
-            }
+            owned.index.remove(|known| blocks.contains(&(known.key, known.location)));
         }
         self.space_let_go(state, &key, blocks.into_iter().map(|(_, location)| location).collect());
     }
@@ -300,21 +296,20 @@ fn check_same(known: &Field, given: &Field, step: StepNumber) -> Result<()> {
     )))
 }
 
-/// The blocks of an index that meet a region, if they cover these parts of it.
-fn find(
-    index: &FieldIndex,
-    region: &Region,
-    parts: &[Region],
-    step: StepNumber,
-) -> Result<Vec<forebay_core::block::BlockRecord>> {
-    let field = index.field();
+/// Checks that a region lies in a field.
+fn check_inside(field: &Field, region: &Region) -> Result<()> {
     let whole = Region::whole(field.shape.as_deref().unwrap_or_default())?;
-    if !whole.contains(region) {
-        return Err(Error::out_of_bounds(format!(
-            "region {region} reaches outside field '{}', which is {whole}",
-            field.name
-        )));
+    if whole.contains(region) {
+        return Ok(());
     }
+    Err(Error::out_of_bounds(format!(
+        "region {region} reaches outside field '{}', which is {whole}",
+        field.name
+    )))
+}
+
+/// The blocks of an index that meet a region, if they cover these parts of it.
+fn find(index: &FieldIndex, region: &Region, parts: &[Region], step: StepNumber) -> Result<Vec<BlockRecord>> {
     index.check_parts_covered(&format!("step {step}"), region, parts)?;
     Ok(index.find(region).cloned().collect())
 }

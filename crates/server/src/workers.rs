@@ -154,9 +154,10 @@ impl Node {
         state: &mut State,
         from: ServerId,
         pipeline: &str,
-        order: Box<Execute>,
+        mut order: Box<Execute>,
     ) {
         let execution = order.execution;
+        state.directory.complete(&mut order.report);
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
             worker.executing = Some(execution);

@@ -3,11 +3,11 @@
 //! Enumerations are append-only within a protocol version. A message with a request number is answered by
 //! one with the same number; others are told and not answered.
 
-use forebay_core::block::{Extent, Stats};
+use forebay_core::block::{BlockRecord, Extent, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{AttachmentId, FieldReport, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
@@ -236,6 +236,18 @@ pub enum ToServer {
         part: Part,
     },
 
+    /// Asks an owner of tiles for the blocks of a step that this client holds. Answer: [`ToClient::Records`].
+    FindBlocks {
+        /// The step.
+        id: StepId,
+        /// The field's name.
+        field: String,
+        /// Those that meet this region, or all that the owner knows.
+        region: Option<Region>,
+        /// How many to leave out, since they were told already.
+        skip: u64,
+    },
+
     // The space's.
     /// Puts a block to be kept until it is removed. Answer: [`ToClient::Done`].
     SpacePut {
@@ -353,7 +365,8 @@ pub struct Execute {
     pub members: Vec<CommMember>,
     /// This worker's rank.
     pub rank: u32,
-    /// The step, with all its blocks.
+    /// The step, with all its blocks; of those that owners of tiles know, only the ones that the worker's
+    /// server holds.
     pub report: StepReport,
 }
 
@@ -417,6 +430,13 @@ pub enum ToClient {
         description: u64,
         /// The field and the blocks.
         report: Box<FieldReport>,
+    },
+    /// To [`ToServer::FindBlocks`].
+    Records {
+        /// The blocks, in an order that stays.
+        blocks: Vec<BlockRecord>,
+        /// Whether there are more: then ask again.
+        more: bool,
     },
     /// To [`ToServer::Status`]: JSON.
     Status(String),

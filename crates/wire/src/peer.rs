@@ -104,6 +104,37 @@ pub enum PeerMessage {
         highest: Option<StepNumber>,
     },
 
+    // From a rank's home to the owners of tiles.
+    /// What a rank put in a step. Answer: `StepRegistered`.
+    StepRegister {
+        /// Ties the answer to it.
+        token: u64,
+        /// The step.
+        id: StepId,
+        /// Blocks that touch tiles which the receiver owns.
+        owned: Vec<FieldReport>,
+        /// Blocks that the receiver holds.
+        held: Vec<FieldReport>,
+    },
+    /// To `StepRegister`.
+    StepRegistered {
+        /// The question's token.
+        token: u64,
+        /// Blocks that were refused, by field.
+        refused: Vec<(String, BlockKey)>,
+        /// Why the first of them was.
+        error: Option<Error>,
+    },
+    /// These blocks were refused by another owner. Answer: `Answer`.
+    StepUnregister {
+        /// Ties the answer to it.
+        token: u64,
+        /// The step.
+        id: StepId,
+        /// The blocks, by field.
+        blocks: Vec<(String, BlockKey)>,
+    },
+
     // From the coordinator.
     /// To `Join`.
     Joined {

@@ -102,7 +102,7 @@ impl Node {
     ) -> Result<()> {
         let deadline = Instant::now() + OWNERS_PATIENCE;
         let key: Key = (field.name.clone(), step);
-        let report = |blocks| FieldReport { field: field.clone(), blocks };
+        let report = |blocks| FieldReport::new(field.clone(), blocks);
         let tiles = {
             let mut state = self.state.lock();
             self.space_tiles(&mut state, &field.name, step, field.shape.as_deref())
