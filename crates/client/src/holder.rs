@@ -4,6 +4,7 @@ use crate::group::Group;
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
 use forebay_core::ids::ServerId;
+use forebay_core::tiles::{TileCache, TileMap};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, pages};
@@ -12,6 +13,7 @@ use forebay_wire::message::{Part, Role, ToClient, ToServer};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Connections and mappings of one reader.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub(crate) struct Holders {
     group: Group,
     connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
     arenas: Mutex<HashMap<(ServerId, u32), Arc<ReadableArena>>>,
+    tiles: Mutex<TileCache>,
 }
 
 /// An arena, mapped for reading.
@@ -42,11 +45,44 @@ impl ReadableArena {
 
 impl Holders {
     pub(crate) fn new(group: Group) -> Holders {
-        Holders { group, connections: Mutex::default(), arenas: Mutex::default() }
+        Holders { group, connections: Mutex::default(), arenas: Mutex::default(), tiles: Mutex::default() }
     }
 
     pub(crate) fn group(&self) -> &Group {
         &self.group
+    }
+
+    /// Which servers answer for which parts of a field that this hash names.
+    pub(crate) fn tiles(&self, hash: u64, shape: Option<&[u64]>) -> TileMap {
+        lock(&self.tiles).map(self.group.view(), hash, shape)
+    }
+
+    /// Asks several servers at once, each its own question; their answers in the order of their ids. The time
+    /// that one takes to connect is its own.
+    pub(crate) fn ask_all(
+        &self,
+        questions: impl IntoIterator<Item = (ServerId, ToServer)>,
+        patience: Duration,
+        what: &str,
+    ) -> Vec<(ServerId, Result<ToClient>)> {
+        let mut questions: Vec<(ServerId, ToServer)> = questions.into_iter().collect();
+        questions.sort_by_key(|(server, _)| *server);
+        let connections: Vec<_> = questions.iter().map(|(server, _)| self.connection(*server)).collect();
+        let asked: Vec<_> = questions
+            .iter()
+            .zip(&connections)
+            .map(|((server, question), rpc)| {
+                let asked = match rpc {
+                    Ok(rpc) => rpc.ask(question, None, patience),
+                    Err(error) => Err(error.clone()),
+                };
+                (*server, asked)
+            })
+            .collect();
+        asked
+            .into_iter()
+            .map(|(server, asked)| (server, asked.and_then(|asked| asked.answer(what)).map(|a| a.message)))
+            .collect()
     }
 
     /// The connection to a server, made at first use and again when it broke.

@@ -99,35 +99,28 @@ impl Rpc {
         patience: Duration,
         what: &str,
     ) -> Result<Answer> {
-        let mut inbox = lock(&self.inbox);
+        self.ask(message, payload, patience)?.answer(what)
+    }
+
+    /// Asks. Until the answer is taken nobody else is answered on this connection: who asks several servers at
+    /// once asks them in the order of their ids.
+    pub(crate) fn ask(
+        &self,
+        message: &ToServer,
+        payload: Option<Payload<'_>>,
+        patience: Duration,
+    ) -> Result<Asked<'_>> {
+        let inbox = lock(&self.inbox);
         let deadline = Instant::now() + patience;
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        {
-            let mut sender = lock(&self.sender);
-            let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
-            let header = Header { payload: bytes, ..self.header(request) };
-            sender.send(&header, message, &[], deadline)?;
-            if let Some(Payload(bytes)) = payload {
-                sender.send_payload(bytes, self.seal_payload, deadline)?;
-            }
+        let mut sender = lock(&self.sender);
+        let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
+        let header = Header { payload: bytes, ..self.header(request) };
+        sender.send(&header, message, &[], deadline)?;
+        if let Some(Payload(bytes)) = payload {
+            sender.send_payload(bytes, self.seal_payload, deadline)?;
         }
-        loop {
-            let answer = inbox.next(deadline, what)?;
-            match (answer.header.request, answer.message) {
-                (n, ToClient::Failed(error)) if n == request || n == 0 => return Err(error),
-                (n, message) if n == request => {
-                    return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) });
-                }
-                (0, message) => inbox.told.push_back(message),
-                // The answer to a question that was given up at its deadline.
-                (_, _) if answer.header.payload == 0 => {}
-                _ => {
-                    let error =
-                        Error::timeout("an earlier answer arrived too late and its data is in the way");
-                    return Err(inbox.receiver.break_with(error));
-                }
-            }
-        }
+        Ok(Asked { inbox, request, deadline })
     }
 
     /// Asks for bytes and receives them to where they belong.
@@ -169,6 +162,37 @@ impl Rpc {
     /// Whether the connection is of no more use.
     pub(crate) fn is_broken(&self) -> bool {
         self.inbox.try_lock().is_ok_and(|inbox| inbox.receiver.is_broken())
+    }
+}
+
+/// A question that was asked.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    inbox: MutexGuard<'a, Inbox>,
+    request: u64,
+    deadline: Instant,
+}
+
+impl Asked<'_> {
+    /// Waits for the answer. One that says what failed is an error.
+    pub(crate) fn answer(mut self, what: &str) -> Result<Answer> {
+        loop {
+            let answer = self.inbox.next(self.deadline, what)?;
+            match (answer.header.request, answer.message) {
+                (n, ToClient::Failed(error)) if n == self.request || n == 0 => return Err(error),
+                (n, message) if n == self.request => {
+                    return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) });
+                }
+                (0, message) => self.inbox.told.push_back(message),
+                // The answer to a question that was given up at its deadline.
+                (_, _) if answer.header.payload == 0 => {}
+                _ => {
+                    let error =
+                        Error::timeout("an earlier answer arrived too late and its data is in the way");
+                    return Err(self.inbox.receiver.break_with(error));
+                }
+            }
+        }
     }
 }
 

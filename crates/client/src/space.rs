@@ -5,20 +5,24 @@ use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
-use crate::storage::Storage;
+use crate::storage::{GRACE, Storage};
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::region::Region;
+use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
-use forebay_core::view::hash_name;
+use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::{Source, Target};
 use forebay_transport::Kind;
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How many fields are remembered.
+const FIELDS_MAX: usize = 1024;
 
 /// Up to this size the bytes of a put go over the socket although memory is shared: one question instead of
 /// two, which costs more than copying so little twice.
@@ -33,6 +37,8 @@ pub struct Space {
     numbers: AtomicU64,
     /// Made at the first put of a large array over shared memory.
     storage: Mutex<Option<Arc<Storage>>>,
+    /// Fields as they were last seen: whom to ask follows from their shape.
+    known: Mutex<HashMap<String, Field>>,
 }
 
 /// An array that is put.
@@ -58,12 +64,18 @@ impl Space {
             home,
             numbers: AtomicU64::new(0),
             storage: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
-    fn owner(&self, field: &str, step: StepNumber) -> Result<ServerId> {
-        let owner = self.holders.group().view().owner_of(hash_name(field).wrapping_add(step));
-        owner.ok_or_else(|| Error::not_found("the group has no server"))
+    /// The server that describes a field at a step.
+    fn describer(&self, field: &str, step: StepNumber) -> Result<ServerId> {
+        let describer = self.holders.group().view().owner_of(hash_in_space(field, step));
+        describer.ok_or_else(|| Error::not_found("the group has no server"))
+    }
+
+    fn tiles(&self, field: &Field, step: StepNumber) -> TileMap {
+        self.holders.tiles(hash_in_space(&field.name, step), field.shape.as_deref())
     }
 
     /// Puts an array. Waits until a server holds it and its directory knows it.
@@ -92,8 +104,9 @@ impl Space {
             }
         };
         if dense.len() <= INLINE_MAX {
-            // A small block goes straight to the directory's owner, so that reading it is one hop.
-            let owner = self.holders.connection(self.owner(&put.field.name, put.step)?)?;
+            // A small block goes straight to its owner, so that reading it is one hop.
+            let owners = self.tiles(&put.field, put.step).owners_of(&put.extent.interior());
+            let owner = self.holders.connection(owners.first().copied().unwrap_or(self.home))?;
             return self.keep(&owner, put, Bytes::Inline(dense.into()), None);
         }
         self.keep(&rpc, put, Bytes::Payload, Some(Payload(dense)))
@@ -142,11 +155,16 @@ impl Space {
 
     /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
-        Ok(self.ask(field, step, None, timeout)?.report.field.clone())
+        self.guard.check("space")?;
+        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), timeout)?;
+        let field = found.report.field.clone();
+        self.remember(&field);
+        Ok(field)
     }
 
     /// Finds the blocks that meet a region, waiting until they cover it, no longer than `timeout`. The result
-    /// keeps the blocks until it is dropped.
+    /// keeps the blocks until it is dropped. Asks the owners of the region's tiles at once; the one that
+    /// describes the field only if they do not know all of it yet.
     pub fn find(
         &self,
         field: &str,
@@ -154,37 +172,135 @@ impl Space {
         region: &Region,
         timeout: Duration,
     ) -> Result<Found<'_>> {
-        self.ask(field, step, Some(region), timeout)
-    }
-
-    fn ask(
-        &self,
-        field: &str,
-        step: StepNumber,
-        region: Option<&Region>,
-        timeout: Duration,
-    ) -> Result<Found<'_>> {
         self.guard.check("space")?;
-        let rpc = self.holders.connection(self.owner(field, step)?)?;
-        let find = ToServer::SpaceFind {
-            field: field.to_owned(),
-            step,
-            region: region.cloned(),
-            patience_ms: timeout.as_millis() as u64,
-        };
-        let answer = rpc.call_within(&find, None, timeout + Duration::from_secs(2), "to find an array")?;
-        match answer.message {
-            ToClient::Found { report, lease } => Ok(Found { space: self, report: *report, step, lease }),
-            other => Err(unexpected(&other)),
+        let deadline = Instant::now() + timeout;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let describer = self.describer(field, step)?;
+        // Whom to ask follows from the shape, and most fields have one at all steps.
+        let mut known = lock(&self.known).get(field).cloned();
+        loop {
+            let tiles = known.as_ref().map(|known| self.tiles(known, step));
+            let (Some(as_known), Some(tiles)) = (&known, tiles.filter(|tiles| !tiles.is_single())) else {
+                let shape = known.as_ref().and_then(|known| known.shape.clone());
+                let found = self.ask_one(describer, field, step, (Some(region), shape), left())?;
+                self.remember(&found.report.field);
+                if !found.leases.is_empty() {
+                    return Ok(found);
+                }
+                known = Some(found.report.field.clone());
+                continue;
+            };
+            let owners = tiles.owners_of(region);
+            let ask = |patience| self.ask_owners(&owners, as_known, step, region, patience);
+            if let Some(found) = ask(None)? {
+                return Ok(found);
+            }
+            // Something is not there yet, or the field is another one now.
+            let now = self.field(field, step, left())?;
+            if now.shape == as_known.shape
+                && let Some(found) = ask(Some(left()))?
+            {
+                return Ok(found);
+            }
+            if left().is_zero() {
+                return Err(Error::timeout(format!(
+                    "field '{field}' at step {step} is removed and put again and again while it is searched"
+                )));
+            }
+            known = Some(now);
         }
     }
 
-    /// Removes what was put of a field at a step, on every server.
+    fn remember(&self, field: &Field) {
+        let mut known = lock(&self.known);
+        if known.len() >= FIELDS_MAX && !known.contains_key(&field.name) {
+            known.clear();
+        }
+        known.insert(field.name.clone(), field.clone());
+    }
+
+    /// Asks one server for a region (and by which shape it was chosen), or for the field alone.
+    fn ask_one(
+        &self,
+        server: ServerId,
+        field: &str,
+        step: StepNumber,
+        (region, shape): (Option<&Region>, Option<Dims>),
+        patience: Duration,
+    ) -> Result<Found<'_>> {
+        let question = find_message(field, step, region, shape, patience);
+        let rpc = self.holders.connection(server)?;
+        let answer = rpc.call_within(&question, None, patience + GRACE, "to find an array")?;
+        let ToClient::Found { lease, report, .. } = answer.message else {
+            return Err(unexpected(&answer.message));
+        };
+        let leases = if lease == 0 { Vec::new() } else { vec![(server, lease)] };
+        Ok(Found { space: self, report: *report, step, leases })
+    }
+
+    /// Asks all owners of a region at once. `None` if they know different fields or, without `patience`, if some
+    /// do not know all of it yet.
+    fn ask_owners(
+        &self,
+        owners: &[ServerId],
+        field: &Field,
+        step: StepNumber,
+        region: &Region,
+        patience: Option<Duration>,
+    ) -> Result<Option<Found<'_>>> {
+        let waits = patience.is_some();
+        let patience = patience.unwrap_or_default();
+        let question = find_message(&field.name, step, Some(region), field.shape.clone(), patience);
+        let questions = owners.iter().map(|owner| (*owner, question.clone()));
+        let answers = self.holders.ask_all(questions, patience + GRACE, "to find an array");
+        let report = FieldReport::new(field.clone(), Vec::new());
+        let mut found = Found { space: self, report, step, leases: Vec::new() };
+        let mut descriptions = BTreeSet::new();
+        let mut blocks = BTreeMap::new();
+        let mut complete = true;
+        let mut failure = None;
+        for (owner, answer) in answers {
+            match answer {
+                Ok(ToClient::Found { lease, description, report }) if lease != 0 => {
+                    found.leases.push((owner, lease));
+                    found.report.field = report.field;
+                    descriptions.insert(description);
+                    blocks.extend(report.blocks.into_iter().map(|block| (block.key, block)));
+                }
+                // Of another shape than thought.
+                Ok(ToClient::Found { .. }) => complete = false,
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) if !waits && matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => {
+                    complete = false;
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        found.report.blocks = blocks.into_values().collect();
+        match failure {
+            Some(error) => Err(error),
+            // What was found before and after a removal does not belong together.
+            None => Ok((complete && descriptions.len() == 1).then_some(found)),
+        }
+    }
+
+    /// Removes what was put of a field at a step, on every server. When it returns nobody finds it any more.
     pub fn remove(&self, field: &str, step: StepNumber) -> Result<()> {
         self.guard.check("space")?;
-        let rpc = self.holders.connection(self.owner(field, step)?)?;
+        let rpc = self.holders.connection(self.describer(field, step)?)?;
         rpc.call(&ToServer::SpaceRemove { field: field.to_owned(), step }, "to remove an array").map(drop)
     }
+}
+
+fn find_message(
+    field: &str,
+    step: StepNumber,
+    region: Option<&Region>,
+    shape: Option<Dims>,
+    patience: Duration,
+) -> ToServer {
+    let (field, region) = (field.to_owned(), region.cloned());
+    ToServer::SpaceFind { field, step, region, shape, patience_ms: patience.as_millis() as u64 }
 }
 
 /// Blocks that were found; held until this is dropped.
@@ -193,7 +309,7 @@ pub struct Found<'a> {
     space: &'a Space,
     report: FieldReport,
     step: StepNumber,
-    lease: u64,
+    leases: Vec<(ServerId, u64)>,
 }
 
 impl Found<'_> {
@@ -211,9 +327,10 @@ impl Found<'_> {
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
-        let owner = self.space.owner(&self.report.field.name, self.step);
-        if let Ok(rpc) = owner.and_then(|owner| self.space.holders.connection(owner)) {
-            let _ = rpc.tell(&ToServer::SpaceRelease { lease: self.lease });
+        for (server, lease) in self.leases.drain(..) {
+            if let Ok(rpc) = self.space.holders.connection(server) {
+                let _ = rpc.tell(&ToServer::SpaceRelease { lease });
+            }
         }
     }
 }

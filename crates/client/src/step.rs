@@ -3,10 +3,12 @@
 use crate::assemble::{self, Selection};
 use crate::consumer::Shared;
 use crate::holder::ReadableArena;
+use crate::lookup::{self, Asked, Records};
+use crate::rpc::lock;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::region::Dims;
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
@@ -19,6 +21,7 @@ pub struct Step {
     shared: Arc<Shared>,
     report: Arc<StepReport>,
     hold: Mutex<Option<Arc<Hold>>>,
+    asked: Mutex<Asked>,
 }
 
 /// Keeps a step's blocks: released when the last view is dropped.
@@ -31,7 +34,7 @@ pub(crate) struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        crate::rpc::lock(&self.shared.held).remove(&(self.run, self.step));
+        lock(&self.shared.held).remove(&(self.run, self.step));
         self.shared.release(self.run, self.step, false);
     }
 }
@@ -80,9 +83,14 @@ impl BlockBytes {
 
 impl Step {
     pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
-        crate::rpc::lock(&shared.held).insert((report.id.run, report.id.step));
+        lock(&shared.held).insert((report.id.run, report.id.step));
         let hold = Hold { shared: shared.clone(), run: report.id.run, step: report.id.step };
-        Step { shared, report: Arc::new(report), hold: Mutex::new(Some(Arc::new(hold))) }
+        Step {
+            shared,
+            report: Arc::new(report),
+            hold: Mutex::new(Some(Arc::new(hold))),
+            asked: Mutex::default(),
+        }
     }
 
     /// Its number, as the producer gave it.
@@ -96,7 +104,7 @@ impl Step {
     }
 
     fn hold(&self) -> Result<Arc<Hold>> {
-        crate::rpc::lock(&self.hold).clone().ok_or_else(|| {
+        lock(&self.hold).clone().ok_or_else(|| {
             Error::new(
                 ErrorKind::Closed,
                 format!("{} was released: read it before you go on to the next", self.report.id),
@@ -121,19 +129,47 @@ impl Step {
         Ok(&self.find(name)?.field)
     }
 
-    /// The records of a field's blocks, without their bytes.
-    pub fn records(&self, name: &str) -> Result<&[BlockRecord]> {
-        Ok(&self.find(name)?.blocks)
+    /// The records of a field's blocks, without their bytes. In runs of many ranks the servers that know them
+    /// are asked, once for each step and field.
+    pub fn records(&self, name: &str) -> Result<Records<'_>> {
+        self.shared.guard.check("consumer")?;
+        self.lookup(self.find(name)?, None)
     }
 
     /// Views of a field's blocks. On the holder's host no byte is copied; over the network the block is fetched.
-    /// `only` chooses by record, for example those of one server.
+    /// `only` chooses by record.
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
         self.shared.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
-        let chosen = found.blocks.iter().filter(|record| only(record));
+        let records = self.lookup(found, None)?;
+        let chosen = records.iter().filter(|record| only(record));
         chosen.map(|record| self.view(&found.field, record, &hold)).collect()
+    }
+
+    /// In a worker: views of those of a field's blocks that the server beside it holds. Asks nobody for them.
+    pub fn own_blocks(&self, name: &str, server: ServerId) -> Result<Vec<BlockView>> {
+        self.shared.guard.check("consumer")?;
+        let hold = self.hold()?;
+        let found = self.find(name)?;
+        let own = found.blocks.iter().filter(|record| record.location.server == server);
+        own.map(|record| self.view(&found.field, record, &hold)).collect()
+    }
+
+    /// The records of a field's blocks, or of those that meet a region: as they were told with the step, and
+    /// as the owners of the field's tiles know them.
+    fn lookup<'a>(&self, found: &'a FieldReport, region: Option<&Region>) -> Result<Records<'a>> {
+        if found.registered == 0 {
+            return Ok(Records::Told(&found.blocks));
+        }
+        // Only while the step is held do the owners know it.
+        let _hold = self.hold()?;
+        if let Some(records) = lock(&self.asked).get(&found.field.name, region) {
+            return Ok(Records::Asked(records));
+        }
+        let records = Arc::new(lookup::records(&self.shared.holders, &self.report.id, found, region)?);
+        lock(&self.asked).put(&found.field.name, region, records.clone());
+        Ok(Records::Asked(records))
     }
 
     fn view(&self, field: &Field, record: &BlockRecord, hold: &Arc<Hold>) -> Result<BlockView> {
@@ -161,14 +197,15 @@ impl Step {
         self.shared.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
+        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
         let step = self.report.id.to_string();
-        assemble::read(&self.shared.holders, &step, &found.field, &found.blocks, selection, target)
+        assemble::read(&self.shared.holders, &step, &found.field, &records, selection, target)
     }
 
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
     /// Dropping the step does the same. Does not wait.
     pub fn release(&self) {
-        if let Some(hold) = crate::rpc::lock(&self.hold).take()
+        if let Some(hold) = lock(&self.hold).take()
             && Arc::strong_count(&hold) > 1
         {
             self.shared.release(hold.run, hold.step, true);

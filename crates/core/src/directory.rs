@@ -111,6 +111,20 @@ impl FieldIndex {
         Ok(true)
     }
 
+    /// Forgets the blocks for which `gone` holds. Costs a look at every block.
+    pub fn remove(&mut self, gone: impl Fn(&BlockRecord) -> bool) {
+        if !self.blocks.iter().any(&gone) {
+            return;
+        }
+        // Rare, after a conflict: the rest is registered anew, so that all tables agree.
+        let blocks = std::mem::take(&mut self.blocks);
+        *self = FieldIndex::new(self.field.clone());
+        for block in blocks.into_iter().filter(|block| !gone(block)) {
+            // They were there together before.
+            let _ = self.insert(block);
+        }
+    }
+
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
         check_block_fits(&self.field, &record.key.to_string(), record.extent.offset(), record.extent.shape())
     }
@@ -161,26 +175,26 @@ impl FieldIndex {
         })
     }
 
-    /// The first part of a region that no block of level 0 fills.
-    pub fn missing(&self, region: &Region) -> Option<Region> {
-        let interiors: Vec<Region> =
-            self.find(region).filter(|block| block.level == 0).map(|block| block.extent.interior()).collect();
-        coverage::missing(region, interiors.iter())
-    }
-
     /// An error that names the part of a region that is missing, if one is.
     pub fn check_covered(&self, step: &str, region: &Region) -> Result<()> {
-        match self.missing(region) {
+        self.check_parts_covered(step, region, std::slice::from_ref(region))
+    }
+
+    /// An error that names what is missing of these parts of a region, if something is.
+    pub fn check_parts_covered(&self, step: &str, region: &Region, parts: &[Region]) -> Result<()> {
+        let interiors: Vec<Region> =
+            self.find(region).filter(|block| block.level == 0).map(|block| block.extent.interior()).collect();
+        match parts.iter().find_map(|part| coverage::missing(part, interiors.iter())) {
             None => Ok(()),
-            Some(part) => Err(Error::new(
-                ErrorKind::NotCovered,
-                format!(
-                    "field '{}' at {step}: nothing was put at {part}, which is part of {region}",
-                    self.field.name
-                ),
-            )),
+            Some(part) => Err(not_covered(&self.field.name, step, &part, region)),
         }
     }
+}
+
+/// The error for a part of a region that nobody put.
+pub fn not_covered(field: &str, step: &str, part: &Region, region: &Region) -> Error {
+    let text = format!("field '{field}' at {step}: nothing was put at {part}, which is part of {region}");
+    Error::new(ErrorKind::NotCovered, text)
 }
 
 /// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds.
@@ -269,6 +283,13 @@ mod tests {
         assert!(error.text.contains("[5:10, 0:7]"), "{error}");
         assert!(index.insert(record(1, &[5, 0], &[5, 7])).unwrap());
         assert!(index.check_covered("step 3", &whole).is_ok());
+        let parts = |width| [Region::new(&[4, 0], &[2, width]).unwrap()];
+        assert!(index.check_parts_covered("step 3", &whole, &parts(7)).is_ok());
+        index.remove(|block| block.key.rank == 1);
+        assert_eq!(index.blocks(), [record(0, &[0, 0], &[5, 7])]);
+        let error = index.check_parts_covered("step 3", &whole, &parts(3)).unwrap_err();
+        assert!(error.text.contains("[5:6, 0:3], which is part of [0:10, 0:7]"), "{error}");
+        assert!(index.insert(record(2, &[5, 0], &[5, 7])).unwrap());
     }
 
     proptest! {

@@ -57,19 +57,37 @@ impl Tiling {
 
     /// The places on the curve of all tiles that a region touches, in no particular order.
     pub fn places_of(&self, region: &Region) -> Vec<u32> {
+        let mut places = Vec::new();
+        self.visit(region, |place, _| places.push(place));
+        places
+    }
+
+    /// The parts into which the tiles cut a region, each with its tile's place on the curve.
+    pub fn parts_of(&self, region: &Region) -> Vec<(u32, Region)> {
+        let mut parts = Vec::new();
+        self.visit(region, |place, at| {
+            let offset: Dims = at.iter().zip(&self.tile).map(|(at, extent)| at * extent).collect();
+            let ends = offset.iter().zip(&self.tile).zip(&self.shape);
+            let shape = ends.map(|((low, extent), end)| (*extent).min(end - low)).collect();
+            parts.extend(Region::from_checked(offset, shape).intersect(region).map(|part| (place, part)));
+        });
+        parts
+    }
+
+    /// Calls `tell` with the place and the coordinates of every tile that a region touches.
+    fn visit(&self, region: &Region, mut tell: impl FnMut(u32, &[u64])) {
         let n = self.counts.len();
         if region.ndim() != n || region.is_empty() {
-            return Vec::new();
+            return;
         }
         let low: Dims = (0..n).map(|d| (region.offset()[d] / self.tile[d]).min(self.counts[d] - 1)).collect();
         let high: Dims =
             (0..n).map(|d| ((region.end(d) - 1) / self.tile[d]).min(self.counts[d] - 1)).collect();
         let mut at = low.clone();
-        let mut places = Vec::new();
         loop {
             let index = (0..n).fold(0, |index, d| index * self.counts[d] + at[d]);
-            places.push(self.places[index as usize]);
-            let Some(d) = (0..n).rev().find(|d| at[*d] < high[*d]) else { return places };
+            tell(self.places[index as usize], &at);
+            let Some(d) = (0..n).rev().find(|d| at[*d] < high[*d]) else { return };
             at[d] += 1;
             at[d + 1..].copy_from_slice(&low[d + 1..]);
         }
@@ -157,6 +175,12 @@ mod tests {
         let mut places = tiling.places_of(&whole);
         places.sort_unstable();
         assert_eq!(places, (0..tiling.len() as u32).collect::<Vec<_>>());
+        let part = Region::new(&[37, 1, 5], &[700, 2, 64]).unwrap();
+        let parts = tiling.parts_of(&part);
+        assert_eq!(parts.iter().map(|(_, part)| part.volume()).sum::<u64>(), part.volume());
+        for (place, piece) in &parts {
+            assert_eq!(tiling.places_of(piece), [*place], "{piece}");
+        }
         assert_eq!(tiling.range_of(0, 4), 0);
         assert_eq!(tiling.range_of(tiling.len() as u32 - 1, 4), 3);
         assert_eq!(Tiling::new(&[], 64).len(), 1);

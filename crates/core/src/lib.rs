@@ -6,7 +6,7 @@
 //! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`error`];
 //! - who demands what from which step on: [`demand`], [`cut`];
 //! - a step's life: [`steps`];
-//! - where blocks are: [`view`], [`placement`], [`hilbert`], [`directory`], [`coverage`].
+//! - where blocks are: [`view`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
 
 pub mod block;
 pub mod contract;
@@ -21,6 +21,7 @@ pub mod ids;
 pub mod placement;
 pub mod region;
 pub mod steps;
+pub mod tiles;
 pub mod view;
 
 pub use error::{Error, ErrorKind, Result};

@@ -9,7 +9,7 @@ mod run;
 
 pub use attachment::{Attachment, AttachmentId, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
-pub use run::{EndedField, Policy, RunOptions, StepEnded};
+pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
 
 use crate::block::BlockRecord;
 use crate::contract::Field;
@@ -19,13 +19,28 @@ use crate::{Error, demand::Demand};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// In runs of up to this many ranks, the records of a step's blocks travel with it: then a report has a few
+/// kilobytes, and a reader needs no further question. In larger ones the blocks of placed fields are
+/// registered with the owners of their tiles, and readers ask those for what they need: a report of all blocks
+/// to every reader would grow with ranks times readers.
+pub const RECORDS_TRAVEL_RANKS_MAX: u32 = 64;
+
 /// One field of a step, as it is told to those who read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldReport {
     /// The field, with its shape at this step.
     pub field: Field,
-    /// Its blocks.
+    /// Its blocks, as far as they are told with it.
     pub blocks: Vec<BlockRecord>,
+    /// How many blocks are registered with the owners of their tiles instead.
+    pub registered: u64,
+}
+
+impl FieldReport {
+    /// A field all of whose blocks are told.
+    pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
+        FieldReport { field, blocks, registered: 0 }
+    }
 }
 
 /// A closed step, as it is told to those who read it.
@@ -67,7 +82,7 @@ pub enum Effect {
     Free {
         /// The step.
         id: StepId,
-        /// The servers that hold blocks of it.
+        /// The servers that hold blocks of it, or know some as owners of tiles.
         servers: Vec<ServerId>,
     },
     /// Tell a rank, at its next call, of something that went wrong with what it put.

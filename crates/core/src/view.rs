@@ -18,13 +18,26 @@ impl View {
     /// The member that answers for something with this hash: rendezvous hashing, so that a change of the
     /// view moves only what it must (Thaler and Ravishankar, 1998).
     pub fn owner_of(&self, hash: u64) -> Option<ServerId> {
-        self.members.iter().copied().max_by_key(|member| mix(hash ^ mix(u64::from(member.0) + 1)))
+        self.members.iter().copied().max_by_key(|member| weight(hash, *member))
+    }
+
+    /// The members in the order of their weights for something with this hash: the first is its owner, and
+    /// each next one would be if those before it were not there.
+    pub fn order_for(&self, hash: u64) -> Vec<ServerId> {
+        let mut order = self.members.clone();
+        order.sort_by_cached_key(|member| std::cmp::Reverse(weight(hash, *member)));
+        order
     }
 
     /// The coordinator of a stream.
     pub fn coordinator_of(&self, stream: &str) -> Option<ServerId> {
         self.owner_of(hash_name(stream))
     }
+}
+
+/// How much a member weighs for something with this hash. Ids settle ties.
+fn weight(hash: u64, member: ServerId) -> (u64, ServerId) {
+    (mix(hash ^ mix(u64::from(member.0) + 1)), member)
 }
 
 /// A stable hash of a name (FNV-1a, 64 bits), the same on every machine.
@@ -57,6 +70,10 @@ mod tests {
             counts[before.0 as usize] += 1;
             moved += u32::from(before != after);
             assert!(before == after || after == ServerId(3));
+            let order = four.order_for(hash_name(&format!("stream{i}")));
+            assert_eq!(order[0], after);
+            let others: Vec<_> = order.into_iter().filter(|member| *member != ServerId(3)).collect();
+            assert_eq!(others, three.order_for(hash_name(&format!("stream{i}"))));
         }
         assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
         assert!((600..900).contains(&moved), "{moved}");

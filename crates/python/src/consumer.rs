@@ -160,8 +160,9 @@ impl Step {
     /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.
     fn blocks<'py>(&self, py: Python<'py>, name: &str, all_servers: bool) -> PyResult<Vec<PyBlock<'py>>> {
         let mine = self.server.filter(|_| !all_servers);
-        let views = py.detach(|| {
-            self.step.blocks(name, |record| mine.is_none_or(|server| record.location.server == server))
+        let views = py.detach(|| match mine {
+            Some(server) => self.step.own_blocks(name, server),
+            None => self.step.blocks(name, |_| true),
         });
         let views = views.map_err(raise)?;
         views

@@ -53,6 +53,10 @@ impl Node {
                 self.tell(state, from, M::Answer { token, result });
             }
             M::Answer { token, result } => {
+                // Answers about what a rank has ended are nobody's to wait for.
+                if self.step_registered(state, token, Vec::new(), None) {
+                    return;
+                }
                 if let Some(pending) = state.pending.remove(&token) {
                     let _ = pending.reply.send(M::Answer { token, result });
                 }
@@ -96,25 +100,33 @@ impl Node {
                     member.changed.notify_waiters();
                 }
             }
-            M::Free(id) => {
-                if let Some(held) = state.held.remove(&id) {
-                    self.free(held);
-                }
+            M::StepRegister { token, id, owned, held } => {
+                self.step_register(state, from, token, id, (owned, held));
             }
+            M::StepRegistered { token, refused, error } => {
+                self.step_registered(state, token, refused, error);
+            }
+            M::StepUnregister { token, id, blocks } => {
+                self.step_unregister(state, from, token, &id, &blocks);
+            }
+            M::Free(id) => self.forget_step(state, &id),
             M::RankError { stream, run, rank, error } => {
                 let rank =
                     state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
                 if let Some(rank) = rank {
-                    rank.trouble.get_or_insert(error);
-                    // It is told with the answer to its next question.
-                    if let Some(page) = &rank.begin {
-                        page.must_ask();
-                    }
+                    rank.note(error);
                 }
             }
-            M::SpaceRegister { token, step, report } => self.space_register(state, from, token, step, report),
-            M::SpaceFree(locations) => self.space_freed(state, &locations),
-            M::StartPipeline(_)
+            M::SpaceRegister { .. } => self.space_register(state, from, message),
+            M::SpaceRegistered { token, result } => self.space_registered(state, token, result),
+            M::SpaceUnregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
+            M::SpaceRevoke { token, description } => self.space_revoke(state, from, token, description),
+            M::SpaceForget { token, field, step, description } => {
+                self.space_forget(state, field, step, description);
+                self.tell(state, from, M::Answer { token, result: Ok(()) });
+            }
+            M::SpaceFree(locations) => self.space_freed(state, from, &locations),
+            M::StartPipeline { .. }
             | M::StopPipeline { .. }
             | M::WorkerReady { .. }
             | M::WorkerGone { .. }
@@ -210,23 +222,23 @@ impl Node {
                 member.changed.notify_waiters();
             }
         }
-        let orphans: Vec<_> =
-            state.held.keys().filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
+        let known = state.held.keys().chain(state.directory.steps());
+        let orphans: Vec<_> = known.filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
         for id in orphans {
-            if let Some(held) = state.held.remove(&id) {
-                self.free(held);
-            }
+            self.forget_step(state, &id);
         }
+        self.endings_peer_gone(state, peer);
         let lost: Vec<u64> = state
             .pending
             .iter()
-            .filter(|(_, pending)| self.coordinator_of(&pending.stream) == peer)
+            .filter(|(_, pending)| pending.server == peer)
             .map(|(token, _)| *token)
             .collect();
         for token in lost {
             // Dropping the sender ends the wait.
             state.pending.remove(&token);
         }
+        self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
         self.drain(state);
     }

@@ -6,9 +6,11 @@
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
+//! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
+mod directory;
 mod forming;
 mod handle;
 mod node;

@@ -1,6 +1,7 @@
 //! The server's state, shared by all its tasks.
 
 use crate::ServerOptions;
+use crate::directory::Directory;
 use crate::forming::Formed;
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
@@ -9,6 +10,7 @@ use crate::space::Space;
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, StreamCoordinator};
+use forebay_core::tiles::TileCache;
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_store::Store;
@@ -73,6 +75,9 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
     pub(crate) pipelines: Pipelines,
     pub(crate) space: Space,
+    pub(crate) directory: Directory,
+    /// Which servers answer for which parts of fields.
+    pub(crate) tiles: TileCache,
     /// Servers that are known to be gone.
     pub(crate) gone: Vec<ServerId>,
     /// How many connections there are, by role.
@@ -96,6 +101,16 @@ pub(crate) struct LocalRank {
     pub(crate) trouble: Option<Error>,
     /// How it begins steps by itself, if it shares memory.
     pub(crate) begin: Option<BeginPage>,
+}
+
+impl LocalRank {
+    /// Something went wrong for the rank: it must ask before its next step, and is told with the answer.
+    pub(crate) fn note(&mut self, error: Error) {
+        self.trouble.get_or_insert(error);
+        if let Some(page) = &self.begin {
+            page.must_ask();
+        }
+    }
 }
 
 impl Member {
@@ -128,6 +143,9 @@ pub(crate) enum Attached {
 /// A question that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Who was asked.
+    pub(crate) server: ServerId,
+    /// The stream and rank that it is about; empty and 0 if it is about none.
     pub(crate) stream: String,
     pub(crate) rank: u32,
     pub(crate) reply: oneshot::Sender<PeerMessage>,
@@ -213,7 +231,8 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         {
             let mut state = self.state.lock();
-            state.pending.insert(token, Pending { stream: stream.to_owned(), rank, reply });
+            let pending = Pending { server: coordinator, stream: stream.to_owned(), rank, reply };
+            state.pending.insert(token, pending);
             if !self.tell(&mut state, coordinator, question(token)) {
                 state.pending.remove(&token);
                 return Err(lost_coordinator(stream, coordinator));
@@ -230,6 +249,23 @@ impl Node {
                 )))
             }
         }
+    }
+
+    /// Asks a server something that is not about one stream: the question's token, and where its answer will
+    /// come; that ends without one if the server dies. `None` if it is gone.
+    pub(crate) fn question(
+        &self,
+        state: &mut State,
+        server: ServerId,
+        question: impl FnOnce(u64) -> PeerMessage,
+    ) -> Option<(u64, oneshot::Receiver<PeerMessage>)> {
+        let token = self.unique();
+        let (reply, answer) = oneshot::channel();
+        if !self.tell(state, server, question(token)) {
+            return None;
+        }
+        state.pending.insert(token, Pending { server, stream: String::new(), rank: 0, reply });
+        Some((token, answer))
     }
 
     /// Frees ranges and lets those who wait for memory look again.
@@ -250,11 +286,12 @@ pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
     Error::unreachable(format!("{coordinator}, which coordinates stream '{stream}', is gone"))
 }
 
-/// Gives unused pages back, from time to time. Idle servers do next to nothing.
+/// Gives unused pages back and silent servers up, from time to time. Idle servers do next to nothing.
 pub(crate) async fn housekeeping(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
         node.store.lock().trim();
+        node.expire_endings();
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Pipelines {
 /// A pipeline, as its coordinator sees it.
 #[derive(Debug)]
 struct Pipeline {
+    /// Tells it from earlier ones of the same name, whose workers may still be heard of.
+    creation: u64,
     spec: PipelineSpec,
     /// The workers that are ready.
     ready: BTreeMap<ServerId, CommMember>,
@@ -112,10 +114,13 @@ impl Node {
         let (created, wait) = oneshot::channel();
         let servers: BTreeSet<ServerId> =
             self.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
+        let creation = self.unique();
         for server in &servers {
-            self.tell(&mut state, *server, PeerMessage::StartPipeline(spec.clone()));
+            let spec = spec.clone();
+            self.tell(&mut state, *server, PeerMessage::StartPipeline { creation, spec });
         }
         let pipeline = Pipeline {
+            creation,
             spec: spec.clone(),
             ready: BTreeMap::new(),
             servers,
@@ -147,7 +152,8 @@ impl Node {
             )));
         };
         for server in pipeline.servers {
-            self.tell(&mut state, server, PeerMessage::StopPipeline { name: name.to_owned() });
+            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            self.tell(&mut state, server, stop);
         }
         self.drain(&mut state);
         drop(state);
@@ -160,10 +166,11 @@ impl Node {
     /// A message about pipelines.
     pub(crate) fn handle_pipeline(&self, state: &mut State, from: ServerId, message: PeerMessage) {
         match message {
-            PeerMessage::StartPipeline(spec) => self.start_worker(state, from, spec),
-            PeerMessage::StopPipeline { name } => self.stop_worker(state, &name),
-            PeerMessage::WorkerReady { pipeline, member, needs } => {
-                if let Some(found) = state.pipelines.coordinated.get_mut(&pipeline) {
+            PeerMessage::StartPipeline { creation, spec } => self.start_worker(state, from, creation, spec),
+            PeerMessage::StopPipeline { name, creation } => self.stop_worker(state, &name, creation),
+            PeerMessage::WorkerReady { pipeline, creation, member, needs } => {
+                let found = state.pipelines.coordinated.get_mut(&pipeline);
+                if let Some(found) = found.filter(|found| found.creation == creation) {
                     found.ready.insert(member.server, member);
                     if found.spec.needs.is_none() {
                         found.spec.needs = needs;
@@ -173,8 +180,11 @@ impl Node {
                     }
                 }
             }
-            PeerMessage::WorkerGone { pipeline, error } => {
-                self.pipeline_worker_gone(state, &pipeline, from, &error)
+            PeerMessage::WorkerGone { pipeline, creation, error } => {
+                let found = state.pipelines.coordinated.get(&pipeline);
+                if found.is_some_and(|found| found.creation == creation) {
+                    self.pipeline_worker_gone(state, &pipeline, from, &error);
+                }
             }
             PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
             PeerMessage::Released { pipeline, execution } => {
@@ -223,7 +233,8 @@ impl Node {
             self.apply(state, &pipeline.spec.stream, effects);
         }
         for server in pipeline.servers {
-            self.tell(state, server, PeerMessage::StopPipeline { name: name.to_owned() });
+            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            self.tell(state, server, stop);
         }
     }
 
@@ -366,15 +377,15 @@ impl Node {
             self.pipeline_next(state, &name);
         }
         // Those that it coordinated end.
-        let orphans: Vec<String> = state
+        let orphans: Vec<(String, u64)> = state
             .pipelines
             .workers
             .iter()
             .filter(|(_, worker)| worker.coordinator == peer)
-            .map(|(name, _)| name.clone())
+            .map(|(name, worker)| (name.clone(), worker.creation))
             .collect();
-        for name in orphans {
-            self.stop_worker(state, &name);
+        for (name, creation) in orphans {
+            self.stop_worker(state, &name, creation);
         }
     }
 }

@@ -237,17 +237,18 @@ impl Session {
                 }
                 told
             }
-            M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
-            M::SpaceFind { field, step, region, patience_ms } => {
-                self.space_find(field, step, region, Duration::from_millis(patience_ms)).await.map(Some)
+            M::FindBlocks { id, field, region, skip } => {
+                self.node.find_blocks(&id, &field, region.as_ref(), skip as usize).map(Some)
             }
+            M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
+            M::SpaceFind { .. } => self.space_find(message).await.map(Some),
             M::SpaceRelease { lease } => {
                 self.leases.retain(|held| *held != lease);
                 self.node.space_release(lease);
                 Ok(None)
             }
             M::SpaceRemove { field, step } => {
-                self.node.space_remove(&field, step)?;
+                self.node.space_remove(&field, step).await?;
                 Ok(Some(ToClient::Done))
             }
             M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => {

@@ -1,195 +1,184 @@
 //! The space: blocks that were put to be kept until they are removed, found by field, step and region.
 //!
-//! Each field and step has one owner, by hash, that knows all its blocks; the blocks are held by the server
-//! that they were put to.
+//! A field is cut into tiles, each of which has an owner that knows the blocks there; one of the owners also
+//! describes the field. The blocks are held by the servers that they were put to.
+//!
+//! - this module: what an owner does when blocks are registered, found, released and let go;
+//! - `keep`: what the server does that a block is put to;
+//! - `described`: under which descriptions this server registers;
+//! - `remove`: removing a field at a step, everywhere.
 
-use crate::node::{Held, Node, Pending, State};
-use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
+mod described;
+mod keep;
+mod remove;
+
+use crate::node::{Held, Node, State};
+use described::Described;
+use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
-use forebay_core::region::Region;
+use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
-use forebay_core::view::hash_name;
+use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Bytes, PutBlock};
 use forebay_wire::peer::PeerMessage;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+
+/// A field at a step.
+pub(crate) type Key = (String, StepNumber);
 
 /// What a server knows of the space.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// The fields and steps that this server owns.
-    index: BTreeMap<(String, StepNumber), FieldIndex>,
-    /// Ranges of blocks that are held here.
-    held: HashSet<Held>,
+    /// What this server owns.
+    index: BTreeMap<Key, Owned>,
+    /// What is being removed by this server, with the registrations that wait for the end of that.
+    removing: HashMap<Key, Vec<(ServerId, PeerMessage)>>,
+    /// Ranges of blocks that are held here, each with the owners that it is registered with; one that is just
+    /// being put has this server besides. It is free when nobody is left.
+    held: HashMap<Held, Vec<ServerId>>,
     /// What readers hold: the key that each lease is on.
-    leases: HashMap<u64, (String, StepNumber)>,
-    /// What was removed while readers held it; freed with the last lease on its key.
-    removed: HashMap<(String, StepNumber), Vec<Location>>,
+    leases: HashMap<u64, Key>,
+    /// What was removed while readers held it; let go with the last lease on its key.
+    removed: HashMap<Key, Vec<Location>>,
+    described: Described,
     changed: Arc<Notify>,
+}
+
+/// A field at a step, as one of its owners knows it.
+#[derive(Debug)]
+struct Owned {
+    /// Grows with every time that it is described anew.
+    description: u64,
+    index: FieldIndex,
+    /// Where it is described: the servers that may register under this description with other owners.
+    registrants: BTreeSet<ServerId>,
+}
+
+/// What an owner answers to a reader.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// 0 if it only describes the field.
+    pub(crate) lease: u64,
+    pub(crate) description: u64,
+    pub(crate) report: FieldReport,
 }
 
 impl Space {
     /// How many blocks its index knows, and about how many bytes that takes.
     pub(crate) fn size(&self) -> (u64, u64) {
-        self.index
-            .values()
-            .fold((0, 0), |sum, index| (sum.0 + index.blocks().len() as u64, sum.1 + index.bytes()))
+        self.index.values().fold((0, 0), |sum, owned| {
+            (sum.0 + owned.index.blocks().len() as u64, sum.1 + owned.index.bytes())
+        })
     }
 }
 
 impl Node {
-    fn space_owner(&self, field: &str, step: StepNumber) -> ServerId {
-        self.view.owner_of(hash_name(field).wrapping_add(step)).unwrap_or(self.id)
-    }
-
-    /// Reserves a range for a block of the space, and says whether pages of it may be missing.
-    pub(crate) fn space_reserve(&self, bytes: u64) -> Result<(Held, bool)> {
-        let mut store = self.store.lock();
-        let arena = store.network_arena()?;
-        match store.reserve(arena, bytes)? {
-            Some(range) => {
-                Ok((Held { arena, offset: range.offset, generation: range.generation }, range.fresh))
-            }
-            None => {
-                drop(store);
-                Err(self.space_full(bytes))
-            }
-        }
-    }
-
-    /// The error for a block of the space that finds no room.
-    pub(crate) fn space_full(&self, bytes: u64) -> Error {
-        let usage = self.store.lock().usage();
-        Error::new(
-            ErrorKind::Full,
-            format!(
-                "{bytes} bytes do not fit on {}: {} of {} are held; remove what is no longer needed",
-                self.id, usage.staged, usage.budget
-            ),
-        )
-    }
-
-    /// Keeps a block whose bytes have arrived, once its owner knows it.
-    pub(crate) async fn space_keep(
+    /// Who owns which part of a field of the space at a step.
+    fn space_tiles(
         &self,
-        field: Field,
+        state: &mut State,
+        field: &str,
         step: StepNumber,
-        block: PutBlock,
-        bytes: u64,
-        held: Held,
-    ) -> Result<()> {
-        let inline = match block.bytes {
-            Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
-            _ => None,
-        };
-        let location = Location {
-            server: self.id,
-            arena: held.arena,
-            offset: held.offset,
-            bytes,
-            generation: held.generation,
-        };
-        // A put has no rank: its number tells it apart.
-        let key = BlockKey { rank: self.id.0, number: self.unique() };
-        let record = BlockRecord {
-            key,
-            level: block.level,
-            extent: block.extent,
-            location,
-            inline,
-            stats: block.stats,
-        };
-        let name = field.name.clone();
-        let token = self.unique();
-        let (reply, answer) = oneshot::channel();
-        {
-            let mut state = self.state.lock();
-            state.pending.insert(token, Pending { stream: name.clone(), rank: 0, reply });
-            state.space.held.insert(held);
-            let owner = self.space_owner(&name, step);
-            let report = FieldReport { field, blocks: vec![record] };
-            self.tell(&mut state, owner, PeerMessage::SpaceRegister { token, step, report });
-            self.drain(&mut state);
-        }
-        let registered = match tokio::time::timeout(Duration::from_secs(20), answer).await {
-            Ok(Ok(PeerMessage::Answer { result, .. })) => result,
-            _ => Err(Error::unreachable(format!(
-                "the directory's owner of field '{name}' at step {step} is gone"
-            ))),
-        };
-        if registered.is_err() && self.state.lock().space.held.remove(&held) {
-            self.free([held]);
-        }
-        registered
+        shape: Option<&[u64]>,
+    ) -> TileMap {
+        state.tiles.map(&self.view, hash_in_space(field, step), shape)
     }
 
-    pub(crate) fn space_register(
+    /// The server that describes a field of the space at a step.
+    fn space_describes(&self, field: &str, step: StepNumber) -> ServerId {
+        self.view.owner_of(hash_in_space(field, step)).unwrap_or(self.id)
+    }
+
+    fn check_describes(&self, field: &str, step: StepNumber) -> Result<()> {
+        let server = self.space_describes(field, step);
+        if server == self.id {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{server} describes field '{field}' at step {step}, not {}", self.id)))
+    }
+
+    /// Blocks are registered with this server, which owns parts that they touch or describes the field.
+    pub(crate) fn space_register(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+        let PeerMessage::SpaceRegister { token, step, description, report } = message else { return };
+        let key = (report.field.name.clone(), step);
+        let describes = self.space_describes(&key.0, step) == self.id;
+        if let Some(waiting) = state.space.removing.get_mut(&key).filter(|_| describes && description == 0) {
+            waiting.push((from, PeerMessage::SpaceRegister { token, step, description, report }));
+            return;
+        }
+        let result = self.space_insert(state, from, &key, description, report, describes);
+        state.space.changed.notify_waiters();
+        self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
+    }
+
+    fn space_insert(
         &self,
         state: &mut State,
         from: ServerId,
-        token: u64,
-        step: StepNumber,
+        key: &Key,
+        description: u64,
         report: FieldReport,
-    ) {
-        let key = (report.field.name.clone(), step);
-        let index = state.space.index.entry(key).or_insert_with(|| FieldIndex::new(report.field.clone()));
-        let mut result = Ok(());
-        if !index.field().agrees_with(&report.field) || index.field().shape != report.field.shape {
-            result = Err(Error::conflict(format!(
-                "field '{}' at step {step} is {} of shape {:?} in the space, not {} of shape {:?}",
-                report.field.name,
-                index.field().dtype,
-                index.field().shape.as_deref(),
-                report.field.dtype,
-                report.field.shape.as_deref()
-            )));
-        } else {
-            for block in report.blocks {
-                result = result.and(index.insert(block).map(|_| ()));
+        describes: bool,
+    ) -> Result<u64> {
+        let known = state.space.index.get(key).map(|owned| owned.description);
+        let current = match known {
+            Some(known) if description == 0 && describes => known,
+            None if description == 0 && describes => self.unique(),
+            _ if description == 0 => {
+                return Err(Error::protocol(format!("{} does not describe field '{}'", self.id, key.0)));
             }
+            // Where it is described, that is known best; elsewhere a later description ends an earlier one.
+            _ if describes && known != Some(description) => return Ok(0),
+            Some(known) if known > description => return Ok(0),
+            Some(known) if known < description => {
+                self.space_let_go_of(state, key);
+                description
+            }
+            _ => description,
+        };
+        let single = self.space_tiles(state, &key.0, key.1, report.field.shape.as_deref()).is_single();
+        let owned = state.space.index.entry(key.clone()).or_insert_with(|| Owned {
+            description: current,
+            index: FieldIndex::new(report.field.clone()),
+            registrants: BTreeSet::new(),
+        });
+        check_same(owned.index.field(), &report.field, key.1)?;
+        if describes && !single {
+            owned.registrants.insert(from);
         }
-        state.space.changed.notify_waiters();
-        self.tell(state, from, PeerMessage::Answer { token, result });
+        for block in report.blocks {
+            owned.index.insert(block)?;
+        }
+        Ok(current)
     }
 
-    /// The blocks that meet a region, once they cover it.
+    /// The blocks that meet a region, once those of this owner's parts are there.
     pub(crate) async fn space_find(
         &self,
         field: &str,
         step: StepNumber,
-        region: Option<Region>,
+        region: Option<&Region>,
+        shape: Option<&Dims>,
         patience: Duration,
-    ) -> Result<(u64, FieldReport)> {
-        let owner = self.space_owner(field, step);
-        if owner != self.id {
-            return Err(Error::invalid(format!(
-                "{owner} owns field '{field}' at step {step}, not {}",
-                self.id
-            )));
+    ) -> Result<Answer> {
+        let key = (field.to_owned(), step);
+        if region.is_none() || shape.is_none() {
+            self.check_describes(field, step)?;
         }
         let deadline = Instant::now() + patience;
         loop {
             let (changed, missing) = {
                 let mut state = self.state.lock();
-                let missing = match state.space.index.get(&(field.to_owned(), step)) {
-                    None => {
-                        Error::timeout(format!("nothing of field '{field}' was put at step {step} in time"))
-                    }
-                    Some(index) => match find(index, region.as_ref(), step) {
-                        Ok(report) => {
-                            let lease = self.unique();
-                            state.space.leases.insert(lease, (field.to_owned(), step));
-                            return Ok((lease, report));
-                        }
-                        Err(error) if error.kind == ErrorKind::NotCovered => error,
-                        Err(error) => return Err(error),
-                    },
+                let missing = match self.space_look(&mut state, &key, region, shape) {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) if matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => error,
+                    Err(error) => return Err(error),
                 };
                 let mut changed = Box::pin(state.space.changed.clone().notified_owned());
                 changed.as_mut().enable();
@@ -199,6 +188,41 @@ impl Node {
                 return Err(missing);
             }
         }
+    }
+
+    fn space_look(
+        &self,
+        state: &mut State,
+        key: &Key,
+        region: Option<&Region>,
+        shape: Option<&Dims>,
+    ) -> Result<Answer> {
+        let (name, step) = (&key.0, key.1);
+        let Some(owned) = state.space.index.get(key) else {
+            return Err(Error::timeout(format!("nothing of field '{name}' was put at step {step} in time")));
+        };
+        let field = owned.index.field().clone();
+        let tiles = state.tiles.map(&self.view, hash_in_space(name, step), field.shape.as_deref());
+        let other = match shape {
+            Some(_) => field.shape.as_ref() != shape,
+            None => !tiles.is_single(),
+        };
+        let Some(region) = region.filter(|_| !other) else {
+            let report = FieldReport::new(field, Vec::new());
+            return Ok(Answer { lease: 0, description: owned.description, report });
+        };
+        check_inside(&field, region)?;
+        let parts = tiles.parts_of(self.id, region);
+        if parts.is_empty() && tiles.descriptor() != Some(self.id) {
+            return Err(Error::invalid(format!(
+                "{} owns nothing of {region} of field '{name}' at step {step}",
+                self.id
+            )));
+        }
+        let blocks = find(&owned.index, region, &parts, step)?;
+        let (description, lease) = (owned.description, self.unique());
+        state.space.leases.insert(lease, key.clone());
+        Ok(Answer { lease, description, report: FieldReport::new(field, blocks) })
     }
 
     /// A reader has finished with the blocks of an answer.
@@ -213,30 +237,38 @@ impl Node {
         }
     }
 
-    /// Removes a field's blocks at a step: nobody finds them any more, and their memory is free once nobody
-    /// holds them.
-    pub(crate) fn space_remove(&self, field: &str, step: StepNumber) -> Result<()> {
-        let owner = self.space_owner(field, step);
-        if owner != self.id {
-            return Err(Error::invalid(format!(
-                "{owner} owns field '{field}' at step {step}, not {}",
-                self.id
-            )));
+    /// A put failed elsewhere: its blocks are not found here any more.
+    pub(crate) fn space_unregister(
+        &self,
+        state: &mut State,
+        field: String,
+        step: StepNumber,
+        blocks: Vec<(BlockKey, Location)>,
+    ) {
+        let key = (field, step);
+        if let Some(owned) = state.space.index.get_mut(&key) {
+            owned.index.remove(|known| blocks.contains(&(known.key, known.location)));
         }
-        let key = (field.to_owned(), step);
-        let mut state = self.state.lock();
-        let Some(index) = state.space.index.remove(&key) else { return Ok(()) };
-        let locations: Vec<Location> = index.blocks().iter().map(|block| block.location).collect();
-        if state.space.leases.values().any(|held| *held == key) {
-            state.space.removed.entry(key).or_default().extend(locations);
-        } else {
-            self.space_free(&mut state, locations);
-            self.drain(&mut state);
-        }
-        Ok(())
+        self.space_let_go(state, &key, blocks.into_iter().map(|(_, location)| location).collect());
     }
 
-    /// Tells the holders to free these.
+    /// Nobody finds a field at a step here any more.
+    fn space_let_go_of(&self, state: &mut State, key: &Key) -> Option<Owned> {
+        let owned = state.space.index.remove(key)?;
+        let locations = owned.index.blocks().iter().map(|block| block.location).collect();
+        self.space_let_go(state, key, locations);
+        Some(owned)
+    }
+
+    /// Tells the holders that this owner needs these no longer, once no reader does.
+    fn space_let_go(&self, state: &mut State, key: &Key, locations: Vec<Location>) {
+        if state.space.leases.values().any(|held| held == key) {
+            state.space.removed.entry(key.clone()).or_default().extend(locations);
+        } else {
+            self.space_free(state, locations);
+        }
+    }
+
     fn space_free(&self, state: &mut State, locations: Vec<Location>) {
         let mut by_server: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
         for location in locations {
@@ -246,28 +278,37 @@ impl Node {
             self.tell(state, server, PeerMessage::SpaceFree(locations));
         }
     }
-
-    /// The owner says that nobody needs these any more.
-    pub(crate) fn space_freed(&self, state: &mut State, locations: &[Location]) {
-        let held =
-            locations.iter().map(|l| Held { arena: l.arena, offset: l.offset, generation: l.generation });
-        let known: Vec<Held> = held.filter(|range| state.space.held.remove(range)).collect();
-        self.free(known);
-    }
 }
 
-/// The blocks of an index that meet a region, if they cover it; without a region only the field.
-fn find(index: &FieldIndex, region: Option<&Region>, step: StepNumber) -> Result<FieldReport> {
-    let field = index.field().clone();
-    let Some(region) = region else { return Ok(FieldReport { field, blocks: Vec::new() }) };
-    let whole = Region::whole(field.shape.as_deref().unwrap_or_default())?;
-    if !whole.contains(region) {
-        return Err(Error::out_of_bounds(format!(
-            "region {region} reaches outside field '{}', which is {whole}",
-            field.name
-        )));
+/// Checks that a field is put as it was described.
+fn check_same(known: &Field, given: &Field, step: StepNumber) -> Result<()> {
+    if known.agrees_with(given) && known.shape == given.shape {
+        return Ok(());
     }
-    index.check_covered(&format!("step {step}"), region)?;
-    let blocks = index.find(region).cloned().collect();
-    Ok(FieldReport { field, blocks })
+    Err(Error::conflict(format!(
+        "field '{}' at step {step} is {} of shape {:?} in the space, not {} of shape {:?}",
+        given.name,
+        known.dtype,
+        known.shape.as_deref(),
+        given.dtype,
+        given.shape.as_deref()
+    )))
+}
+
+/// Checks that a region lies in a field.
+fn check_inside(field: &Field, region: &Region) -> Result<()> {
+    let whole = Region::whole(field.shape.as_deref().unwrap_or_default())?;
+    if whole.contains(region) {
+        return Ok(());
+    }
+    Err(Error::out_of_bounds(format!(
+        "region {region} reaches outside field '{}', which is {whole}",
+        field.name
+    )))
+}
+
+/// The blocks of an index that meet a region, if they cover these parts of it.
+fn find(index: &FieldIndex, region: &Region, parts: &[Region], step: StepNumber) -> Result<Vec<BlockRecord>> {
+    index.check_parts_covered(&format!("step {step}"), region, parts)?;
+    Ok(index.find(region).cloned().collect())
 }

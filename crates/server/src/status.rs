@@ -1,6 +1,7 @@
 //! What `forebay status` shows of one server, as JSON.
 
 use crate::node::Node;
+use forebay_core::steps::StreamCoordinator;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -14,11 +15,10 @@ impl Node {
             .values()
             .map(|stream| serde_json::to_value(stream.status()).unwrap_or_default())
             .collect();
-        let (blocks, directory_bytes) =
-            state.coordinators.values().fold(state.space.size(), |sum, stream| {
-                let size = stream.directory_size();
-                (sum.0 + size.0, sum.1 + size.1)
-            });
+        // A block that touches tiles of several owners is counted at each of them.
+        let coordinated = state.coordinators.values().map(StreamCoordinator::directory_size);
+        let parts = coordinated.chain([state.space.size(), state.directory.size()]);
+        let (blocks, directory_bytes) = parts.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
@@ -34,6 +34,7 @@ impl Node {
             "arena_bytes": usage.touched,
             "directory_bytes": directory_bytes,
             "blocks": blocks,
+            "held_records_bytes": state.directory.held_bytes(),
             "connections": state.connections,
             "streams": streams,
             "pipelines": state.pipelines.status(),

@@ -26,6 +26,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A worker beside this server.
 #[derive(Debug)]
 pub(crate) struct LocalWorker {
+    /// Which pipeline of that name it belongs to.
+    pub(crate) creation: u64,
     spec: PipelineSpec,
     pub(crate) coordinator: ServerId,
     /// Its connection, once it is ready.
@@ -62,10 +64,17 @@ impl LocalWorker {
 
 impl Node {
     /// Starts a worker, and again whenever it dies, until it is stopped.
-    pub(crate) fn start_worker(&self, state: &mut State, coordinator: ServerId, spec: PipelineSpec) {
+    pub(crate) fn start_worker(
+        &self,
+        state: &mut State,
+        coordinator: ServerId,
+        creation: u64,
+        spec: PipelineSpec,
+    ) {
         let stop = Arc::new(Notify::new());
         let lost = Arc::new(Notify::new());
         let worker = LocalWorker {
+            creation,
             spec: spec.clone(),
             coordinator,
             outbox: None,
@@ -86,8 +95,10 @@ impl Node {
     }
 
     /// Ends a worker.
-    pub(crate) fn stop_worker(&self, state: &mut State, name: &str) {
-        if let Some(worker) = state.pipelines.workers.remove(name) {
+    pub(crate) fn stop_worker(&self, state: &mut State, name: &str, creation: u64) {
+        if state.pipelines.workers.get(name).is_some_and(|worker| worker.creation == creation)
+            && let Some(worker) = state.pipelines.workers.remove(name)
+        {
             worker.stop.notify_one();
         }
     }
@@ -123,12 +134,12 @@ impl Node {
     pub(crate) fn worker_said(&self, pipeline: &str, message: ToServer) {
         let mut state = self.state.lock();
         let Some(worker) = state.pipelines.workers.get_mut(pipeline) else { return };
-        let coordinator = worker.coordinator;
+        let (coordinator, creation) = (worker.coordinator, worker.creation);
         let name = pipeline.to_owned();
         let told = match message {
             ToServer::WorkerReady { addresses, needs } => {
                 let member = CommMember { server: self.id, addresses };
-                PeerMessage::WorkerReady { pipeline: name, member, needs }
+                PeerMessage::WorkerReady { pipeline: name, creation, member, needs }
             }
             ToServer::WorkerDone { execution, error, seconds } => {
                 worker.executing = None;
@@ -140,7 +151,7 @@ impl Node {
             ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
             ToServer::WorkerFailed { error } => {
                 worker.outbox = None;
-                PeerMessage::WorkerGone { pipeline: name, error }
+                PeerMessage::WorkerGone { pipeline: name, creation, error }
             }
             _ => return,
         };
@@ -154,9 +165,10 @@ impl Node {
         state: &mut State,
         from: ServerId,
         pipeline: &str,
-        order: Box<Execute>,
+        mut order: Box<Execute>,
     ) {
         let execution = order.execution;
+        state.directory.complete(&mut order.report);
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
             worker.executing = Some(execution);
@@ -192,8 +204,14 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
             Ok(child) => child,
             Err(error) => {
                 let error = format!("cannot start {:?}: {error}", spec.command);
-                node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
-                node.worker_said(&spec.name, ToServer::WorkerFailed { error });
+                let mut current = false;
+                node.with_worker(&spec.name, &stop, |worker| {
+                    worker.log(&error);
+                    current = true;
+                });
+                if current {
+                    node.worker_said(&spec.name, ToServer::WorkerFailed { error });
+                }
                 return;
             }
         };
@@ -212,13 +230,19 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
                 }
                 let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
                 let mut last = Vec::new();
+                let mut current = false;
                 node.with_worker(&spec.name, &stop, |worker| {
+                    current = true;
                     worker.pid = None;
                     last = worker.log.iter().rev().take(12).cloned().collect();
                     worker.log(&format!("the worker ended: {how}"));
                 });
                 let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
-                node.worker_said(&spec.name, ToServer::WorkerFailed { error: format!("its process ended ({how}){lines}") });
+                // One that was replaced says nothing in the name of its successor.
+                if current {
+                    let error = format!("its process ended ({how}){lines}");
+                    node.worker_said(&spec.name, ToServer::WorkerFailed { error });
+                }
             }
             () = stop.notified() => {
                 end(child).await;

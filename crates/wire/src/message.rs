@@ -3,11 +3,11 @@
 //! Enumerations are append-only within a protocol version. A message with a request number is answered by
 //! one with the same number; others are told and not answered.
 
-use forebay_core::block::{Extent, Location, Stats};
+use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{AttachmentId, FieldReport, Policy, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
@@ -267,6 +267,18 @@ pub enum ToServer {
         part: Part,
     },
 
+    /// Asks an owner of tiles for the blocks of a step that this client holds. Answer: [`ToClient::Records`].
+    FindBlocks {
+        /// The step.
+        id: StepId,
+        /// The field's name.
+        field: String,
+        /// Those that meet this region, or all that the owner knows.
+        region: Option<Region>,
+        /// How many to leave out, since they were told already.
+        skip: u64,
+    },
+
     // The space's.
     /// Asks for an arena to write arrays of the space to. Answer: [`ToClient::Storing`]. Then `Reserve` and
     /// `Abort` are understood too.
@@ -280,8 +292,8 @@ pub enum ToServer {
         /// The block.
         block: PutBlock,
     },
-    /// Asks for the blocks that meet a region, waiting until they cover it. Answer: [`ToClient::Found`]; the
-    /// blocks are held for this client until `SpaceRelease`.
+    /// Asks an owner for the blocks that meet a region, waiting until they cover what it owns of the region.
+    /// Answer: [`ToClient::Found`]; the blocks are held for this client until `SpaceRelease`.
     SpaceFind {
         /// The field's name.
         field: String,
@@ -289,6 +301,9 @@ pub enum ToServer {
         step: StepNumber,
         /// The region, which is waited for; `None` only describes the field, once something of it is there.
         region: Option<Region>,
+        /// The global shape by which the client chose whom to ask. If the field has another, or if the client
+        /// knows none and there are more owners to ask, the answer only describes the field, at once.
+        shape: Option<Dims>,
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,
     },
@@ -384,7 +399,8 @@ pub struct Execute {
     pub members: Vec<CommMember>,
     /// This worker's rank.
     pub rank: u32,
-    /// The step, with all its blocks.
+    /// The step, with all its blocks; of those that owners of tiles know, only the ones that the worker's
+    /// server holds.
     pub report: StepReport,
 }
 
@@ -447,10 +463,19 @@ pub enum ToClient {
     Data,
     /// To [`ToServer::SpaceFind`].
     Found {
-        /// Names the hold on these blocks; 0 if there is none.
+        /// Names the hold on these blocks; 0 if there is none, and the answer only describes the field.
         lease: u64,
+        /// Which description of the field this is: one that was removed and put again has another.
+        description: u64,
         /// The field and the blocks.
         report: Box<FieldReport>,
+    },
+    /// To [`ToServer::FindBlocks`].
+    Records {
+        /// The blocks, in an order that stays.
+        blocks: Vec<BlockRecord>,
+        /// Whether there are more: then ask again.
+        more: bool,
     },
     /// To [`ToServer::Status`]: JSON.
     Status(String),

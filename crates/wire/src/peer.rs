@@ -6,7 +6,7 @@ use forebay_core::block::Location;
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,37 @@ pub enum PeerMessage {
         highest: Option<StepNumber>,
     },
 
+    // From a rank's home to the owners of tiles.
+    /// What a rank put in a step. Answer: `StepRegistered`.
+    StepRegister {
+        /// Ties the answer to it.
+        token: u64,
+        /// The step.
+        id: StepId,
+        /// Blocks that touch tiles which the receiver owns.
+        owned: Vec<FieldReport>,
+        /// Blocks that the receiver holds.
+        held: Vec<FieldReport>,
+    },
+    /// To `StepRegister`.
+    StepRegistered {
+        /// The question's token.
+        token: u64,
+        /// Blocks that were refused, by field.
+        refused: Vec<(String, BlockKey)>,
+        /// Why the first of them was.
+        error: Option<Error>,
+    },
+    /// These blocks were refused by another owner. Answer: `Answer`.
+    StepUnregister {
+        /// Ties the answer to it.
+        token: u64,
+        /// The step.
+        id: StepId,
+        /// The blocks, by field.
+        blocks: Vec<(String, BlockKey)>,
+    },
+
     // From the coordinator.
     /// To `Join`.
     Joined {
@@ -162,30 +193,77 @@ pub enum PeerMessage {
     },
 
     // About the space's blocks.
-    /// To the directory's owner of the field: these blocks are held by the sender.
+    /// To an owner of parts of the field: these blocks are held by the sender. Answer: `SpaceRegistered`.
     SpaceRegister {
         /// Ties the answer to it.
         token: u64,
         /// The step.
         step: StepNumber,
+        /// Under which description of the field; 0 asks the server that describes it which one is in force,
+        /// and describes it if none is.
+        description: u64,
         /// The field and the blocks.
         report: FieldReport,
     },
-    /// To a holder: nobody needs these blocks any more.
+    /// To `SpaceRegister`.
+    SpaceRegistered {
+        /// The question's token.
+        token: u64,
+        /// Under which description they are registered; 0: not at all, that description is no longer in force.
+        result: Result<u64, Error>,
+    },
+    /// To an owner: the put failed elsewhere. It lets go of these blocks, also if it does not know them.
+    SpaceUnregister {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The blocks and where they are.
+        blocks: Vec<(BlockKey, Location)>,
+    },
+    /// To a server that registers under this description: it is no longer in force. Answer: `Answer`, once
+    /// nothing that it began under it is on its way.
+    SpaceRevoke {
+        /// Ties the answer to it.
+        token: u64,
+        /// The description.
+        description: u64,
+    },
+    /// To an owner: what was registered under this description is removed. Answer: `Answer`.
+    SpaceForget {
+        /// Ties the answer to it.
+        token: u64,
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The description.
+        description: u64,
+    },
+    /// To a holder: the sender has let go of these blocks.
     SpaceFree(Vec<Location>),
 
     // About pipelines.
     /// Start a worker of this pipeline. Answer: `WorkerReady`, or `PipelineTrouble`.
-    StartPipeline(PipelineSpec),
+    StartPipeline {
+        /// Tells this pipeline from earlier ones of the same name.
+        creation: u64,
+        /// What to run.
+        spec: PipelineSpec,
+    },
     /// End the worker of this pipeline.
     StopPipeline {
         /// Its name.
         name: String,
+        /// Which one of that name.
+        creation: u64,
     },
     /// To the pipeline's coordinator: the sender's worker is ready.
     WorkerReady {
         /// The pipeline.
         pipeline: String,
+        /// Which one of that name.
+        creation: u64,
         /// Where it listens.
         member: CommMember,
         /// What its code says it needs.
@@ -195,6 +273,8 @@ pub enum PeerMessage {
     WorkerGone {
         /// The pipeline.
         pipeline: String,
+        /// Which one of that name.
+        creation: u64,
         /// Why.
         error: String,
     },

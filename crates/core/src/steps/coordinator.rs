@@ -1,7 +1,9 @@
 //! The coordinator of one stream.
 
 use super::run::{Rank, RankState, Run};
-use super::{Attachment, AttachmentId, Effect, Joined, Policy, RunOptions, Start, StepEnded};
+use super::{
+    Attachment, AttachmentId, Effect, Joined, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, Start, StepEnded,
+};
 use crate::contract::{Field, Needs};
 use crate::cut::{CutCoordinator, Decision};
 use crate::demand::Demand;
@@ -90,16 +92,13 @@ impl StreamCoordinator {
             latest: run.and_then(|run| {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),
-            held: (
-                steps().map(|step| step.bytes).sum(),
-                steps().map(|step| step.blocks().count() as u64).sum(),
-            ),
+            held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
             fields: run.map_or(Vec::new(), |run| run.contract.keys().cloned().collect()),
             attached: self.attachments.len() as u32,
         }
     }
 
-    /// How many blocks its directory knows, and about how many bytes that takes.
+    /// How many blocks it knows itself, and about how many bytes that takes.
     pub fn directory_size(&self) -> (u64, u64) {
         let steps = self.runs.values().flat_map(|run| run.steps.values());
         steps
@@ -594,7 +593,11 @@ impl StreamCoordinator {
 
     fn free(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        if let Some(freed) = run.steps.remove(&step) {
+        if let Some(mut freed) = run.steps.remove(&step) {
+            if run.options.size > RECORDS_TRAVEL_RANKS_MAX {
+                // Owners may know blocks of a rank that died before it could say so.
+                freed.servers.extend(self.members.iter().copied());
+            }
             let id = StepId { stream: self.name.clone(), run: number, step };
             effects.push(Effect::Free { id, servers: freed.servers.into_iter().collect() });
         }

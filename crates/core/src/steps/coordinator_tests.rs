@@ -3,7 +3,7 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::BlockKey;
-use crate::steps::EndedField;
+use crate::steps::{EndedField, Registered};
 
 const S0: ServerId = ServerId(0);
 const S1: ServerId = ServerId(1);
@@ -28,8 +28,9 @@ fn ended(rank: u32, step: StepNumber) -> StepEnded {
     StepEnded {
         step,
         time: step as f64,
-        fields: vec![EndedField { field: field(), blocks: vec![block] }],
+        fields: vec![EndedField::new(field(), vec![block])],
         dropped: false,
+        servers: Vec::new(),
     }
 }
 
@@ -74,6 +75,27 @@ fn freed(effects: &[Effect]) -> Vec<StepNumber> {
             _ => None,
         })
         .collect()
+}
+
+#[test]
+fn blocks_that_owners_know_are_counted_and_freed_there() {
+    let mut stream = stream(Policy::Block, 1, 1);
+    let registered = |rank| {
+        let mut ended = ended(rank, 0);
+        ended.fields[0].blocks.clear();
+        ended.fields[0].registered = Registered { blocks: 3, bytes: 60 };
+        ended.servers = vec![ServerId(rank), ServerId(5 + rank)];
+        ended
+    };
+    assert_eq!(stream.step_ended(1, 0, S0, registered(0)), []);
+    let effects = stream.step_ended(1, 1, S1, registered(1));
+    let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((report.fields[0].blocks.len(), report.fields[0].registered), (0, 6));
+    assert_eq!(stream.status().held, (120, 6));
+    let effects = stream.release(AttachmentId(7), 1, 0, false);
+    let servers = vec![S0, S1, ServerId(5), ServerId(6)];
+    let id = StepId { stream: "s".into(), run: 1, step: 0 };
+    assert_eq!(effects, [Effect::Free { id, servers }]);
 }
 
 #[test]

@@ -51,8 +51,26 @@ impl RunOptions {
 pub struct EndedField {
     /// The field, with its shape at this step.
     pub field: Field,
-    /// What this rank put.
+    /// What this rank put, as far as it is told.
     pub blocks: Vec<BlockRecord>,
+    /// What it put besides, and is registered with the owners of tiles.
+    pub registered: Registered,
+}
+
+impl EndedField {
+    /// A field all of whose blocks are told.
+    pub fn new(field: Field, blocks: Vec<BlockRecord>) -> EndedField {
+        EndedField { field, blocks, registered: Registered::default() }
+    }
+}
+
+/// Blocks that are registered with the owners of their tiles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// How many.
+    pub blocks: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
 }
 
 /// A rank ended a step.
@@ -66,6 +84,8 @@ pub struct StepEnded {
     pub fields: Vec<EndedField>,
     /// Whether something of it did not fit and was dropped by policy.
     pub dropped: bool,
+    /// The servers that hold or know blocks which are not told here.
+    pub servers: Vec<ServerId>,
 }
 
 /// Where a rank is.
@@ -106,6 +126,9 @@ pub(super) struct Step {
     pub(super) time: f64,
     pub(super) ended: BTreeSet<u32>,
     pub(super) fields: BTreeMap<String, FieldIndex>,
+    /// Blocks of fields that owners of tiles know.
+    pub(super) registered: BTreeMap<String, u64>,
+    /// The servers that hold or know blocks of it.
     pub(super) servers: BTreeSet<ServerId>,
     pub(super) bytes: u64,
     pub(super) closed: bool,
@@ -150,6 +173,7 @@ impl Run {
             time,
             ended: BTreeSet::new(),
             fields: BTreeMap::new(),
+            registered: BTreeMap::new(),
             servers: BTreeSet::new(),
             bytes: 0,
             closed: false,
@@ -173,7 +197,12 @@ impl Step {
         let mut result = Ok(());
         self.ended.insert(rank);
         self.dropped |= ended.dropped;
-        for EndedField { field, blocks } in ended.fields {
+        self.servers.extend(ended.servers);
+        for EndedField { field, blocks, registered } in ended.fields {
+            if registered.blocks > 0 {
+                *self.registered.entry(field.name.clone()).or_default() += registered.blocks;
+                self.bytes += registered.bytes;
+            }
             let index =
                 self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
             if index.field() != &field && result.is_ok() {
@@ -217,13 +246,18 @@ impl Step {
     pub(super) fn report(&self, id: StepId, needs: &Needs) -> StepReport {
         let wanted = self.fields.values().filter(|index| needs.wants(index.field(), id.step));
         let fields = wanted
-            .map(|index| super::FieldReport { field: index.field().clone(), blocks: index.blocks().to_vec() })
+            .map(|index| super::FieldReport {
+                field: index.field().clone(),
+                blocks: index.blocks().to_vec(),
+                registered: self.registered.get(&index.field().name).copied().unwrap_or(0),
+            })
             .collect();
         StepReport { id, time: self.time, missed: 0, rewound: false, torn: self.torn, fields }
     }
 
-    /// The blocks of a step, for the directory's accounts.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = &BlockRecord> {
-        self.fields.values().flat_map(|index| index.blocks())
+    /// How many blocks it has, here or with the owners of their tiles.
+    pub(super) fn block_count(&self) -> u64 {
+        let told: usize = self.fields.values().map(|index| index.blocks().len()).sum();
+        told as u64 + self.registered.values().sum::<u64>()
     }
 }

@@ -137,8 +137,9 @@ impl Session {
             }
             _ => self.space_take(header, &block, bytes).await?,
         };
-        node.space_keep(field, step, block, bytes, held).await?;
-        Ok(Some(ToClient::Done))
+        // What other servers fail at is no failure of this connection.
+        let kept = node.space_keep(field, step, block, bytes, held).await;
+        Ok(Some(kept.map_or_else(ToClient::Failed, |()| ToClient::Done)))
     }
 
     /// Takes the bytes of a block of the space that come over the connection.
@@ -179,16 +180,17 @@ impl Session {
     }
 
     /// Finds blocks of the space, waiting until they cover a region, and holds them for this client.
-    pub(super) async fn space_find(
-        &mut self,
-        field: String,
-        step: StepNumber,
-        region: Option<Region>,
-        patience: Duration,
-    ) -> Result<ToClient> {
-        let (lease, report) = self.node.space_find(&field, step, region, patience).await?;
-        self.leases.push(lease);
-        Ok(ToClient::Found { lease, report: Box::new(report) })
+    pub(super) async fn space_find(&mut self, message: ToServer) -> Result<ToClient> {
+        let ToServer::SpaceFind { field, step, region, shape, patience_ms } = message else {
+            return Err(Error::internal("not a search"));
+        };
+        let patience = Duration::from_millis(patience_ms);
+        let found = self.node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await?;
+        if found.lease != 0 {
+            self.leases.push(found.lease);
+        }
+        let (lease, description) = (found.lease, found.description);
+        Ok(ToClient::Found { lease, description, report: Box::new(found.report) })
     }
 }
 

@@ -9,7 +9,7 @@ use forebay_core::cut::Begin;
 use forebay_core::demand::Demand;
 use forebay_core::directory::check_block_fits;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
-use forebay_core::steps::{EndedField, Policy, RunOptions, StepEnded};
+use forebay_core::steps::{EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
@@ -29,6 +29,8 @@ pub(crate) struct Producing {
     rank: u32,
     run: RunNumber,
     pub(super) policy: Policy,
+    /// Whether the run has too many ranks for records to travel with its steps.
+    large: bool,
     pub(super) writing: Writing,
     fields: BTreeMap<String, Field>,
     begun: bool,
@@ -91,8 +93,7 @@ impl Producing {
                 state.members.remove(&stream);
             }
         }
-        let coordinator = node.coordinator_of(&stream);
-        node.tell(&mut state, coordinator, PeerMessage::RankGone { stream, run, rank, died });
+        node.tell_rank_gone(&mut state, (stream, run, rank), died);
         node.drain(&mut state);
     }
 
@@ -130,7 +131,7 @@ impl Session {
         if self.producing.is_some() {
             return Err(Error::protocol("this connection produces already"));
         }
-        let policy = options.policy;
+        let (policy, large) = (options.policy, options.size > RECORDS_TRAVEL_RANKS_MAX);
         let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
         let PeerMessage::Joined { result, .. } = self.node.ask(&stream, rank, JOIN_PATIENCE, join).await?
         else {
@@ -150,6 +151,7 @@ impl Session {
             rank,
             run,
             policy,
+            large,
             writing,
             fields: BTreeMap::new(),
             begun: false,
@@ -427,15 +429,18 @@ impl Session {
         }
         let mut fields = Vec::new();
         for (name, blocks) in open.fields {
-            fields.push(EndedField { field: producing.field(&name)?.clone(), blocks });
+            fields.push(EndedField::new(producing.field(&name)?.clone(), blocks));
         }
-        let ended = StepEnded { step, time: open.time, fields, dropped: dropped || lost };
+        let ended =
+            StepEnded { step, time: open.time, fields, dropped: dropped || lost, servers: Vec::new() };
         let id = StepId { stream: producing.stream.clone(), run: producing.run, step };
         let (stream, run, rank) = (producing.stream.clone(), producing.run, producing.rank);
         let coordinator = node.coordinator_of(&stream);
         let mut state = node.state.lock();
         state.held.entry(id.clone()).or_default().extend(open.held);
-        if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
+        if producing.large {
+            node.end_registered(&mut state, id, rank, ended);
+        } else if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
             // Nobody will ever read it.
             if let Some(held) = state.held.remove(&id) {
                 node.free(held);

@@ -33,11 +33,9 @@ impl Storing {
         let coordinator = node.coordinator_of(&self.stream);
         let mut state = node.state.lock();
         let stranded = PeerMessage::Stranded { id: id.clone(), rank: self.rank };
-        if !node.tell(&mut state, coordinator, stranded)
-            && let Some(held) = state.held.remove(&id)
-        {
+        if !node.tell(&mut state, coordinator, stranded) {
             // Nobody will ever read it.
-            node.free(held);
+            node.forget_step(&mut state, &id);
         }
         node.drain(&mut state);
     }

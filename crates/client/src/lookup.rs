@@ -1,0 +1,125 @@
+//! Where the blocks of a step in a run of many ranks are: asked from the owners of the field's tiles.
+
+use crate::holder::Holders;
+use forebay_core::block::BlockRecord;
+use forebay_core::coverage;
+use forebay_core::ids::{BlockKey, ServerId, StepId};
+use forebay_core::region::Region;
+use forebay_core::steps::FieldReport;
+use forebay_core::tiles::hash_in_stream;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{ToClient, ToServer};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// How many answers a step keeps.
+const ANSWERS_MAX: usize = 64;
+
+/// The records of a field's blocks.
+#[derive(Debug, Clone)]
+pub enum Records<'a> {
+    /// As they were told with the step.
+    Told(&'a [BlockRecord]),
+    /// As the servers that know them answered.
+    Asked(Arc<Vec<BlockRecord>>),
+}
+
+impl Deref for Records<'_> {
+    type Target = [BlockRecord];
+    fn deref(&self) -> &[BlockRecord] {
+        match self {
+            Records::Told(records) => records,
+            Records::Asked(records) => records,
+        }
+    }
+}
+
+/// What was asked of a step already: by field, and by region if it was not for all blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(VecDeque<(String, Option<Region>, Arc<Vec<BlockRecord>>)>);
+
+impl Asked {
+    /// An answer that holds all that meets this region, or all.
+    pub(crate) fn get(&self, field: &str, region: Option<&Region>) -> Option<Arc<Vec<BlockRecord>>> {
+        let holds = |known: &Option<Region>| match (known, region) {
+            (None, _) => true,
+            (Some(known), Some(region)) => known.contains(region),
+            (Some(_), None) => false,
+        };
+        let found = self.0.iter().find(|(name, known, _)| name == field && holds(known));
+        found.map(|(_, _, records)| records.clone())
+    }
+
+    /// Keeps an answer, in the place of the oldest if there are many.
+    pub(crate) fn put(&mut self, field: &str, region: Option<&Region>, records: Arc<Vec<BlockRecord>>) {
+        if self.0.len() >= ANSWERS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((field.to_owned(), region.cloned(), records));
+    }
+}
+
+/// Asks the owners of a field's tiles, all at once, for its blocks or for those that meet a region. What an
+/// owner knew that is gone is missing, unless another owner knows it too: then it is said to be lost.
+pub(crate) fn records(
+    holders: &Holders,
+    id: &StepId,
+    found: &FieldReport,
+    region: Option<&Region>,
+) -> Result<Vec<BlockRecord>> {
+    let name = &found.field.name;
+    let tiles = holders.tiles(hash_in_stream(id, name), found.field.shape.as_deref());
+    let owners = region.map_or_else(|| tiles.owners(), |region| tiles.owners_of(region));
+    let mut known: BTreeMap<BlockKey, BlockRecord> = BTreeMap::new();
+    let mut gone = None;
+    let mut rest: Vec<(ServerId, u64)> = owners.into_iter().map(|owner| (owner, 0)).collect();
+    while !rest.is_empty() {
+        let questions = rest.iter().map(|(owner, skip)| {
+            let (id, field, region) = (id.clone(), name.clone(), region.cloned());
+            (*owner, ToServer::FindBlocks { id, field, region, skip: *skip })
+        });
+        let patience = holders.group().options().patience();
+        let answers = holders.ask_all(questions, patience, "to tell blocks");
+        let mut next = Vec::new();
+        for (owner, answer) in answers {
+            match answer {
+                Ok(ToClient::Records { blocks, more }) => {
+                    if more {
+                        let told =
+                            rest.iter().find(|(asked, _)| *asked == owner).map_or(0, |(_, skip)| *skip);
+                        next.push((owner, told + blocks.len() as u64));
+                    }
+                    known.extend(blocks.into_iter().map(|block| (block.key, block)));
+                }
+                Ok(other) => return Err(crate::rpc::unexpected(&other)),
+                Err(error) if error.kind == ErrorKind::Unreachable => gone = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        rest = next;
+    }
+    let from_owners = known.len() as u64;
+    for block in &found.blocks {
+        known.entry(block.key).or_insert_with(|| block.clone());
+    }
+    let records: Vec<BlockRecord> = known.into_values().collect();
+    if let Some(region) = region {
+        // Whether what is missing was never put or is lost, the number of all blocks tells.
+        let doubtful = gone.is_some() && !is_covered(region, &records);
+        return if doubtful { self::records(holders, id, found, None) } else { Ok(records) };
+    }
+    if from_owners < found.registered {
+        let why = gone.map_or_else(|| "servers forgot them".to_owned(), |error| error.to_string());
+        let text =
+            format!("field '{name}' at {id}: where some of its blocks are is not known any more: {why}");
+        return Err(Error::new(ErrorKind::Lost, text));
+    }
+    Ok(records)
+}
+
+fn is_covered(region: &Region, records: &[BlockRecord]) -> bool {
+    let placed = records.iter().filter(|block| block.level == 0 && block.extent.offset().is_some());
+    let interiors: Vec<Region> = placed.map(|block| block.extent.interior()).collect();
+    coverage::missing(region, interiors.iter()).is_none()
+}

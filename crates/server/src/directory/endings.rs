@@ -1,0 +1,298 @@
+//! How a rank's home registers what the rank put with the owners of the tiles, and only then tells the stream's
+//! coordinator that the rank has ended the step: who is told of the step finds all of its blocks.
+//!
+//! The rank does not wait for this. What a rank does is told in order: its next steps, and its end, after this
+//! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
+
+use crate::node::{Node, State};
+use forebay_core::Error;
+use forebay_core::block::BlockRecord;
+use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId};
+use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
+use forebay_core::tiles::hash_in_stream;
+use forebay_wire::peer::PeerMessage;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How long an owner may take to answer.
+const OWNER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A rank of a run of a stream.
+type RankKey = (String, RunNumber, u32);
+
+/// What this server's ranks have done and the coordinators are to be told, once it is registered.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    by_rank: HashMap<RankKey, VecDeque<Item>>,
+    /// Questions to owners, by token.
+    asked: HashMap<u64, RankKey>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Step(Box<Ending>),
+    Gone { died: bool },
+}
+
+/// A step that a rank has ended.
+#[derive(Debug)]
+struct Ending {
+    id: StepId,
+    ended: StepEnded,
+    /// The owners of the tiles that each block touches.
+    owners: HashMap<(String, BlockKey), Vec<ServerId>>,
+    /// Who is still to answer, by token.
+    waiting: BTreeMap<u64, ServerId>,
+    since: Instant,
+    /// Owners that do not know what they should.
+    failed: BTreeSet<ServerId>,
+    refused: BTreeSet<(String, BlockKey)>,
+    /// Whether the other owners were told of what was refused.
+    cleaned: bool,
+    error: Option<Error>,
+}
+
+impl Node {
+    /// A rank of a large run has ended a step: registers its placed blocks, then tells the coordinator.
+    pub(crate) fn end_registered(&self, state: &mut State, id: StepId, rank: u32, ended: StepEnded) {
+        type Batches = BTreeMap<ServerId, (BTreeMap<String, FieldReport>, BTreeMap<String, FieldReport>)>;
+        let mut batches: Batches = BTreeMap::new();
+        let mut owners = HashMap::new();
+        for EndedField { field, blocks, .. } in ended.fields.iter().filter(|f| f.field.shape.is_some()) {
+            let hash = hash_in_stream(&id, &field.name);
+            let tiles = state.tiles.map(&self.view, hash, field.shape.as_deref());
+            let report = || FieldReport::new(field.clone(), Vec::new());
+            for block in blocks {
+                let touched = tiles.owners_of(&block.extent.interior());
+                for owner in &touched {
+                    let batch = &mut batches.entry(*owner).or_default().0;
+                    batch.entry(field.name.clone()).or_insert_with(report).blocks.push(block.clone());
+                }
+                let batch = &mut batches.entry(block.location.server).or_default().1;
+                batch.entry(field.name.clone()).or_insert_with(report).blocks.push(block.clone());
+                owners.insert((field.name.clone(), block.key), touched);
+            }
+        }
+        let key = (id.stream.clone(), id.run, rank);
+        let mut ending = Ending {
+            id: id.clone(),
+            ended,
+            owners,
+            waiting: BTreeMap::new(),
+            since: Instant::now(),
+            failed: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            cleaned: false,
+            error: None,
+        };
+        for (server, (owned, held)) in batches {
+            let (owned, held) = (owned.into_values().collect(), held.into_values().collect());
+            let message = |token| PeerMessage::StepRegister { token, id: id.clone(), owned, held };
+            self.ask_for_ending(state, &key, &mut ending, server, message);
+        }
+        let queue = state.directory.endings.by_rank.entry(key.clone()).or_default();
+        queue.push_back(Item::Step(Box::new(ending)));
+        self.tell_endings(state, &key);
+    }
+
+    fn ask_for_ending(
+        &self,
+        state: &mut State,
+        key: &RankKey,
+        ending: &mut Ending,
+        server: ServerId,
+        message: impl FnOnce(u64) -> PeerMessage,
+    ) {
+        let token = self.unique();
+        if self.tell(state, server, message(token)) {
+            ending.waiting.insert(token, server);
+            state.directory.endings.asked.insert(token, key.clone());
+        } else {
+            ending.failed.insert(server);
+        }
+    }
+
+    /// A rank is gone: told after all that it ended.
+    pub(crate) fn tell_rank_gone(&self, state: &mut State, id: (String, RunNumber, u32), died: bool) {
+        let (stream, run, rank) = id.clone();
+        match state.directory.endings.by_rank.get_mut(&id) {
+            Some(queue) => queue.push_back(Item::Gone { died }),
+            None => {
+                let coordinator = self.coordinator_of(&stream);
+                self.tell(state, coordinator, PeerMessage::RankGone { stream, run, rank, died });
+            }
+        }
+    }
+
+    /// An owner has registered what was asked for, apart from what it refused; or let go of what others refused.
+    pub(crate) fn step_registered(
+        &self,
+        state: &mut State,
+        token: u64,
+        refused: Vec<(String, BlockKey)>,
+        error: Option<Error>,
+    ) -> bool {
+        let Some(key) = state.directory.endings.asked.remove(&token) else { return false };
+        let queue = state.directory.endings.by_rank.get_mut(&key);
+        for item in queue.into_iter().flatten() {
+            if let Item::Step(ending) = item
+                && ending.waiting.remove(&token).is_some()
+            {
+                ending.refused.extend(refused);
+                ending.error = ending.error.take().or(error);
+                break;
+            }
+        }
+        self.tell_endings(state, &key);
+        true
+    }
+
+    /// Nothing is awaited from these questions any more: their servers are gone, or silent for too long.
+    fn give_endings_up(&self, state: &mut State, hopeless: impl Fn(ServerId, Instant) -> bool) {
+        let mut touched = Vec::new();
+        for (key, queue) in &mut state.directory.endings.by_rank {
+            for item in queue {
+                let Item::Step(ending) = item else { continue };
+                let since = ending.since;
+                let given_up: Vec<(u64, ServerId)> = ending
+                    .waiting
+                    .iter()
+                    .filter(|(_, server)| hopeless(**server, since))
+                    .map(|(token, server)| (*token, *server))
+                    .collect();
+                for (token, server) in given_up {
+                    tracing::warn!("{server} does not register blocks of {}: they travel with it", ending.id);
+                    ending.waiting.remove(&token);
+                    ending.failed.insert(server);
+                    state.directory.endings.asked.remove(&token);
+                    touched.push(key.clone());
+                }
+            }
+        }
+        for key in touched {
+            self.tell_endings(state, &key);
+        }
+    }
+
+    /// A server died.
+    pub(crate) fn endings_peer_gone(&self, state: &mut State, peer: ServerId) {
+        self.give_endings_up(state, |server, _| server == peer);
+    }
+
+    /// Gives up owners that do not answer. Called from time to time.
+    pub(crate) fn expire_endings(&self) {
+        let mut state = self.state.lock();
+        self.give_endings_up(&mut state, |_, since| since.elapsed() > OWNER_PATIENCE);
+        self.drain(&mut state);
+    }
+
+    /// Tells the coordinator what is complete of what a rank did, in order.
+    fn tell_endings(&self, state: &mut State, key: &RankKey) {
+        let (stream, run, rank) = key.clone();
+        let coordinator = self.coordinator_of(&stream);
+        loop {
+            let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
+            let item = match queue.front() {
+                Some(Item::Step(ending)) if !ending.waiting.is_empty() => return,
+                Some(_) => queue.pop_front(),
+                None => None,
+            };
+            let stream = stream.clone();
+            match item {
+                None => {
+                    state.directory.endings.by_rank.remove(key);
+                    return;
+                }
+                Some(Item::Gone { died }) => {
+                    self.tell(state, coordinator, PeerMessage::RankGone { stream, run, rank, died });
+                }
+                Some(Item::Step(mut ending)) => {
+                    if !ending.refused.is_empty() && !ending.cleaned {
+                        ending.cleaned = true;
+                        ending.since = Instant::now();
+                        self.clean_up(state, key, &mut ending);
+                        if let Some(queue) = state.directory.endings.by_rank.get_mut(key) {
+                            queue.push_front(Item::Step(ending));
+                        }
+                        continue;
+                    }
+                    let id = ending.id.clone();
+                    if let Some(error) = ending.error.take()
+                        && let Some(local) = state
+                            .members
+                            .get_mut(&stream)
+                            .and_then(|member| member.ranks.get_mut(&(run, rank)))
+                    {
+                        local.note(error.during(format!("step {}", id.step)));
+                    }
+                    let ended = ending.finish();
+                    let message = PeerMessage::StepEnded { stream, run, rank, ended };
+                    if !self.tell(state, coordinator, message) {
+                        self.forget_step(state, &id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells those that know blocks which others refused to forget them.
+    fn clean_up(&self, state: &mut State, key: &RankKey, ending: &mut Ending) {
+        let mut by_server: BTreeMap<ServerId, Vec<(String, BlockKey)>> = BTreeMap::new();
+        for refused in &ending.refused {
+            let field = ending.ended.fields.iter().find(|ended| ended.field.name == refused.0);
+            let block = field.and_then(|field| field.blocks.iter().find(|block| block.key == refused.1));
+            let owners = ending.owners.get(refused).into_iter().flatten().copied();
+            let servers: BTreeSet<ServerId> =
+                owners.chain(block.map(|block| block.location.server)).collect();
+            for server in servers {
+                by_server.entry(server).or_default().push(refused.clone());
+            }
+        }
+        for (server, blocks) in by_server {
+            let id = ending.id.clone();
+            let message = |token| PeerMessage::StepUnregister { token, id, blocks };
+            self.ask_for_ending(state, key, ending, server, message);
+        }
+    }
+
+    /// Nobody will ever read a step, or need it any more.
+    pub(crate) fn forget_step(&self, state: &mut State, id: &StepId) {
+        state.directory.forget(id);
+        if let Some(held) = state.held.remove(id) {
+            self.free(held);
+        }
+    }
+}
+
+impl Ending {
+    /// What the coordinator is told: how many blocks are registered, and the records of all others.
+    fn finish(mut self) -> StepEnded {
+        let mut servers: BTreeSet<ServerId> = BTreeSet::new();
+        for EndedField { field, blocks, registered } in &mut self.ended.fields {
+            let mut told: Vec<BlockRecord> = Vec::new();
+            for block in std::mem::take(blocks) {
+                servers.insert(block.location.server);
+                let key = (field.name.clone(), block.key);
+                let Some(owners) = self.owners.get(&key) else {
+                    told.push(block);
+                    continue;
+                };
+                servers.extend(owners);
+                if self.refused.contains(&key) {
+                    continue;
+                }
+                if owners.iter().any(|owner| self.failed.contains(owner)) {
+                    told.push(block);
+                } else {
+                    *registered = Registered {
+                        blocks: registered.blocks + 1,
+                        bytes: registered.bytes + block.location.bytes,
+                    };
+                }
+            }
+            *blocks = told;
+        }
+        self.ended.servers = servers.into_iter().collect();
+        self.ended
+    }
+}

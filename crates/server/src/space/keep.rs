@@ -1,0 +1,322 @@
+//! The server that a block of the space is put to: reserves, keeps, registers with the owners.
+
+use super::Key;
+use crate::node::{Held, Node, State};
+use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
+use forebay_core::contract::Field;
+use forebay_core::ids::{BlockKey, ServerId, StepNumber};
+use forebay_core::steps::FieldReport;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{Bytes, PutBlock};
+use forebay_wire::peer::PeerMessage;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long the owners of a field may take to register a block, or to remove one.
+pub(super) const OWNERS_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What an owner says to a registration.
+#[derive(Debug)]
+enum Said {
+    /// It is registered under this description.
+    Registered(u64),
+    /// The description is no longer in force.
+    Stale,
+    /// It does not fit, or the owner is gone: not registered.
+    Refused(Error),
+    /// No answer in time: it may be registered or not.
+    Silent(Error),
+}
+
+impl Node {
+    /// Reserves a range for a block of the space, and says whether pages of it may be missing.
+    pub(crate) fn space_reserve(&self, bytes: u64) -> Result<(Held, bool)> {
+        let mut store = self.store.lock();
+        let arena = store.network_arena()?;
+        match store.reserve(arena, bytes)? {
+            Some(range) => {
+                Ok((Held { arena, offset: range.offset, generation: range.generation }, range.fresh))
+            }
+            None => {
+                drop(store);
+                Err(self.space_full(bytes))
+            }
+        }
+    }
+
+    /// The error for a block of the space that finds no room.
+    pub(crate) fn space_full(&self, bytes: u64) -> Error {
+        let usage = self.store.lock().usage();
+        Error::new(
+            ErrorKind::Full,
+            format!(
+                "{bytes} bytes do not fit on {}: {} of {} are held; remove what is no longer needed",
+                self.id, usage.staged, usage.budget
+            ),
+        )
+    }
+
+    /// Keeps a block whose bytes have arrived, once its owners know it.
+    pub(crate) async fn space_keep(
+        &self,
+        field: Field,
+        step: StepNumber,
+        block: PutBlock,
+        bytes: u64,
+        held: Held,
+    ) -> Result<()> {
+        let inline = match block.bytes {
+            Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
+            _ => None,
+        };
+        let location = Location {
+            server: self.id,
+            arena: held.arena,
+            offset: held.offset,
+            bytes,
+            generation: held.generation,
+        };
+        // A put has no rank: its number tells it apart.
+        let key = BlockKey { rank: self.id.0, number: self.unique() };
+        let record = BlockRecord {
+            key,
+            level: block.level,
+            extent: block.extent,
+            location,
+            inline,
+            stats: block.stats,
+        };
+        self.state.lock().space.held.insert(held, vec![self.id]);
+        let registered = self.space_register_with_owners(&field, step, record).await;
+        let mut state = self.state.lock();
+        self.space_let_go_held(&mut state, self.id, held);
+        registered
+    }
+
+    /// Registers a block with the owners of all parts that it touches, or with none.
+    async fn space_register_with_owners(
+        &self,
+        field: &Field,
+        step: StepNumber,
+        record: BlockRecord,
+    ) -> Result<()> {
+        let deadline = Instant::now() + OWNERS_PATIENCE;
+        let key: Key = (field.name.clone(), step);
+        let report = |blocks| FieldReport::new(field.clone(), blocks);
+        let tiles = {
+            let mut state = self.state.lock();
+            self.space_tiles(&mut state, &field.name, step, field.shape.as_deref())
+        };
+        let describer = tiles.descriptor().unwrap_or(self.id);
+        if tiles.is_single() {
+            let block = place_of(&record);
+            let question = [(describer, 0, report(vec![record]))];
+            for (owner, said) in self.space_ask(&key, question, false, deadline).await {
+                match said {
+                    Said::Registered(_) => {}
+                    Said::Stale => return Err(Error::internal("a description of no number is not in force")),
+                    Said::Refused(error) => return Err(error),
+                    Said::Silent(error) => {
+                        self.space_unregister_at(&key, block, [owner]);
+                        return Err(error);
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let owners = tiles.owners_of(&record.extent.interior());
+        loop {
+            let mut said = Vec::new();
+            let known = self.state.lock().space.described.begin(&key, field)?;
+            let mut rest = owners.clone();
+            let description = match known {
+                Some(description) => description,
+                None => {
+                    // The part of the server that describes the field goes with the question.
+                    let asked = rest.iter().position(|owner| *owner == describer);
+                    let blocks = asked.map(|at| rest.remove(at)).map(|_| record.clone());
+                    let question = [(describer, 0, report(blocks.into_iter().collect()))];
+                    said.extend(self.space_ask(&key, question, true, deadline).await);
+                    match said.last() {
+                        Some((_, Said::Registered(description))) => *description,
+                        _ => 0,
+                    }
+                }
+            };
+            if description > 0 {
+                let questions = rest.iter().map(|owner| (*owner, description, report(vec![record.clone()])));
+                said.extend(self.space_ask(&key, questions, false, deadline).await);
+            }
+            let mut stale = false;
+            let mut failure = None;
+            let mut maybe = Vec::new();
+            for (owner, said) in said {
+                match said {
+                    Said::Registered(_) => maybe.push(owner),
+                    Said::Stale => stale = true,
+                    Said::Refused(error) => failure = failure.or(Some(error)),
+                    Said::Silent(error) => {
+                        maybe.push(owner);
+                        failure = failure.or(Some(error));
+                    }
+                }
+            }
+            let failed = stale || failure.is_some();
+            if failed {
+                self.space_unregister_at(&key, place_of(&record), maybe);
+            }
+            if description > 0 {
+                self.space_registered_under(description, stale);
+            }
+            match failure {
+                Some(error) => return Err(error),
+                None if !failed => return Ok(()),
+                None if Instant::now() >= deadline => {
+                    return Err(Error::timeout(format!(
+                        "field '{}' at step {step} is removed again and again while it is put",
+                        key.0
+                    )));
+                }
+                // It was removed meanwhile: described anew.
+                None => {}
+            }
+        }
+    }
+
+    /// Registers with several owners at once, each under a description; what each of them says. A description
+    /// that is asked for is remembered if `more` is to be registered under it.
+    async fn space_ask(
+        &self,
+        key: &Key,
+        questions: impl IntoIterator<Item = (ServerId, u64, FieldReport)>,
+        more: bool,
+        deadline: Instant,
+    ) -> Vec<(ServerId, Said)> {
+        let mut waits = Vec::new();
+        {
+            let mut state = self.state.lock();
+            for (owner, description, report) in questions {
+                let held = report.blocks.first().map(|block| held_of(&block.location));
+                if let Some(keepers) = held.and_then(|held| state.space.held.get_mut(&held)) {
+                    keepers.push(owner);
+                }
+                let asked = more.then(|| report.field.clone());
+                let step = key.1;
+                let question = |token| PeerMessage::SpaceRegister { token, step, description, report };
+                let wait = self.question(&mut state, owner, question);
+                if let (Some(field), Some((token, _))) = (asked, &wait) {
+                    state.space.described.ask(*token, key.clone(), field);
+                }
+                waits.push((owner, held, wait));
+            }
+            self.drain(&mut state);
+        }
+        let mut all = Vec::new();
+        for (owner, held, wait) in waits {
+            let part = || format!("{owner}, which owns a part of field '{}' at step {}", key.0, key.1);
+            let said = match wait {
+                None => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
+                Some((token, answer)) => match tokio::time::timeout_at(deadline, answer).await {
+                    Ok(Ok(PeerMessage::SpaceRegistered { result: Ok(0), .. })) => Said::Stale,
+                    Ok(Ok(PeerMessage::SpaceRegistered { result: Ok(number), .. })) => {
+                        Said::Registered(number)
+                    }
+                    Ok(Ok(PeerMessage::SpaceRegistered { result: Err(error), .. })) => Said::Refused(error),
+                    Ok(_) => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
+                    Err(_) => {
+                        let mut state = self.state.lock();
+                        state.pending.remove(&token);
+                        state.space.described.answered(token, None);
+                        Said::Silent(Error::timeout(format!("{}, did not answer in time", part())))
+                    }
+                },
+            };
+            if let (Said::Refused(_) | Said::Stale, Some(held)) = (&said, held) {
+                self.space_let_go_held(&mut self.state.lock(), owner, held);
+            }
+            all.push((owner, said));
+        }
+        all
+    }
+
+    /// The question in which a description was asked for is answered.
+    pub(crate) fn space_registered(&self, state: &mut State, token: u64, result: Result<u64>) {
+        let pending = state.pending.remove(&token);
+        let number = result.as_ref().ok().copied().filter(|_| pending.is_some());
+        state.space.described.answered(token, number);
+        if let Some(pending) = pending {
+            let _ = pending.reply.send(PeerMessage::SpaceRegistered { token, result });
+        }
+    }
+
+    /// A put has finished registering under a description, and may have learned that it is no longer in force.
+    fn space_registered_under(&self, description: u64, stale: bool) {
+        let mut state = self.state.lock();
+        if stale {
+            state.space.described.doubt(description);
+        }
+        for (server, token) in state.space.described.end(description) {
+            self.tell(&mut state, server, PeerMessage::Answer { token, result: Ok(()) });
+        }
+        self.drain(&mut state);
+    }
+
+    /// A description under which this server registers is taken back.
+    pub(crate) fn space_revoke(&self, state: &mut State, from: ServerId, token: u64, description: u64) {
+        if state.space.described.revoke(description, from, token) {
+            self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
+        }
+    }
+
+    /// Tells owners to let go of a block that could not be put.
+    fn space_unregister_at(
+        &self,
+        key: &Key,
+        block: (BlockKey, Location),
+        owners: impl IntoIterator<Item = ServerId>,
+    ) {
+        let mut state = self.state.lock();
+        for owner in owners {
+            let (field, step, blocks) = (key.0.clone(), key.1, vec![block]);
+            self.tell(&mut state, owner, PeerMessage::SpaceUnregister { field, step, blocks });
+        }
+        self.drain(&mut state);
+    }
+
+    /// An owner says that it needs these no longer.
+    pub(crate) fn space_freed(&self, state: &mut State, from: ServerId, locations: &[Location]) {
+        for location in locations {
+            self.space_let_go_held(state, from, held_of(location));
+        }
+    }
+
+    /// One of those that keep a range lets go of it; it is free when it was the last.
+    fn space_let_go_held(&self, state: &mut State, keeper: ServerId, held: Held) {
+        let Some(keepers) = state.space.held.get_mut(&held) else { return };
+        if let Some(at) = keepers.iter().position(|known| *known == keeper) {
+            keepers.swap_remove(at);
+        }
+        if keepers.is_empty() {
+            state.space.held.remove(&held);
+            self.free([held]);
+        }
+    }
+
+    /// A server died: it keeps nothing any more that another owner knows as well. What it alone knew stays,
+    /// since readers that it told may still read it.
+    pub(crate) fn space_peer_gone(&self, state: &mut State, peer: ServerId) {
+        for keepers in state.space.held.values_mut() {
+            if keepers.iter().any(|keeper| *keeper != peer) {
+                keepers.retain(|keeper| *keeper != peer);
+            }
+        }
+    }
+}
+
+fn held_of(location: &Location) -> Held {
+    Held { arena: location.arena, offset: location.offset, generation: location.generation }
+}
+
+fn place_of(record: &BlockRecord) -> (BlockKey, Location) {
+    (record.key, record.location)
+}
