@@ -3,6 +3,7 @@
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
+use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::step::Step;
 use forebay_core::contract::Needs;
@@ -29,6 +30,9 @@ pub struct ConsumerOptions {
     pub start: Start,
     /// Whether to go on with the next run when one ends.
     pub follow: bool,
+    /// How many bytes of earlier steps arrays may keep in the servers' memory; beyond that, blocks of further
+    /// steps are copied. `None`: 1 GiB. One step may be kept whatever its size.
+    pub pin_bytes: Option<u64>,
 }
 
 impl ConsumerOptions {
@@ -41,6 +45,7 @@ impl ConsumerOptions {
             window: 4,
             start: Start::Next,
             follow: false,
+            pin_bytes: None,
         }
     }
 }
@@ -97,7 +102,7 @@ impl Consumer {
         };
         let answer = rpc.call(&attach, "to attach")?;
         let ToClient::Attached(attachment) = answer.message else { return Err(unexpected(&answer.message)) };
-        let holders = Arc::new(Holders::new(group));
+        let holders = Arc::new(Holders::with_pins(group, options.pin_bytes.unwrap_or(PIN_BYTES)));
         holders.adopt(coordinator, rpc.clone());
         let guard = ForkGuard::new();
         let held_as = HeldAs::Attachment(attachment);

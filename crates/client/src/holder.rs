@@ -1,6 +1,8 @@
 //! The servers that hold blocks, as a reader reaches them: their arenas, mapped once, and fetches.
 
+use crate::buffers::Buffers;
 use crate::group::Group;
+use crate::pins::{PIN_BYTES, Pins};
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
 use forebay_core::ids::ServerId;
@@ -19,6 +21,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Holders {
     group: Group,
+    /// For bytes that are copied or fetched.
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) pins: Pins,
     connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
     arenas: Mutex<HashMap<(ServerId, u32), Arc<ReadableArena>>>,
     tiles: Mutex<TileCache>,
@@ -45,7 +50,20 @@ impl ReadableArena {
 
 impl Holders {
     pub(crate) fn new(group: Group) -> Holders {
-        Holders { group, connections: Mutex::default(), arenas: Mutex::default(), tiles: Mutex::default() }
+        Holders::with_pins(group, PIN_BYTES)
+    }
+
+    /// As [`Holders::new`], with another bound on what arrays may pin.
+    pub(crate) fn with_pins(group: Group, pin_bytes: u64) -> Holders {
+        let (buffers, pins) = (Arc::default(), Pins::new(pin_bytes));
+        Holders {
+            group,
+            buffers,
+            pins,
+            connections: Mutex::default(),
+            arenas: Mutex::default(),
+            tiles: Mutex::default(),
+        }
     }
 
     pub(crate) fn group(&self) -> &Group {

@@ -11,11 +11,13 @@
 
 mod admin;
 mod assemble;
+mod buffers;
 mod consumer;
 mod fork;
 mod group;
 mod holder;
 mod lookup;
+mod pins;
 mod producer;
 mod rpc;
 mod space;
@@ -25,6 +27,7 @@ mod worker;
 
 pub use admin::Admin;
 pub use assemble::Selection;
+pub use buffers::Buffer;
 pub use consumer::{Consumer, ConsumerOptions};
 pub use group::{Group, GroupOptions, TransportChoice};
 pub use lookup::Records;

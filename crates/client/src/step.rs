@@ -1,6 +1,7 @@
 //! A step as a reader holds it, and zero-copy views of its blocks.
 
 use crate::assemble::{self, Selection};
+use crate::buffers::Buffer;
 use crate::consumer::Shared;
 use crate::holder::ReadableArena;
 use crate::lookup::{self, Asked, Records};
@@ -13,6 +14,7 @@ use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
 use forebay_wire::message::Part;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A closed step. Its blocks stay as they are while it, or a view of one of them, lives.
@@ -30,10 +32,25 @@ pub(crate) struct Hold {
     shared: Arc<Shared>,
     run: RunNumber,
     step: StepNumber,
+    /// Bytes of the blocks that it keeps, as far as they are known.
+    bytes: AtomicU64,
+    /// What is counted as pinned, once the step was released while views of it live.
+    pinned: AtomicU64,
+}
+
+impl Hold {
+    /// The step is released, but views of it live.
+    fn pin(&self) {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        self.pinned.store(bytes, Ordering::Relaxed);
+        self.shared.holders.pins.pin(bytes);
+        self.shared.release(self.run, self.step, true);
+    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        self.shared.holders.pins.unpin(self.pinned.load(Ordering::Relaxed));
         lock(&self.shared.held).remove(&(self.run, self.step));
         self.shared.release(self.run, self.step, false);
     }
@@ -55,8 +72,8 @@ pub struct BlockView {
 pub enum BlockBytes {
     /// In an arena, mapped: no copy was made.
     Mapped(Arc<MappedBytes>),
-    /// In this process: small, or fetched over the network.
-    Owned(Arc<[u8]>),
+    /// In this process: small, fetched over the network, or copied since earlier steps pin too much.
+    Owned(Arc<Buffer>),
 }
 
 /// A range of a mapped arena and the hold on it.
@@ -84,7 +101,15 @@ impl BlockBytes {
 impl Step {
     pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
         lock(&shared.held).insert((report.id.run, report.id.step));
-        let hold = Hold { shared: shared.clone(), run: report.id.run, step: report.id.step };
+        let blocks = report.fields.iter().flat_map(|field| &field.blocks);
+        let bytes = blocks.map(|block| block.location.bytes).sum();
+        let hold = Hold {
+            shared: shared.clone(),
+            run: report.id.run,
+            step: report.id.step,
+            bytes: AtomicU64::new(bytes),
+            pinned: AtomicU64::new(0),
+        };
         Step {
             shared,
             report: Arc::new(report),
@@ -168,6 +193,11 @@ impl Step {
             return Ok(Records::Asked(records));
         }
         let records = Arc::new(lookup::records(&self.shared.holders, &self.report.id, found, region)?);
+        if region.is_none() {
+            let hold = self.hold()?;
+            let asked: u64 = records.iter().map(|record| record.location.bytes).sum();
+            hold.bytes.fetch_add(asked, Ordering::Relaxed);
+        }
         lock(&self.asked).put(&found.field.name, region, records.clone());
         Ok(Records::Asked(records))
     }
@@ -175,11 +205,18 @@ impl Step {
     fn view(&self, field: &Field, record: &BlockRecord, hold: &Arc<Hold>) -> Result<BlockView> {
         let (field, record) = (field.clone(), record.clone());
         if let Some(inline) = &record.inline {
-            let bytes = BlockBytes::Owned(Arc::from(&inline[..]));
+            let bytes = BlockBytes::Owned(Arc::new(Buffer::own(inline.to_vec())));
             return Ok(BlockView { field, record, bytes });
         }
         let (offset, bytes) = (record.location.offset, record.location.bytes);
-        if let Some(arena) = self.shared.holders.arena(&record.location)? {
+        let holders = &self.shared.holders;
+        if let Some(arena) = holders.arena(&record.location)? {
+            if holders.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
+                let mut copy = holders.buffers.take(bytes as usize);
+                arena.populate(offset, bytes);
+                arena.mapping.read(offset, copy.as_mut())?;
+                return Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(copy)) });
+            }
             let mapped = MappedBytes { arena, offset, bytes, _hold: hold.clone() };
             return Ok(BlockView { field, record, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
         }
@@ -187,9 +224,9 @@ impl Step {
         let zero: Dims = stored.iter().map(|_| 0).collect();
         let one: Dims = stored.iter().map(|_| 1).collect();
         let part = Part { offset: zero, shape: stored.clone(), step: one };
-        let mut owned = vec![0; bytes as usize];
-        self.shared.holders.fetch(&record.location, &stored, field.dtype.size(), part, &mut owned)?;
-        Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::from(owned)) })
+        let mut fetched = holders.buffers.take(bytes as usize);
+        holders.fetch(&record.location, &stored, field.dtype.size(), part, fetched.as_mut())?;
+        Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(fetched)) })
     }
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
@@ -208,7 +245,7 @@ impl Step {
         if let Some(hold) = lock(&self.hold).take()
             && Arc::strong_count(&hold) > 1
         {
-            self.shared.release(hold.run, hold.step, true);
+            hold.pin();
         }
     }
 }
