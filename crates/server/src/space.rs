@@ -20,6 +20,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+/// Blocks that one message frees: more would not fit into it.
+const FREED_AT_ONCE: usize = 1 << 18;
+
 /// What a server knows of the space.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
@@ -244,7 +247,9 @@ impl Node {
             by_server.entry(location.server).or_default().push(location);
         }
         for (server, locations) in by_server {
-            self.tell(state, server, PeerMessage::SpaceFree(locations));
+            for part in locations.chunks(FREED_AT_ONCE) {
+                self.tell(state, server, PeerMessage::SpaceFree(part.to_vec()));
+            }
         }
     }
 

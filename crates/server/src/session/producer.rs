@@ -11,7 +11,7 @@ use forebay_core::directory::check_block_fits;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
 use forebay_core::steps::{EndedField, Policy, RunOptions, StepEnded};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::frame::Header;
+use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
 use forebay_wire::peer::PeerMessage;
 use rustix::fd::OwnedFd;
@@ -24,6 +24,9 @@ use tokio::time::{Instant, timeout_at};
 const DROP_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a put whose bytes are on their way may wait for room. The client's own deadline may end earlier.
 const PUT_PATIENCE: Duration = Duration::from_secs(60);
+/// How much a rank may tell of a step, in bytes as they are encoded: its blocks go to the coordinator in one
+/// message. The rest is for what is around them.
+const TOLD_MAX: usize = BODY_MAX - (64 << 10);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,6 +59,8 @@ struct OpenStep {
     held: Vec<Held>,
     keys: HashSet<(String, u64)>,
     sizes: Vec<(String, u64)>,
+    /// Bytes of what is told of this step, encoded.
+    told: usize,
 }
 
 /// Waits until a process has ended, if it is one that can be watched.
@@ -138,13 +143,15 @@ impl Session {
             return Err(Error::protocol("this connection produces already"));
         }
         let policy = options.policy;
-        let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
-        let PeerMessage::Joined { result, .. } = self.node.ask(&stream, rank, JOIN_PATIENCE, join).await?
-        else {
-            return Err(Error::internal("a coordinator gave another answer than asked for"));
-        };
-        let (run, _) = result?;
+        // The arena first: a rank that could have none must not have joined.
         let (arena, size) = self.node.store.lock().create_arena()?;
+        let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
+        let joined = match self.node.ask(&stream, rank, JOIN_PATIENCE, join).await {
+            Ok(PeerMessage::Joined { result, .. }) => result,
+            Ok(_) => Err(Error::internal("a coordinator gave another answer than asked for")),
+            Err(error) => Err(error),
+        };
+        let (run, _) = joined.inspect_err(|_| self.node.store.lock().close_arena(arena))?;
         self.producing = Some(Producing {
             stream,
             rank,
@@ -306,6 +313,7 @@ impl Session {
             held: Vec::new(),
             keys: HashSet::new(),
             sizes: Vec::new(),
+            told: 0,
         });
         let trouble = self.take_trouble();
         Ok(ToClient::Begun { demand: told, grants, trouble })
@@ -362,13 +370,16 @@ impl Session {
     }
 
     async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {
-        if let Err(error) = self.check_put(&block) {
-            if let Bytes::Granted { offset, generation, .. } = block.bytes {
-                self.abort(offset, generation);
+        let told = match self.check_put(&block) {
+            Ok(told) => told,
+            Err(error) => {
+                if let Bytes::Granted { offset, generation, .. } = block.bytes {
+                    self.abort(offset, generation);
+                }
+                self.receiver.discard_payload(header).await?;
+                return Err(error);
             }
-            self.receiver.discard_payload(header).await?;
-            return Err(error);
-        }
+        };
         let node = self.node.clone();
         let bytes = {
             let producing = self.producing()?;
@@ -445,6 +456,7 @@ impl Session {
                 generation: location.generation,
             });
         }
+        open.told += told;
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if inline.is_some() { 0 } else { bytes }));
         let record = BlockRecord {
@@ -459,7 +471,8 @@ impl Session {
         Ok(())
     }
 
-    fn check_put(&mut self, block: &PutBlock) -> Result<()> {
+    /// Checks a block against its field and the step so far; returns how many bytes telling of it takes at most.
+    fn check_put(&mut self, block: &PutBlock) -> Result<usize> {
         let producing = self.producing()?;
         let field = producing.field(&block.field)?;
         let name = format!("block {} of rank {}", block.number, producing.rank);
@@ -471,7 +484,18 @@ impl Session {
                 block.field, open.number
             )));
         }
-        Ok(())
+        let first = !open.fields.contains_key(&block.field);
+        let told = block.told_bytes_max() + if first { encoded_bytes(field)? } else { 0 };
+        if open.told + told > TOLD_MAX {
+            return Err(Error::new(
+                ErrorKind::OverBudget,
+                format!(
+                    "{name} of field '{}' at step {}: what rank {} has put in this step already fills a message                      of {BODY_MAX} bytes; put fewer blocks a step, or larger ones",
+                    block.field, open.number, producing.rank
+                ),
+            ));
+        }
+        Ok(told)
     }
 
     fn abort(&mut self, offset: u64, generation: u64) {
