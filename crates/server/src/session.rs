@@ -245,10 +245,10 @@ impl Session {
             | M::WorkerDone { .. }
             | M::WorkerReleased { .. }
             | M::WorkerFailed { .. } => {
-                let Role::Worker { pipeline, .. } = &self.role else {
+                let Role::Worker { pipeline, instance } = &self.role else {
                     return Err(Error::protocol("only a worker can say that"));
                 };
-                self.node.worker_said(pipeline, message);
+                self.node.worker_said(pipeline, *instance, message);
                 Ok(Some(ToClient::Done))
             }
             M::Hello(_) => Err(Error::protocol("a second greeting")),

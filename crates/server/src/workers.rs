@@ -121,10 +121,11 @@ impl Node {
         worker.lost.notify_one();
     }
 
-    /// What a worker says of itself.
-    pub(crate) fn worker_said(&self, pipeline: &str, message: ToServer) {
+    /// What a worker says of itself. One that was replaced by another of the same name is not heard.
+    pub(crate) fn worker_said(&self, pipeline: &str, instance: u64, message: ToServer) {
         let mut state = self.state.lock();
-        let Some(worker) = state.pipelines.workers.get_mut(pipeline) else { return };
+        let worker = state.pipelines.workers.get_mut(pipeline);
+        let Some(worker) = worker.filter(|worker| worker.instance == instance) else { return };
         let coordinator = worker.coordinator;
         let name = pipeline.to_owned();
         let short = |mut text: String| {
@@ -199,7 +200,7 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
             Err(error) => {
                 let error = format!("cannot start {:?}: {error}", spec.command);
                 node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
-                node.worker_said(&spec.name, ToServer::WorkerFailed { error });
+                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
                 return;
             }
         };
@@ -224,7 +225,7 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
                     worker.log(&format!("the worker ended: {how}"));
                 });
                 let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
-                node.worker_said(&spec.name, ToServer::WorkerFailed { error: format!("its process ended ({how}){lines}") });
+                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error: format!("its process ended ({how}){lines}") });
             }
             () = stop.notified() => {
                 end(child).await;

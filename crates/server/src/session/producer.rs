@@ -257,13 +257,8 @@ impl Session {
     ) -> Result<ToClient> {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
+        self.give_up_open_step(step)?;
         let producing = self.producing()?;
-        if let Some(open) = &producing.open {
-            return Err(Error::step_order(format!(
-                "step {} is begun, end it before step {step}",
-                open.number
-            )));
-        }
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
                 "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again \
@@ -317,6 +312,23 @@ impl Session {
         });
         let trouble = self.take_trouble();
         Ok(ToClient::Begun { demand: told, grants, trouble })
+    }
+
+    /// A step that is open when `next` begins was begun by a call whose answer came too late: the client, which
+    /// keeps the order, has given it up, or asks again.
+    fn give_up_open_step(&mut self, next: StepNumber) -> Result<()> {
+        let producing = self.producing()?;
+        let Some(open) = &producing.open else { return Ok(()) };
+        let (number, unused) = (open.number, open.keys.is_empty());
+        if next == number && unused {
+            producing.open = None;
+            producing.last = number.checked_sub(1);
+        } else if next > number {
+            self.end_step(number, u64::MAX, true)?;
+        } else {
+            return Err(Error::step_order(format!("step {number} is begun, end it before step {next}")));
+        }
+        Ok(())
     }
 
     /// Reserves a range, waiting for memory as the stream's policy says. `None`: it is to be dropped.
