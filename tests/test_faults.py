@@ -343,6 +343,8 @@ def test_a_simulation_whose_server_was_stopped_goes_on(
         sim.array("U", dtype="f8", shape=SHAPE)
         write_steps([sim], [0], lambda n: reference(SHAPE, "f8", n))
         os.kill(one.servers[0].pid, signal.SIGSTOP)
+        # Each thread for itself: before that, one may still answer.
+        wait_until(lambda: threads_are_stopped(one.servers[0].pid))
         try:
             with pytest.raises(forebay.Timeout, match="server0"):
                 write_steps([sim], [1], lambda n: reference(SHAPE, "f8", n))
@@ -376,6 +378,11 @@ def test_servers_end_with_the_process_that_started_them(child: Callable[..., Chi
     for directory in (own_place / "tmp").iterdir():
         assert not (directory / "group.json").exists()
         shutil.rmtree(directory)
+
+
+def threads_are_stopped(pid: int) -> bool:
+    stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def is_alive(pid: int) -> bool:
