@@ -112,6 +112,14 @@ $(STAMPS)/peers: scripts/requirements-peers.txt scripts/requirements.txt | $(STA
 test: check build ## check, then every test
 	@$(STEP) "cargo test" cargo test $(WORKSPACE)
 	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	@$(STEP) "C programs, sanitized" env PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh c -n $(JOBS)
+
+# What `test` has no time for. The last two need a nightly Rust and say so where there is none.
+.PHONY: sanitize
+sanitize: build ## tests under valgrind, AddressSanitizer and Miri
+	@PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh valgrind -n $(JOBS)
+	@scripts/sanitize.sh address
+	@scripts/sanitize.sh miri
 
 .PHONY: check
 check: $(STAMPS)/python $(STAMPS)/cargo-deny ## formats, lints, types, dependencies

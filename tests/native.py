@@ -23,6 +23,19 @@ FLAGS = {
 }
 
 
+SANITIZE = os.environ.get("FOREBAY_SANITIZE", "")
+"""Sanitizers that programs are compiled with, as for `-fsanitize=`."""
+
+VALGRIND = [
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+]
+"""What programs are run under if `FOREBAY_VALGRIND` is set."""
+
+
 def compiler(language: str) -> str:
     """The compiler for a language; without one the test is skipped."""
     found = next((path for name in COMPILERS[language] if (path := shutil.which(name))), None)
@@ -44,6 +57,11 @@ def build(language: str, source: Path, directory: Path, library: str = "-lforeba
     if language == "fortran":
         sources = [str(ROOT / "fortran" / "forebay.f90"), str(source), "-J", str(place)]
     command = [compiler(language), *FLAGS[language], "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
+    if SANITIZE:
+        # Its checks lead GCC to think that an empty std::optional is read. What gfortran itself makes of
+        # optional arrays that are absent is undefined by the letter of C.
+        command += [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-Wno-maybe-uninitialized"]
+        command += ["-fno-sanitize=undefined"] if language == "fortran" else []
     command += [f"-I{ROOT / 'include'}", *sources, f"-L{LIBRARIES}", library, f"-Wl,-rpath,{LIBRARIES}"]
     command += ["-ldl", "-lm", "-o", str(program)]
     # Compilers want the directory that the test must leave empty.
@@ -57,6 +75,8 @@ class Program:
 
     def __init__(self, command: list[str], group: str) -> None:
         environment = {**os.environ, "FOREBAY_GROUP": group, "PYTHONUNBUFFERED": "1"}
+        if os.environ.get("FOREBAY_VALGRIND"):
+            command = [*VALGRIND, *command]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )

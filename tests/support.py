@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -245,3 +246,48 @@ def open_ranks(group: Any, stream: str, size: int, **options: Any) -> Iterator[l
             stack.enter_context(forebay.Producer(stream, rank=rank, size=size, group=path, **options))
             for rank in range(size)
         ]
+
+
+def consumer(group: Any, stream: str = "s", **options: Any) -> forebay.Consumer:
+    """A reader of this group, given as such or by its path."""
+    options.setdefault("timeout", 20)
+    return forebay.Consumer(stream, group=getattr(group, "path", group), **options)
+
+
+def producer(group: Any, stream: str = "s", **options: Any) -> forebay.Producer:
+    """The only rank of a run, unless the options say otherwise."""
+    options.setdefault("timeout", 20)
+    return forebay.Producer(stream, group=getattr(group, "path", group), **options)
+
+
+def check_it_works(group: Any, transport: str = "auto") -> None:
+    """A step goes through, whole."""
+    path = getattr(group, "path", group)
+    with (
+        forebay.Consumer("works", group=path, transport=transport, timeout=20) as reader,
+        open_ranks(path, "works", 2, transport=transport) as sim,
+    ):
+        whole = reference((300, 70))
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=(300, 70))
+        with sim[0].step(0) as a, sim[1].step(0) as b:
+            a.put("U", whole[:120])
+            b.put("U", whole[120:], offset=(120, 0))
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], whole)
+
+
+def edited(group: forebay.LocalGroup, path: Path, **changes: object) -> str:
+    """A copy of the group's connection file with changes."""
+    content = json.loads(Path(group.path).read_text())
+    content.update(changes)
+    path.write_text(json.dumps(content))
+    path.chmod(0o600)
+    return str(path)
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs `forebay` with these arguments."""
+    return subprocess.run(
+        [FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )

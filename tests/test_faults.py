@@ -331,6 +331,33 @@ def test_a_stopped_server_that_wakes_goes_on(two: forebay.LocalGroup) -> None:
             timer.join()
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["the same step", "the next one"])
+def test_a_simulation_whose_server_was_stopped_goes_on(
+    one: forebay.LocalGroup, transport: str, again: bool
+) -> None:
+    """A `begin` that ended at its deadline costs that step; it may be tried again."""
+    with (
+        reading(one, transport=transport) as reader,
+        forebay.Producer("s", group=one.path, transport=transport, timeout=0.5) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE)
+        write_steps([sim], [0], lambda n: reference(SHAPE, "f8", n))
+        os.kill(one.servers[0].pid, signal.SIGSTOP)
+        # Each thread for itself: before that, one may still answer.
+        wait_until(lambda: threads_are_stopped(one.servers[0].pid))
+        try:
+            with pytest.raises(forebay.Timeout, match="server0"):
+                write_steps([sim], [1], lambda n: reference(SHAPE, "f8", n))
+        finally:
+            os.kill(one.servers[0].pid, signal.SIGCONT)
+        later = [1, 2, 3] if again else [2, 3]
+        write_steps([sim], later, lambda n: reference(SHAPE, "f8", n))
+        for number in [0, *later]:
+            with reader.next() as found:
+                assert found.number == number
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+
+
 def test_servers_end_with_the_process_that_started_them(child: Callable[..., Child], own_place: Path) -> None:
     """However it ends; files too, as far as a killed process can see to that."""
     owner = child(
@@ -351,6 +378,11 @@ def test_servers_end_with_the_process_that_started_them(child: Callable[..., Chi
     for directory in (own_place / "tmp").iterdir():
         assert not (directory / "group.json").exists()
         shutil.rmtree(directory)
+
+
+def threads_are_stopped(pid: int) -> bool:
+    stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def is_alive(pid: int) -> bool:

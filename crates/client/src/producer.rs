@@ -39,6 +39,9 @@ pub struct Producer {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The last step that was asked for was answered: without its answer the demand may be an old one, and the
+    /// word that is shared with the server says nothing.
+    answered: bool,
     fields: BTreeMap<String, Field>,
     demand: Demand,
     open: Option<Open>,
@@ -179,7 +182,7 @@ impl Producer {
     fn may_pass(&self, state: &State, step: StepNumber) -> bool {
         let Some(arena) = &self.home.arena else { return false };
         let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
-        !wanted && self.home.rpc.is_quiet() && arena.try_begin(step)
+        state.answered && !wanted && self.home.rpc.is_quiet() && arena.try_begin(step)
     }
 
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
@@ -198,6 +201,7 @@ impl Producer {
         let mut grants = Vec::new();
         let passing = state.lost.is_none() && self.may_pass(&state, step);
         if state.lost.is_none() && !passing {
+            state.answered = false;
             let patience = self.home.rpc.patience();
             let begin = ToServer::Begin {
                 step,
@@ -209,6 +213,7 @@ impl Producer {
             let answer = self.home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step");
             match answer.map(|answer| answer.message) {
                 Ok(ToClient::Begun { demand, grants: given, trouble }) => {
+                    state.answered = true;
                     if let Some(demand) = demand {
                         state.demand = demand;
                     }

@@ -92,8 +92,10 @@ impl Mail {
             None if self.early_bytes.saturating_add(cost) > EARLY_MAX => return Admission::Wait,
             None => (self.early.entry(comm).or_default(), &mut self.early_bytes),
         };
-        *total += cost;
-        mailbox.bytes += cost;
+        let (Some(sum), Some(own)) = (total.checked_add(cost), mailbox.bytes.checked_add(cost)) else {
+            return Admission::Discard;
+        };
+        (*total, mailbox.bytes) = (sum, own);
         Admission::Take
     }
 
@@ -185,5 +187,17 @@ mod tests {
         mail.close(1);
         mail.open(2);
         assert_eq!(mail.admit(1, 2, 1), Admission::Discard);
+    }
+
+    #[test]
+    fn absurd_lengths_upset_no_account() {
+        let mut mail = Mail::default();
+        mail.open(1);
+        mail.want(1, 2, true);
+        assert_eq!(mail.admit(1, 0, u64::MAX), Admission::Take, "alone, any size passes");
+        assert_eq!(mail.admit(1, 2, 1), Admission::Discard, "more than can be counted");
+        mail.abandon(1, u64::MAX);
+        assert_eq!(mail.unread_bytes, 0);
+        assert_eq!(mail.admit(1, 2, 1), Admission::Take);
     }
 }

@@ -86,6 +86,7 @@ impl Pump {
                     } else if message.len() as u64 == bytes {
                         self.hub.deliver(comm, label, message);
                     } else {
+                        self.hub.abandon(comm, bytes);
                         return Err(Error::protocol("a message's length is wrong"));
                     }
                 }
@@ -131,7 +132,10 @@ impl Pump {
                 partial.bytes
             )));
         }
-        self.partial.insert(number, partial);
+        if let Some(other) = self.partial.insert(number, partial) {
+            self.hub.abandon(other.comm, other.bytes);
+            return Err(Error::protocol("two messages have one number"));
+        }
         Ok(())
     }
 

@@ -119,7 +119,24 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_wire::frame::{Decoder, Header, encode};
+    use forebay_wire::frame::{Decoder, Frame, HEADER, Header, encode};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_word_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..9) {
+            if let Some(first) = body.first_mut() {
+                *first = kind;
+            }
+            let header = Header::default();
+            if let Ok(word) = (Frame { header, body }).message::<Word>() {
+                let mut bytes = Vec::new();
+                encode(&header, &word, None, &mut bytes).unwrap();
+                let body = bytes.split_off(HEADER);
+                prop_assert_eq!((Frame { header, body }).message::<Word>().unwrap(), word);
+            }
+        }
+    }
 
     #[test]
     fn words_round_trip() {

@@ -8,7 +8,9 @@ use crate::dtype::Dtype;
 use crate::ids::{StepNumber, check_name};
 use crate::region::{Dims, MAX_NDIM, Region};
 use crate::{Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::HashSet;
 
 /// What the values of a field belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +20,12 @@ pub enum Association {
     Vertex,
 }
 
-/// A field as its producer offers it.
+/// The most fields that a stream may offer, and a contract may name.
+pub const FIELDS_MAX: usize = 4096;
+
+/// A field as its producer offers it. What is decoded was checked: see [`Field::check`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Field {
     /// Its name within the stream.
     pub name: String,
@@ -43,6 +49,20 @@ pub struct Field {
     pub units: String,
     /// Whether blocks are to carry statistics.
     pub stats: bool,
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        Field::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Field, D::Error> {
+        let field = Field::deserialize(deserializer)?;
+        field.check().map_err(D::Error::custom)?;
+        Ok(field)
+    }
 }
 
 impl Field {
@@ -138,13 +158,21 @@ impl Needs {
                 "a contract needs at least one field; leave the fields out to need all",
             ));
         }
-        for (index, (field, every)) in periods.iter().enumerate() {
+        if periods.len() > FIELDS_MAX {
+            return Err(Error::invalid(format!(
+                "a contract of {} fields; at most {FIELDS_MAX} are allowed: leave the fields out to need all",
+                periods.len()
+            )));
+        }
+        let mut seen = HashSet::new();
+        for (field, every) in &periods {
+            check_name("field", field)?;
             if *every == 0 {
                 return Err(Error::invalid(format!(
                     "field '{field}': its period is 0; use 1 for every step"
                 )));
             }
-            if periods[..index].iter().any(|(earlier, _)| earlier == field) {
+            if !seen.insert(*field) {
                 return Err(Error::invalid(format!("field '{field}' is named twice in one contract")));
             }
         }
@@ -223,6 +251,15 @@ mod tests {
         assert!(check(needs("U", Some(Dtype::F64))).is_ok());
         assert_eq!(check(needs("W", None)).unwrap_err().kind, ErrorKind::NotFound);
         assert_eq!(check(needs("U", Some(Dtype::F32))).unwrap_err().kind, ErrorKind::TypeMismatch);
+    }
+
+    #[test]
+    fn absurd_needs_are_refused_at_once() {
+        let need = |name: String| Need { field: name, dtype: None, every: 1 };
+        assert!(Needs::Fields((0..=FIELDS_MAX).map(|i| need(i.to_string())).collect()).check().is_err());
+        assert!(Needs::Fields((0..FIELDS_MAX).map(|i| need(i.to_string())).collect()).check().is_ok());
+        assert!(Needs::Fields(vec![need("x".repeat(1000))]).check().is_err());
+        assert!(Needs::Fields(vec![need("x".into()), need("y".into()), need("x".into())]).check().is_err());
     }
 
     #[test]

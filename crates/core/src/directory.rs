@@ -12,6 +12,9 @@ use std::collections::HashMap;
 /// A block that touches more cells than this is looked at by every search instead.
 const CELLS_MAX: u64 = 64;
 
+/// No arena ends beyond this: the sum of many lengths below it does not overflow.
+const PLACE_MAX: u64 = 1 << 48;
+
 /// The blocks of one field at one step.
 ///
 /// Placed blocks are found through a uniform grid whose cell is the first block's shape: decompositions
@@ -219,6 +222,24 @@ pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shap
             Ok(())
         }
     }
+}
+
+/// Checks blocks that another process tells of a field: their boxes fit it, and what is said of their bytes
+/// fits their boxes. What reads them relies on it.
+pub fn check_blocks(field: &Field, blocks: &[BlockRecord]) -> Result<()> {
+    for block in blocks {
+        check_block_fits(field, "a block", block.extent.offset(), block.extent.shape())?;
+        let (bytes, place) = (block.extent.bytes(field.dtype)?, &block.location);
+        let ends = place.offset.checked_add(place.bytes).is_some_and(|end| end <= PLACE_MAX);
+        if place.bytes != bytes || !ends || block.inline.as_ref().is_some_and(|own| own.len() as u64 != bytes)
+        {
+            return Err(Error::protocol(format!(
+                "{} of field '{}' has {bytes} bytes, but is said to be elsewhere or of another length",
+                block.key, field.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Hashes of the grid cells that a region touches, or `None` if they are many.

@@ -14,9 +14,11 @@ pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
 use crate::block::BlockRecord;
 use crate::contract::Field;
 use crate::cut::Decision;
+use crate::directory::check_blocks;
 use crate::ids::{RunNumber, ServerId, StepId};
 use crate::{Error, demand::Demand};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
 /// In runs of up to this many ranks, the records of a step's blocks travel with it: then a report has a few
@@ -25,8 +27,10 @@ use std::sync::Arc;
 /// to every reader would grow with ranks times readers.
 pub const RECORDS_TRAVEL_RANKS_MAX: u32 = 64;
 
-/// One field of a step, as it is told to those who read it.
+/// One field of a step, as it is told to those who read it. What is decoded was checked: see
+/// [`crate::directory::check_blocks`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct FieldReport {
     /// The field, with its shape at this step.
     pub field: Field,
@@ -40,6 +44,20 @@ impl FieldReport {
     /// A field all of whose blocks are told.
     pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
         FieldReport { field, blocks, registered: 0 }
+    }
+}
+
+impl Serialize for FieldReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        FieldReport::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FieldReport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FieldReport, D::Error> {
+        let report = FieldReport::deserialize(deserializer)?;
+        check_blocks(&report.field, &report.blocks).map_err(D::Error::custom)?;
+        Ok(report)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What each message between servers does to a server's state.
 
 use crate::node::{Attached, LocalRank, Node, State};
-use forebay_core::error::Error;
+use forebay_core::error::{Error, ErrorKind};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{Effect, StreamCoordinator};
 use forebay_wire::message::ToClient;
@@ -165,7 +165,17 @@ impl Node {
                 }
                 Effect::Deliver(attachment, report) => match state.attachments.get(&attachment).cloned() {
                     Some(Attached::Consumer { outbox }) => {
-                        self.tell_client(&outbox, &ToClient::Step { attachment, report });
+                        let id = report.id.clone();
+                        let told = outbox.push(self.header(0), &ToClient::Step { attachment, report });
+                        if let Err(error) = told
+                            && error.kind == ErrorKind::Invalid
+                        {
+                            // The step's blocks fill more than one message: its reader would wait for ever.
+                            let error = error.during(id.to_string());
+                            let mut effects = self.coordinator(state, stream).detach(attachment);
+                            effects.push(Effect::Failed(attachment, error));
+                            self.apply(state, stream, effects);
+                        }
                     }
                     Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
                     None => {}

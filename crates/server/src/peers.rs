@@ -3,6 +3,7 @@
 use crate::forming;
 use crate::node::Node;
 use forebay_core::ids::ServerId;
+use forebay_core::{ErrorKind, Result};
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
@@ -60,7 +61,7 @@ pub(crate) async fn run(
         while alive {
             tokio::select! {
                 message = queue.recv() => match message {
-                    Some(message) => alive = outbox.push(header, &message).is_ok(),
+                    Some(message) => alive = told(&server, outbox.push(header, &message)),
                     None => return,
                 },
                 // Nothing is said on this connection the other way: anything that comes is its end.
@@ -71,6 +72,19 @@ pub(crate) async fn run(
     queue.close();
     if let Some(node) = node.upgrade() {
         node.peer_gone(server.id);
+    }
+}
+
+/// Whether a server can be told more. A message that is too long is a defect of this side: the other one is
+/// not given up for it, with all that it holds.
+fn told(server: &ServerEntry, sent: Result<()>) -> bool {
+    match sent {
+        Ok(()) => true,
+        Err(error) if error.kind == ErrorKind::Invalid => {
+            tracing::error!("{} is not told something: {error}", server.id);
+            true
+        }
+        Err(_) => false,
     }
 }
 

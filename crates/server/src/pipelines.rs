@@ -8,6 +8,7 @@ use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::message::{CommMember, Execute, PipelineSpec};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
@@ -17,6 +18,9 @@ use tokio::sync::oneshot;
 
 /// How many steps may wait inside a pipeline; more wait in the stream, under its policy.
 const WINDOW: u32 = 1;
+
+/// How much there may be to tell of a step, encoded: it goes to every worker in one message, with the members.
+const REPORT_MAX: usize = BODY_MAX - (1 << 20);
 
 /// All pipelines that a server has to do with.
 #[derive(Debug, Default)]
@@ -168,7 +172,7 @@ impl Node {
         match message {
             PeerMessage::StartPipeline { creation, spec } => self.start_worker(state, from, creation, spec),
             PeerMessage::StopPipeline { name, creation } => self.stop_worker(state, &name, creation),
-            PeerMessage::WorkerReady { pipeline, creation, member, needs } => {
+            PeerMessage::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| found.creation == creation) {
                     found.ready.insert(member.server, member);
@@ -240,10 +244,30 @@ impl Node {
 
     /// A closed step for a pipeline.
     pub(crate) fn pipeline_step(&self, state: &mut State, name: &str, report: StepReport) {
-        if let Some(pipeline) = state.pipelines.coordinated.get_mut(name) {
-            pipeline.missed += report.missed;
-            pipeline.waiting.push_back(report);
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        pipeline.missed += report.missed;
+        let bytes = encoded_bytes(&report).unwrap_or(usize::MAX);
+        if bytes > REPORT_MAX {
+            // It cannot be told to a worker: counted as failed, and nobody waits for it.
+            pipeline.failed += 1;
+            pipeline.last_error = Some(format!(
+                "{}: what there is to tell of its blocks takes {bytes} bytes, more than the limit of \
+                 {REPORT_MAX}: put fewer blocks a step, or larger ones",
+                report.id
+            ));
+            let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
+            if let Some(attachment) = attachment {
+                let effects = self.coordinator(state, &stream).release(
+                    attachment,
+                    report.id.run,
+                    report.id.step,
+                    false,
+                );
+                self.apply(state, &stream, effects);
+            }
+            return;
         }
+        pipeline.waiting.push_back(report);
         self.pipeline_next(state, name);
     }
 

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::{process_gone, watch_process};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link};
 use forebay_wire::frame::Frame;
@@ -50,15 +50,25 @@ pub(crate) struct Session {
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
     let lineage = node.view.lineage;
     let accepted = timeout(GREETING, asynchronous::accept(link, &node.secret, &lineage)).await;
-    let (mut receiver, outbox) = match accepted {
+    let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
         Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),
         Err(_) => return tracing::info!("a connection was refused: it did not finish its handshake"),
     };
+    converse(node, receiver, outbox.clone()).await;
+    // Whatever was said or not: what sends would keep the connection open.
+    outbox.close();
+}
+
+/// Serves a peer that holds the secret, by the role that it claims.
+async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) {
     let greeting = timeout(GREETING, receiver.next()).await;
     let Ok(Ok(Some((frame, _)))) = greeting else { return };
     let Ok(ToServer::Hello(hello)) = frame.message() else { return };
     if let Role::Server(peer) = hello.role {
+        if peer == node.id {
+            return tracing::warn!("a connection was refused: it claims to be this server");
+        }
         return serve_peer(&node, peer, receiver).await;
     }
     let name = match &hello.role {
@@ -178,7 +188,14 @@ impl Session {
     }
 
     pub(crate) fn reply(&self, request: u64, answer: ToClient) -> Result<()> {
-        self.outbox.push(self.node.header(request), &answer)
+        let header = self.node.header(request);
+        match self.outbox.push(header, &answer) {
+            // Longer than a message may be: the connection is as good as before.
+            Err(error) if error.kind == ErrorKind::Invalid => {
+                self.outbox.push(header, &ToClient::Failed(error))
+            }
+            sent => sent,
+        }
     }
 
     fn reply_with(&self, request: u64, answer: ToClient, descriptor: OwnedFd) -> Result<()> {
@@ -243,8 +260,11 @@ impl Session {
             M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
             M::SpaceFind { .. } => self.space_find(message).await.map(Some),
             M::SpaceRelease { lease } => {
-                self.leases.retain(|held| *held != lease);
-                self.node.space_release(lease);
+                // Only what this client holds: a lease of another's would free what that one still reads.
+                if let Some(index) = self.leases.iter().position(|held| *held == lease) {
+                    self.leases.swap_remove(index);
+                    self.node.space_release(lease);
+                }
                 Ok(None)
             }
             M::SpaceRemove { field, step } => {
@@ -258,10 +278,10 @@ impl Session {
             | M::WorkerDone { .. }
             | M::WorkerReleased { .. }
             | M::WorkerFailed { .. } => {
-                let Role::Worker { pipeline, .. } = &self.role else {
+                let Role::Worker { pipeline, instance } = &self.role else {
                     return Err(Error::protocol("only a worker can say that"));
                 };
-                self.node.worker_said(pipeline, message);
+                self.node.worker_said(pipeline, *instance, message);
                 Ok(Some(ToClient::Done))
             }
             M::Hello(_) => Err(Error::protocol("a second greeting")),

@@ -31,6 +31,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// A field at a step.
 pub(crate) type Key = (String, StepNumber);
+/// Blocks that one message frees: more would not fit into it.
+const FREED_AT_ONCE: usize = 1 << 18;
 
 /// What a server knows of the space.
 #[derive(Debug, Default)]
@@ -275,7 +277,9 @@ impl Node {
             by_server.entry(location.server).or_default().push(location);
         }
         for (server, locations) in by_server {
-            self.tell(state, server, PeerMessage::SpaceFree(locations));
+            for part in locations.chunks(FREED_AT_ONCE) {
+                self.tell(state, server, PeerMessage::SpaceFree(part.to_vec()));
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
@@ -20,6 +20,8 @@ use tokio::sync::Notify;
 const LOG_LINES: usize = 200;
 /// The longest line that is kept whole.
 const LINE_MAX: usize = 4096;
+/// The longest traceback that is passed on whole.
+const ERROR_MAX: usize = 64 << 10;
 /// The longest pause before a worker that keeps dying is started again.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
@@ -130,12 +132,17 @@ impl Node {
         worker.lost.notify_one();
     }
 
-    /// What a worker says of itself.
-    pub(crate) fn worker_said(&self, pipeline: &str, message: ToServer) {
+    /// What a worker says of itself. One that was replaced by another of the same name is not heard.
+    pub(crate) fn worker_said(&self, pipeline: &str, instance: u64, message: ToServer) {
         let mut state = self.state.lock();
-        let Some(worker) = state.pipelines.workers.get_mut(pipeline) else { return };
+        let worker = state.pipelines.workers.get_mut(pipeline);
+        let Some(worker) = worker.filter(|worker| worker.instance == instance) else { return };
         let (coordinator, creation) = (worker.coordinator, worker.creation);
         let name = pipeline.to_owned();
+        let short = |mut text: String| {
+            text.truncate(text.floor_char_boundary(ERROR_MAX));
+            text
+        };
         let told = match message {
             ToServer::WorkerReady { addresses, needs } => {
                 let member = CommMember { server: self.id, addresses };
@@ -146,12 +153,12 @@ impl Node {
                 if let Some(error) = &error {
                     error.lines().for_each(|line| worker.log(line));
                 }
-                PeerMessage::Executed { pipeline: name, execution, error, seconds }
+                PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
             }
             ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
             ToServer::WorkerFailed { error } => {
                 worker.outbox = None;
-                PeerMessage::WorkerGone { pipeline: name, creation, error }
+                PeerMessage::WorkerGone { pipeline: name, creation, error: short(error) }
             }
             _ => return,
         };
@@ -204,14 +211,8 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
             Ok(child) => child,
             Err(error) => {
                 let error = format!("cannot start {:?}: {error}", spec.command);
-                let mut current = false;
-                node.with_worker(&spec.name, &stop, |worker| {
-                    worker.log(&error);
-                    current = true;
-                });
-                if current {
-                    node.worker_said(&spec.name, ToServer::WorkerFailed { error });
-                }
+                node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
+                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
                 return;
             }
         };
@@ -230,19 +231,14 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
                 }
                 let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
                 let mut last = Vec::new();
-                let mut current = false;
                 node.with_worker(&spec.name, &stop, |worker| {
-                    current = true;
                     worker.pid = None;
                     last = worker.log.iter().rev().take(12).cloned().collect();
                     worker.log(&format!("the worker ended: {how}"));
                 });
                 let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
-                // One that was replaced says nothing in the name of its successor.
-                if current {
-                    let error = format!("its process ended ({how}){lines}");
-                    node.worker_said(&spec.name, ToServer::WorkerFailed { error });
-                }
+                let error = format!("its process ended ({how}){lines}");
+                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
             }
             () = stop.notified() => {
                 end(child).await;
@@ -310,11 +306,19 @@ async fn read_log(
     stream: Option<impl tokio::io::AsyncRead + Unpin>,
 ) {
     let Some(stream) = stream else { return };
-    let mut lines = BufReader::new(tokio::io::AsyncReadExt::take(stream, u64::MAX)).split(b'\n');
-    while let Ok(Some(line)) = lines.next_segment().await {
-        let line = String::from_utf8_lossy(&line[..line.len().min(LINE_MAX)]).into_owned();
+    let mut stream = BufReader::new(stream);
+    while let Some(line) = next_line(&mut stream).await {
+        let line = String::from_utf8_lossy(&line);
         node.with_worker(&name, &stop, |worker| worker.log(line.trim_end()));
     }
+}
+
+/// The next line, or [`LINE_MAX`] bytes of one that does not end: what a worker prints is not this server's
+/// to keep. `None` at the end.
+async fn next_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    let read = stream.take(LINE_MAX as u64).read_until(b'\n', &mut line).await;
+    (read.is_ok() && !line.is_empty()).then_some(line)
 }
 
 /// Asks a process to end, and ends it if it does not.
@@ -339,5 +343,22 @@ pub(crate) async fn stop_all(node: &Arc<Node>) {
     let alive = |pid: &u32| crate::watch_process(*pid).is_ok();
     while pids.iter().any(alive) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_does_not_end_is_read_in_bounds() {
+        let mut given = b"short\n\n".to_vec();
+        given.extend(vec![b'x'; 3 * LINE_MAX + 5]);
+        let mut stream = &given[..];
+        let mut lengths = Vec::new();
+        while let Some(line) = next_line(&mut stream).await {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [6, 1, LINE_MAX, LINE_MAX, LINE_MAX, 5]);
     }
 }

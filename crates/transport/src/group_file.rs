@@ -7,7 +7,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -133,7 +133,10 @@ impl ConnectionFile {
     /// Reads a file. It must belong to this user and be readable by nobody else.
     pub fn read(path: &Path) -> Result<ConnectionFile> {
         let shown = path.display();
-        let file = fs::File::open(path).map_err(|e| match e.kind() {
+        // Without waiting: what stands there may be a pipe that nobody writes to.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = opened.map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => bad(format!(
                 "there is no connection file {shown}: start a group with `forebay up`, or name its file with --group or \
                  FOREBAY_GROUP"
@@ -158,7 +161,8 @@ impl ConnectionFile {
         if metadata.len() > BYTES_MAX as u64 || !metadata.is_file() {
             return Err(bad(format!("{shown} is no connection file of Forebay")));
         }
-        let text = std::io::read_to_string(file).map_err(|e| bad(format!("cannot read {shown}: {e}")))?;
+        let text = std::io::read_to_string(file.take(BYTES_MAX as u64 + 1))
+            .map_err(|e| bad(format!("cannot read {shown}: {e}")))?;
         ConnectionFile::parse(&text, &shown.to_string())
     }
 
@@ -234,6 +238,7 @@ pub fn runtime_directory() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::os::unix::fs::PermissionsExt;
 
     fn example() -> ConnectionFile {
@@ -258,6 +263,42 @@ mod tests {
         let error = ConnectionFile::read(&path).unwrap_err();
         assert!(error.kind == ErrorKind::ConnectionFile && error.text.contains("chmod 600"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("g.json");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(ConnectionFile::read(&path).unwrap_err().kind, ErrorKind::ConnectionFile);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_file_or_an_error(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<char>(), any::<bool>()), 0..4),
+        ) {
+            let mut text: Vec<char> = example().to_text().unwrap().chars().collect();
+            for (place, character, cut) in changes {
+                let at = place.index(text.len().max(1));
+                if cut {
+                    text.truncate(at);
+                } else if at < text.len() {
+                    text[at] = character;
+                }
+            }
+            let text: String = text.into_iter().collect();
+            match ConnectionFile::parse(&text, "g.json") {
+                Ok(file) => {
+                    prop_assert!(file.servers.iter().all(|server| server.parsed().is_ok()));
+                    prop_assert!(file.view().coordinator_of("s").is_some());
+                    let again = ConnectionFile::parse(&file.to_text().unwrap(), "again").unwrap();
+                    prop_assert_eq!(again, file);
+                }
+                Err(error) => prop_assert!(error.text.contains("g.json"), "{}", error),
+            }
+        }
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl Frame {
     }
 }
 
+/// How many bytes a message, or a part of one, takes when it is encoded.
+pub fn encoded_bytes<M: Serialize>(message: &M) -> Result<usize> {
+    postcard::serialize_with_flavor(message, postcard::ser_flavors::Size::default())
+        .map_err(|error| Error::internal(format!("a message cannot be encoded: {error}")))
+}
+
 /// Encodes a frame onto the end of `out`, sealed if a sealer is given.
 pub fn encode<M: Serialize>(
     header: &Header,

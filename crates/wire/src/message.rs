@@ -483,6 +483,18 @@ pub enum ToClient {
     Execute(Box<Execute>),
 }
 
+impl PutBlock {
+    /// The most bytes that a record of it takes, encoded: numbers of full length.
+    pub fn told_bytes_max(&self) -> usize {
+        let inline = match &self.bytes {
+            Bytes::Inline(bytes) => bytes.len(),
+            Bytes::Granted { .. } | Bytes::Payload | Bytes::Placed(_) => 0,
+        };
+        // Four numbers a dimension (shape, offset and both ghosts) and all that has a fixed size.
+        128 + 4 * 10 * self.extent.ndim() + inline
+    }
+}
+
 /// What a block's key is made of on the server's side.
 pub fn key_of(rank: u32, block: &PutBlock) -> BlockKey {
     BlockKey { rank, number: block.number }

@@ -10,8 +10,12 @@ use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+/// How many steps may wait for readers before the oldest are dropped, however small they are: steps of a few bytes
+/// would not fill any limit in bytes, but memory all the same.
+const WAITING_MAX: usize = 1024;
 
 /// The state of one stream at the server that coordinates it.
 #[derive(Debug)]
@@ -334,12 +338,13 @@ impl StreamCoordinator {
                     }
                 }
                 let mut bytes: u64 = waiting.values().sum();
+                let mut steps = waiting.len();
                 let last = waiting.keys().next_back().copied();
                 for (step, size) in waiting {
-                    if bytes <= limit || Some(step) == last {
+                    if (bytes <= limit && steps <= WAITING_MAX) || Some(step) == last {
                         break;
                     }
-                    bytes -= size;
+                    (bytes, steps) = (bytes - size, steps - 1);
                     Self::drop_queued(&mut self.attachments, (number, step));
                 }
             }
@@ -582,10 +587,16 @@ impl StreamCoordinator {
         let closed: Vec<StepNumber> =
             run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).collect();
         let old = closed.len().saturating_sub(keep);
+        // Once for all: many steps may wait for a reader that stands still.
+        let ids = |attachment: &Attachment| -> Vec<(RunNumber, StepNumber)> {
+            let held = attachment.queue.iter().chain(&attachment.delivered).chain(&attachment.pinned);
+            held.copied().collect()
+        };
+        let held: HashSet<(RunNumber, StepNumber)> = self.attachments.values().flat_map(ids).collect();
         for (index, step) in closed.into_iter().enumerate() {
             let dropped =
                 self.runs.get(&number).and_then(|run| run.steps.get(&step)).is_some_and(|step| step.dropped);
-            if (index < old || dropped) && !self.is_queued(number, step) {
+            if (index < old || dropped) && !held.contains(&(number, step)) {
                 self.free(number, step, effects);
             }
         }

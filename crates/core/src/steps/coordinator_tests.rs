@@ -284,3 +284,19 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     assert_eq!(second.stranded(1, 4, 0, ServerId(2)), [free(4)]);
     assert_eq!(second.stranded(9, 4, 0, ServerId(2)).len(), 1, "nobody knows the run");
 }
+
+#[test]
+fn steps_of_a_few_bytes_do_not_wait_without_end() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+    let options = RunOptions { queue_bytes: u64::MAX, ..options(1, Policy::DropOldest) };
+    stream.join(0, S0, options).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    let last = WAITING_MAX as u64 + 50;
+    for number in 0..=last {
+        stream.step_ended(1, 0, S0, ended(0, number));
+    }
+    // One is with the reader, the newest wait.
+    assert_eq!(stream.status().held.1, 1 + WAITING_MAX as u64);
+    assert_eq!(delivered(&stream.release(AttachmentId(7), 1, 0, false)), [(51, 50)]);
+}

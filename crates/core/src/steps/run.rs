@@ -3,10 +3,11 @@
 use super::StepReport;
 use crate::block::BlockRecord;
 use crate::contract::{Field, Needs};
-use crate::directory::FieldIndex;
+use crate::directory::{FieldIndex, check_blocks};
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What happens to closed steps when readers or memory cannot keep up.
@@ -46,8 +47,9 @@ impl RunOptions {
     }
 }
 
-/// One field of what a rank put in a step.
+/// One field of what a rank put in a step. What is decoded was checked, as a [`super::FieldReport`] is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct EndedField {
     /// The field, with its shape at this step.
     pub field: Field,
@@ -71,6 +73,20 @@ pub struct Registered {
     pub blocks: u64,
     /// How many bytes they have.
     pub bytes: u64,
+}
+
+impl Serialize for EndedField {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        EndedField::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EndedField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<EndedField, D::Error> {
+        let ended = EndedField::deserialize(deserializer)?;
+        check_blocks(&ended.field, &ended.blocks).map_err(D::Error::custom)?;
+        Ok(ended)
+    }
 }
 
 /// A rank ended a step.
@@ -220,7 +236,7 @@ impl Step {
                 self.servers.insert(block.location.server);
                 let bytes = block.location.bytes;
                 match index.insert(block) {
-                    Ok(true) => self.bytes += bytes,
+                    Ok(true) => self.bytes = self.bytes.saturating_add(bytes),
                     Ok(false) => {}
                     Err(error) if result.is_ok() => {
                         result = Err(error.during(format!("step {}", ended.step)))

@@ -265,7 +265,9 @@ impl Selection {
 
     /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise.
     fn payload(self, mapping: Arc<Mapping>, offset: u64) -> Payload {
-        if let Some(first) = self.contiguous() {
+        // Of no bytes, the offset of the part may be anything.
+        let first = if self.bytes == 0 { Some(0) } else { self.contiguous() };
+        if let Some(first) = first {
             return Payload::Mapped {
                 mapping,
                 offset: offset + first,
@@ -274,23 +276,124 @@ impl Selection {
             };
         }
         let bytes = self.bytes;
-        let rows = self.part.shape[0];
-        let row_bytes = bytes / rows.max(1);
-        let per_piece = (PIECE / row_bytes.max(1)).max(1);
-        let mut next = 0;
+        let mut pieces = Pieces::new(&self.part.shape, self.element);
         let generator = Box::new(move |out: &mut Vec<u8>| {
-            let count = per_piece.min(rows - next);
-            let mut shape = self.part.shape.clone();
-            let mut first = self.part.offset.clone();
-            shape[0] = count;
-            first[0] += next * self.part.step[0];
+            let Some(piece) = pieces.next() else { return Ok(()) };
+            let first: Dims = (0..piece.ndim())
+                .map(|d| self.part.offset[d] + piece.offset()[d] * self.part.step[d])
+                .collect();
             let start = out.len();
-            out.resize(start + (count * row_bytes) as usize, 0);
-            let mut target = Target::from_slice(&mut out[start..], &shape, self.element)?;
-            target.fill_from_mapping(&mapping, offset, &self.stored, &first, &self.part.step)?;
-            next += count;
-            Ok(())
+            out.resize(start + piece.volume() as usize * self.element, 0);
+            let mut target = Target::from_slice(&mut out[start..], piece.shape(), self.element)?;
+            target.fill_from_mapping(&mapping, offset, &self.stored, &first, &self.part.step)
         });
         Payload::Generated { generator, bytes }
+    }
+}
+
+/// Cuts a shape, in row-major order, into boxes of at most [`PIECE`] bytes.
+struct Pieces {
+    shape: Dims,
+    /// The dimension that is cut into runs; those before it are taken one index at a time.
+    cut: usize,
+    /// How many indices of it make a run.
+    run: u64,
+    /// Where the next box begins; `None` at the end.
+    next: Option<Dims>,
+}
+
+impl Pieces {
+    /// Of an array with at least one dimension and one element.
+    fn new(shape: &[u64], element: usize) -> Pieces {
+        let mut cut = shape.len() - 1;
+        let mut inner = element as u64;
+        while cut > 0 && inner * shape[cut] <= PIECE {
+            inner *= shape[cut];
+            cut -= 1;
+        }
+        Pieces {
+            shape: shape.into(),
+            cut,
+            run: (PIECE / inner).max(1),
+            next: Some(shape.iter().map(|_| 0).collect()),
+        }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Region;
+
+    fn next(&mut self) -> Option<Region> {
+        let first = self.next.take()?;
+        let mut shape = self.shape.clone();
+        shape[..self.cut].fill(1);
+        shape[self.cut] = self.run.min(self.shape[self.cut] - first[self.cut]);
+        let mut after = first.clone();
+        after[self.cut] += shape[self.cut];
+        for d in (1..=self.cut).rev() {
+            if after[d] == self.shape[d] {
+                after[d] = 0;
+                after[d - 1] += 1;
+            }
+        }
+        self.next = (after[0] < self.shape[0]).then_some(after);
+        Region::new(&first, &shape).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_small_and_in_order() {
+        for (shape, element) in [
+            (vec![3, 5, 7], 8),
+            (vec![2, 1 << 20, 3], 8),
+            (vec![3 << 20], 1),
+            (vec![2, 2, 700_000], 4),
+            (vec![1, 1, 1, 1 << 18, 5], 16),
+            (vec![1 << 20, 1], 2),
+        ] {
+            let volume: u64 = shape.iter().product();
+            let mut at = 0;
+            for piece in Pieces::new(&shape, element) {
+                let first = (0..shape.len()).fold(0, |at, d| at * shape[d] + piece.offset()[d]);
+                assert_eq!(first, at, "{shape:?}: {piece} does not follow");
+                assert!(piece.volume() * element as u64 <= PIECE, "{shape:?}: {piece}");
+                at += piece.volume();
+            }
+            assert_eq!(at, volume);
+        }
+    }
+
+    #[test]
+    fn hostile_fetches_are_refused_or_harmless() {
+        let part = |offset: &[u64], shape: &[u64], step: &[u64]| Part {
+            offset: offset.into(),
+            shape: shape.into(),
+            step: step.into(),
+        };
+        let check =
+            |stored: &[u64], element, bytes, part: Part| Selection::check(stored, element, bytes, &part);
+        assert!(check(&[10], 8, 80, part(&[5], &[6], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0], &[2], &[u64::MAX])).is_err());
+        assert!(check(&[10], 8, 80, part(&[u64::MAX], &[2], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0], &[1], &[0])).is_err());
+        assert!(check(&[10], 8, 81, part(&[0], &[1], &[1])).is_err());
+        assert!(check(&[10], 3, 30, part(&[0], &[1], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0, 0], &[1, 1], &[1, 1])).is_err());
+        assert!(check(&[1 << 32, 1 << 32], 8, 0, part(&[0, 0], &[1, 1], &[1, 1])).is_err());
+        assert!(check(&[1; 9], 8, 8, part(&[0; 9], &[1; 9], &[1; 9])).is_err());
+        // Nothing of a block, from anywhere: no arithmetic on that place.
+        let arena = forebay_store::Arena::create(4096).unwrap();
+        for (stored, bytes) in [(vec![10], 80), (vec![0, u64::MAX], 0)] {
+            let zero: Dims = stored.iter().map(|_| 0).collect();
+            let far: Dims = stored.iter().map(|_| u64::MAX).collect();
+            let one: Dims = stored.iter().map(|_| 1).collect();
+            let nothing = check(&stored, 8, bytes, part(&far, &zero, &one)).unwrap();
+            let payload = nothing.payload(arena.mapping().unwrap(), 0);
+            assert!(matches!(payload, Payload::Mapped { offset: 0, bytes: 0, .. }));
+        }
     }
 }

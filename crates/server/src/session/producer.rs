@@ -10,8 +10,8 @@ use forebay_core::demand::Demand;
 use forebay_core::directory::check_block_fits;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
 use forebay_core::steps::{EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
-use forebay_core::{Error, Result};
-use forebay_wire::frame::Header;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
 use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeMap, HashSet};
@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
+/// How much a rank may tell of a step, in bytes as they are encoded: its blocks go to the coordinator in one
+/// message. The rest is for what is around them.
+const TOLD_MAX: usize = BODY_MAX - (64 << 10);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -50,6 +53,8 @@ struct OpenStep {
     held: Vec<Held>,
     keys: HashSet<(String, u64)>,
     sizes: Vec<(String, u64)>,
+    /// Bytes of what is told of this step, encoded.
+    told: usize,
 }
 
 impl OpenStep {
@@ -62,6 +67,7 @@ impl OpenStep {
             held: Vec::new(),
             keys: HashSet::new(),
             sizes: Vec::new(),
+            told: 0,
         }
     }
 }
@@ -132,14 +138,25 @@ impl Session {
             return Err(Error::protocol("this connection produces already"));
         }
         let (policy, large) = (options.policy, options.size > RECORDS_TRAVEL_RANKS_MAX);
-        let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
-        let PeerMessage::Joined { result, .. } = self.node.ask(&stream, rank, JOIN_PATIENCE, join).await?
-        else {
-            return Err(Error::internal("a coordinator gave another answer than asked for"));
-        };
-        let (run, _) = result?;
+        // The arena first: a rank that could have none must not have joined.
         let writing = Writing::open(&self.node, self.shared_memory)?;
-        let begin = writing.begin_page(&self.node)?;
+        let begin = writing.begin_page(&self.node);
+        let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
+        let joined = match begin {
+            Err(error) => Err(error),
+            Ok(begin) => match self.node.ask(&stream, rank, JOIN_PATIENCE, join).await {
+                Ok(PeerMessage::Joined { result, .. }) => result.map(|(run, _)| (run, begin)),
+                Ok(_) => Err(Error::internal("a coordinator gave another answer than asked for")),
+                Err(error) => Err(error),
+            },
+        };
+        let (run, begin) = match joined {
+            Ok(joined) => joined,
+            Err(error) => {
+                writing.close(&self.node);
+                return Err(error);
+            }
+        };
         if let Some(member) = self.node.state.lock().members.get_mut(&stream)
             && let Some(local) = member.ranks.get_mut(&(run, rank))
         {
@@ -244,13 +261,8 @@ impl Session {
     ) -> Result<ToClient> {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
+        self.give_up_open_step(step)?;
         let producing = self.producing()?;
-        if let Some(open) = &producing.open {
-            return Err(Error::step_order(format!(
-                "step {} is begun, end it before step {step}",
-                open.number
-            )));
-        }
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
                 "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again \
@@ -298,6 +310,23 @@ impl Session {
         Ok(ToClient::Begun { demand: told, grants, trouble })
     }
 
+    /// A step that is open when `next` begins was begun by a call whose answer came too late: the client, which
+    /// keeps the order, has given it up, or asks again.
+    fn give_up_open_step(&mut self, next: StepNumber) -> Result<()> {
+        let producing = self.producing()?;
+        let Some(open) = &producing.open else { return Ok(()) };
+        let (number, unused) = (open.number, open.keys.is_empty());
+        if next == number && unused {
+            producing.open = None;
+            producing.last = number.checked_sub(1);
+        } else if next > number {
+            self.end_step(number, u64::MAX, true)?;
+        } else {
+            return Err(Error::step_order(format!("step {number} is begun, end it before step {next}")));
+        }
+        Ok(())
+    }
+
     /// Lets a rank that shares memory begin later steps by itself, as long as the demand that it is now told
     /// holds and nothing of it is wanted.
     fn let_pass(&mut self, step: StepNumber) -> Result<()> {
@@ -336,13 +365,16 @@ impl Session {
 
     async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {
         let node = self.node.clone();
-        if let Err(error) = self.check_put(&block) {
-            if let Bytes::Granted { offset, generation, .. } = block.bytes {
-                self.producing()?.writing.abort(&node, offset, generation);
+        let told = match self.check_put(&block) {
+            Ok(told) => told,
+            Err(error) => {
+                if let Bytes::Granted { offset, generation, .. } = block.bytes {
+                    self.producing()?.writing.abort(&node, offset, generation);
+                }
+                self.receiver.discard_payload(header).await?;
+                return Err(error);
             }
-            self.receiver.discard_payload(header).await?;
-            return Err(error);
-        }
+        };
         let bytes = {
             let producing = self.producing()?;
             let field = producing.field(&block.field)?;
@@ -382,6 +414,7 @@ impl Session {
                 generation: location.generation,
             });
         }
+        open.told += told;
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
         let record = BlockRecord {
@@ -396,7 +429,8 @@ impl Session {
         Ok(())
     }
 
-    fn check_put(&mut self, block: &PutBlock) -> Result<()> {
+    /// Checks a block against its field and the step so far; returns how many bytes telling of it takes at most.
+    fn check_put(&mut self, block: &PutBlock) -> Result<usize> {
         let producing = self.producing()?;
         let field = producing.field(&block.field)?;
         let name = format!("block {} of rank {}", block.number, producing.rank);
@@ -408,7 +442,19 @@ impl Session {
                 block.field, open.number
             )));
         }
-        Ok(())
+        let first = !open.fields.contains_key(&block.field);
+        let told = block.told_bytes_max() + if first { encoded_bytes(field)? } else { 0 };
+        if open.told + told > TOLD_MAX {
+            return Err(Error::new(
+                ErrorKind::OverBudget,
+                format!(
+                    "{name} of field '{}' at step {}: what rank {} has put in this step already fills a message \
+                     of {BODY_MAX} bytes; put fewer blocks a step, or larger ones",
+                    block.field, open.number, producing.rank
+                ),
+            ));
+        }
+        Ok(told)
     }
 
     fn end_step(&mut self, step: StepNumber, blocks: u64, dropped: bool) -> Result<()> {

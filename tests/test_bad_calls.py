@@ -1,0 +1,139 @@
+"""Steps out of order, contracts and options that cannot be: a clear error, and everybody else goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import (
+    consumer,
+    is_given_back,
+    producer,
+    reference,
+    wait_until,
+)
+
+import forebay
+
+SHAPE = (8, 6)
+
+
+# ---- steps --------------------------------------------------------------------------------------
+
+
+def test_step_numbers_grow(two: forebay.LocalGroup) -> None:
+    with consumer(two, window=16) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+
+        def one_step(number: int) -> None:
+            with sim.step(number) as step:
+                step.put("U", reference(SHAPE, "f8", number))
+
+        one_step(5)
+        for number in (5, 4, 0):
+            with pytest.raises(forebay.StepOrder, match=f"step {number} after step 5"):
+                one_step(number)
+        for number in (-1, 2**64):
+            with pytest.raises(forebay.Invalid):
+                one_step(number)
+        with sim.step(6) as step:
+            with pytest.raises(forebay.StepOrder, match="6"):
+                one_step(7)
+            step.put("U", reference(SHAPE, "f8", 6))
+        with pytest.raises(forebay.StepOrder):
+            step.put("U", reference(SHAPE))
+        with pytest.raises(forebay.StepOrder):
+            sim.step(7).put("U", reference(SHAPE))
+        one_step(8)
+        for number in (5, 6, 8):
+            with reader.next() as found:
+                assert found.number == number
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+    with pytest.raises(forebay.Closed):
+        one_step(9)
+    sim.close()
+
+
+def test_a_step_left_by_an_exception(two: forebay.LocalGroup) -> None:
+    """Readers are told that it is torn once the producer closes."""
+    with consumer(two) as reader:
+
+        def simulation() -> None:
+            with producer(two) as sim:
+                sim.array("U", dtype="f8", shape=SHAPE)
+                for number in range(3):
+                    with sim.step(number) as step:
+                        step.put("U", reference(SHAPE))
+                        if number == 1:
+                            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            simulation()
+        seen = [(step.number, step.torn) for step in reader]
+        assert seen in ([(0, False)], [(0, False), (1, True)])
+    wait_until(lambda: is_given_back(two))
+
+
+def test_ranks_that_disagree(two: forebay.LocalGroup) -> None:
+    with producer(two, rank=0, size=2) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE, units="m")
+        with pytest.raises(forebay.Conflict, match="already open"):
+            producer(two, rank=0, size=2)
+        with pytest.raises(forebay.Conflict, match="agree"):
+            producer(two, rank=1, size=3)
+        with pytest.raises(forebay.Conflict, match="agree"):
+            producer(two, rank=1, size=2, policy="block")
+        for rank, size in ((2, 2), (-1, 2), (0, 0), (2**32, 2)):
+            with pytest.raises(forebay.Invalid):
+                producer(two, rank=rank, size=size)
+        with producer(two, rank=1, size=2) as other:
+            assert other.run == sim.run
+            for options in ({"dtype": "f4"}, {"every": 2}, {"units": "s"}, {"shape": (8, 6, 1)}):
+                with pytest.raises(forebay.Conflict, match="agree"):
+                    other.array("U", **{"dtype": "f8", "shape": SHAPE, "units": "m", **options})  # type: ignore[arg-type]
+
+
+# ---- what nobody offers -------------------------------------------------------------------------
+
+
+def test_contracts_that_cannot_be_met(two: forebay.LocalGroup) -> None:
+    """Told when the reader attaches, if the offer is known, else as soon as it is."""
+    early = [consumer(two, fields=["V"]), consumer(two, fields={"U": forebay.every(1, dtype="f4")})]
+    with producer(two) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with sim.step(0):
+            pass
+        for reader, error in zip(early, (forebay.NotFound, forebay.TypeMismatch), strict=True):
+            for _ in range(2):
+                with pytest.raises(error, match=r"'[UV]'"):
+                    reader.next()
+            reader.close()
+        with pytest.raises(forebay.NotFound, match=r"'V'.*U"):
+            consumer(two, fields=["V"])
+        with pytest.raises(forebay.TypeMismatch, match="float64"):
+            consumer(two, fields={"U": forebay.every(1, dtype="f4")})
+        for fields in ([], "U", ["U", "U"], {"U": 0}, {"U": -3}):
+            with pytest.raises(forebay.Invalid):
+                consumer(two, fields=fields)
+        with pytest.raises(forebay.Invalid):
+            consumer(two, start="newest")
+    for name in ("", "x" * 5000):
+        with pytest.raises(forebay.Invalid):
+            forebay.Consumer(name, group=two.path)
+        with pytest.raises(forebay.Invalid):
+            forebay.Producer(name, group=two.path)
+
+
+def test_a_stream_that_nobody_opens(two: forebay.LocalGroup) -> None:
+    with consumer(two, timeout=0.2) as reader:
+        for _ in range(2):
+            with pytest.raises(forebay.Timeout, match="stream 's'"):
+                reader.next()
+
+
+def test_options_that_cannot_be(two: forebay.LocalGroup) -> None:
+    for options in ({"transport": "pigeon"}, {"policy": "hope"}, {"on_loss": "cry"}, {"keep": -1}):
+        with pytest.raises(forebay.Invalid):
+            producer(two, **options)
+    for timeout in (-1, float("nan"), float("inf"), 1e300):
+        with pytest.raises(ValueError, match="timeout"):
+            producer(two, timeout=timeout)

@@ -1,0 +1,76 @@
+"""What the pages in docs/ show works as they say: their examples are taken from them and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import FOREBAY, producer, wait_until
+
+import forebay
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = ("guarantees.md", "tuning.md")
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def examples(language: str) -> list[object]:
+    """All blocks in a language, by page and number."""
+    found: list[object] = []
+    for page in PAGES:
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
+        codes = [code for name, code in blocks if name == language]
+        found += [pytest.param(code, id=f"{page}-{number}") for number, code in enumerate(codes)]
+    assert found, f"no example in {language}"
+    return found
+
+
+@pytest.mark.parametrize("code", examples("python"))
+def test_an_example(code: str, one: forebay.LocalGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stands alone, on a group that `FOREBAY_GROUP` names, and checks what the page says of it."""
+    monkeypatch.setenv("FOREBAY_GROUP", one.path)
+    exec(code, {})
+
+
+@pytest.mark.parametrize("code", examples(""))
+def test_commands(code: str, own_place: Path) -> None:
+    """In the order of the page."""
+    environment = {**os.environ, "PATH": f"{FOREBAY.parent}:{os.environ['PATH']}"}
+    for command in code.splitlines():
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60
+        )
+        # What this machine lacks is not the page's fault.
+        assert done.returncode == 0 or "doctor" in command, f"{command}: {done.stderr}"
+
+
+def test_every_kind_of_error_is_explained() -> None:
+    page = text("guarantees.md")
+    for kind in forebay.Error.__subclasses__():
+        assert f"`{kind.__name__}`" in page
+
+
+def test_the_columns_of_status(one: forebay.LocalGroup) -> None:
+    """Those that the page explains are there."""
+    table = text("tuning.md").partition("| column | what it says |")[2].partition("\n\n")[0]
+    firsts = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
+    names = [name for first in firsts for name in re.findall(r"`([A-Z /]+)`", first)]
+    assert len(names) == 8
+    with producer(one) as sim:
+        sim.array("U", dtype="f8", shape=(3, 2))
+
+        def shown() -> str:
+            return subprocess.run(
+                [FOREBAY, "status", "--group", one.path], capture_output=True, text=True, timeout=60
+            ).stdout
+
+        output = wait_until(lambda: (now := shown()) and "STREAM" in now and now)
+    for name in names:
+        if name != "MISSED":  # of pipelines, and there is none
+            assert name in output

@@ -1,0 +1,221 @@
+"""Every dtype and every shape of a field, and what is told of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import (
+    consumer,
+    open_ranks,
+    producer,
+    reference,
+    trouble,
+    wait_until,
+    write_steps,
+)
+
+import forebay
+
+SHAPE = (11, 7, 5)
+
+
+# ---- types --------------------------------------------------------------------------------------
+
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (37, 23)], ids=["small", "large"])
+@pytest.mark.parametrize("order", ["=", ">"], ids=["native", "big-endian"])
+def test_dtypes(two: forebay.LocalGroup, transport: str, order: str, shape: tuple[int, int]) -> None:
+    """Every dtype, in either byte order, arrives as native values."""
+    given = {name: reference(shape, name).astype(np.dtype(name).newbyteorder(order)) for name in DTYPES}
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        for name in DTYPES:
+            sim.array("q" + name[0].replace("?", "b") + name[1:], dtype=name, shape=shape)
+        with sim.step(0) as step:
+            for name, array in given.items():
+                assert step.put("q" + name[0].replace("?", "b") + name[1:], array)
+        with reader.next() as found:
+            for name in DTYPES:
+                field = found["q" + name[0].replace("?", "b") + name[1:]]
+                assert field.dtype == np.dtype(name)
+                assert field.dtype.isnative
+                np.testing.assert_array_equal(field[...], reference(shape, name), strict=True)
+                np.testing.assert_array_equal(field[::2, ::-3], reference(shape, name)[::2, ::-3])
+
+
+def test_special_values_keep_their_bits(two: forebay.LocalGroup, transport: str) -> None:
+    bits = np.array([0x7FF0000000000000, 0xFFF8000000000001, 0x7FF4DEADBEEF0001, 1 << 63, 1], np.uint64)
+    given = np.tile(bits, 60).reshape(20, 15).view("f8")
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array("U", dtype="f8", shape=(20, 15))
+        with sim.step(0) as step:
+            step.put("U", given)
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...].view("u8"), given.view("u8"))
+
+
+def test_bfloat16_is_shown_as_bits(two: forebay.LocalGroup, transport: str) -> None:
+    given = reference((40, 30), "u2")
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array("U", dtype="bfloat16", shape=(40, 30))
+        with sim.step(0) as step:
+            step.put("U", given)
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...].view("u2"), given)
+
+
+# ---- shapes -------------------------------------------------------------------------------------
+
+
+def test_unplaced_fields(two: forebay.LocalGroup, transport: str) -> None:
+    """Local arrays of different sizes, none of them in a global array; some are empty."""
+    counts = {(0, 0): 5, (0, 1): 0, (1, 0): 700, (2, 4): 2}
+    with consumer(two, transport=transport) as reader, open_ranks(two, "s", 3, transport=transport) as sim:
+        for rank in sim:
+            rank.array("x", dtype="f4", ndim=2)
+        steps = [rank.step(0).__enter__() for rank in sim]
+        for (rank, number), count in counts.items():
+            assert steps[rank].put("x", reference((count, 3), "f4", rank), number=number)
+        for step in steps:
+            step.__exit__(None, None, None)
+        with reader.next() as found:
+            assert found["x"].shape is None
+            blocks = {(block.rank, block.number): block for block in found["x"].blocks()}
+            assert blocks.keys() == counts.keys()
+            for (rank, number), count in counts.items():
+                block = blocks[rank, number]
+                assert block.offset is None
+                np.testing.assert_array_equal(block.data, reference((count, 3), "f4", rank), strict=True)
+            with pytest.raises(forebay.OutOfBounds, match="no global shape"):
+                found["x"][...]
+
+
+def test_zero_sized_blocks_and_fields(two: forebay.LocalGroup, transport: str) -> None:
+    """A rank without elements, a field without elements, and empty regions."""
+    whole = reference((6, 4))
+    with consumer(two, transport=transport) as reader, open_ranks(two, "s", 3, transport=transport) as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=(6, 4))
+            rank.array("none", dtype="i2", shape=(0, 9))
+        for number in range(3):
+            steps = [rank.step(number).__enter__() for rank in sim]
+            steps[0].put("U", whole[:4])
+            steps[1].put("U", whole[4:4], offset=(4, 0))
+            steps[2].put("U", whole[4:], offset=(4, 0))
+            steps[0].put("none", np.zeros((0, 9), "i2"))
+            for step in steps:
+                step.__exit__(None, None, None)
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], whole)
+                assert found["none"][...].shape == (0, 9)
+                assert found["U"][3:3, ::2].shape == (0, 2)
+                assert found["U"][6:, 1].shape == (0,)
+
+
+def test_zero_sized_alloc(two: forebay.LocalGroup) -> None:
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("x", dtype="f8", ndim=2)
+        with sim.step(0) as step:
+            view = step.alloc("x", (0, 5))
+            assert view is not None
+            assert view.shape == (0, 5)
+        with reader.next() as found:
+            (block,) = found["x"].blocks()
+            assert block.data.shape == (0, 5)
+
+
+def test_numbers_without_dimensions(two: forebay.LocalGroup, transport: str) -> None:
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array("energy", dtype="f8", shape=())
+        with sim.step(0) as step:
+            step.put("energy", 2.5)
+        with reader.next() as found:
+            assert found["energy"].shape == ()
+            assert float(found["energy"][...]) == 2.5
+            assert float(found["energy"][()]) == 2.5
+
+
+def test_layouts_change_with_a_step(two: forebay.LocalGroup, transport: str) -> None:
+    """The global shape and the decomposition differ from step to step; each step is read as it was."""
+    shapes = [(11, 6), (4, 30), (4, 30), (27, 2)]
+    with consumer(two, transport=transport, window=8) as reader:
+        with open_ranks(two, "s", 3, transport=transport) as sim:
+            for number, shape in enumerate(shapes):
+                for rank in sim:
+                    rank.array("U", dtype="f8", shape=shape)
+                write_steps(sim, [number], lambda n: reference(shapes[n], "f8", n))
+        for number, shape in enumerate(shapes):
+            found = reader.next()
+            assert found["U"].shape == shape
+            np.testing.assert_array_equal(found["U"][...], reference(shape, "f8", number))
+
+
+def test_ranks_may_disagree_about_a_layout(two: forebay.LocalGroup) -> None:
+    """All ranks of a step must give one shape: one of them is told, readers get no wrong bytes."""
+    whole = reference((8, 6))
+    with consumer(two) as reader, open_ranks(two, "s", 2) as sim:
+        sim[0].array("U", dtype="f8", shape=(8, 6))
+        sim[1].array("U", dtype="f8", shape=(8, 7))
+        with sim[0].step(0) as a, sim[1].step(0) as b:
+            a.put("U", whole[:4])
+            b.put("U", np.zeros((4, 7)), offset=(4, 0))
+        with reader.next() as found, pytest.raises((forebay.NotCovered, forebay.OutOfBounds)):
+            found["U"][...]
+        assert "shape" in wait_until(lambda: trouble(sim))
+
+
+def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> None:
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array(
+            "T",
+            dtype="f4",
+            shape=(4, 3, 2),
+            dims=("z", "y", "x"),
+            spacing=(0.5, 0.25, 2),
+            origin=(-1, 0, 3.5),
+            units="K · µm⁻¹",
+            association="vertex",
+            stats=True,
+        )
+        array = reference((4, 3, 2), "f4")
+        array[1, 1, 1] = np.nan
+        with sim.step(7, time=-0.375) as step:
+            step.put("T", array)
+        with reader.next() as found:
+            assert (found.number, found.time, found.run, found.torn, found.missed) == (7, -0.375, 1, False, 0)
+            field = found["T"]
+            assert field.name == "T"
+            assert field.dims == ("z", "y", "x")
+            assert field.spacing == (0.5, 0.25, 2.0)
+            assert field.origin == (-1.0, 0.0, 3.5)
+            assert field.units == "K · µm⁻¹"
+            assert field.association == "vertex"
+            (block,) = field.blocks()
+            assert block.stats is not None
+            low, high, added, count, non_finite = block.stats
+            assert (low, high, count, non_finite) == (np.nanmin(array), np.nanmax(array), 23, 1)
+            assert added == pytest.approx(np.nansum(array.astype("f8")))
+
+
+@pytest.mark.parametrize("how", ["big-endian", "alloc", "strided"])
+def test_statistics_come_with_every_way_to_put(two: forebay.LocalGroup, how: str) -> None:
+    """A field that offers statistics carries them with each block, however it was put."""
+    array = reference((60, 50))
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(60, 50), stats=True)
+        with sim.step(0) as step:
+            if how == "big-endian":
+                step.put("U", array.astype(">f8"))
+            elif how == "strided":
+                step.put("U", np.asfortranarray(array))
+            else:
+                view = step.alloc("U", (60, 50))
+                assert view is not None
+                view[...] = array
+        with reader.next() as found:
+            (block,) = found["U"].blocks()
+            assert block.stats is not None
+            assert block.stats[:2] == (array.min(), array.max())
+            assert block.stats[2] == pytest.approx(array.sum())
+            assert block.stats[3:] == (array.size, 0)

@@ -1,0 +1,158 @@
+"""Memory: filled in place, seen without a copy, valid as long as it is held."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import (
+    consumer,
+    cut,
+    is_given_back,
+    open_ranks,
+    producer,
+    reference,
+    stream_status,
+    wait_until,
+    write_steps,
+)
+
+import forebay
+
+
+def test_alloc_commit_abort(two: forebay.LocalGroup) -> None:
+    whole = reference((40, 30))
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(40, 30))
+        for number in range(6):
+            with sim.step(number) as step:
+                unused = step.alloc("U", (10, 30), offset=(0, 0), number=9)
+                assert unused is not None
+                unused[...] = -1
+                step.abort(unused)
+                assert not unused.flags.writeable
+                early = step.alloc("U", (10, 30), offset=(0, 0), number=9)
+                late = step.alloc("U", (32, 34), offset=(10, 0), ghost=((1, 1), (2, 2)))
+                assert early is not None
+                assert late is not None
+                early[...] = whole[:10] + number
+                step.commit(early)
+                assert not early.flags.writeable
+                with pytest.raises(forebay.Invalid):
+                    step.commit(early)
+                late[...] = -5
+                late[1:-1, 2:-2] = whole[10:] + number
+            assert not late.flags.writeable
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], whole + number)
+                assert len(found["U"].blocks()) == 2
+    wait_until(lambda: is_given_back(two))
+
+
+def test_alloc_over_tcp_says_what_to_do(two: forebay.LocalGroup) -> None:
+    whole = reference((40, 30))
+    with consumer(two) as reader, producer(two, transport="tcp") as sim:
+        sim.array("U", dtype="f8", shape=(40, 30))
+        with sim.step(0) as step:
+            with pytest.raises(forebay.Unsupported, match="put"):
+                step.alloc("U", (40, 30))
+            assert step.put("U", whole)
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], whole)
+
+
+@pytest.mark.parametrize("size", [(16, 8), (257, 129)], ids=["inline", "mapped"])
+def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[int, int]) -> None:
+    """Views of released steps, of a closed reader, while many further steps pass: not a byte changes."""
+    kept: list[tuple[int, list[forebay.Block]]] = []
+    with open_ranks(two, "s", 3) as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=size)
+        reader = consumer(two, transport=transport)
+        numbers = itertools.count()
+
+        def whole(n: int) -> np.ndarray:
+            return reference(size, "f8", n)
+
+        def attached() -> bool:
+            write_steps(sim, [next(numbers)], whole)
+            return (stream_status(two, "s") or {}).get("steps", [0])[0] > 0
+
+        wait_until(attached)
+        for _ in range(30):
+            write_steps(sim, [next(numbers)], whole)
+            with reader.next() as found:
+                if len(kept) < 5:
+                    kept.append((found.number, found["U"].blocks()))
+                else:
+                    found["U"][...]
+
+        def check() -> None:
+            for number, blocks in kept:
+                for block in blocks:
+                    a, b = cut(size[0], 3)[block.rank]
+                    np.testing.assert_array_equal(block.data, whole(number)[a:b])
+                    with pytest.raises(ValueError, match="read-only"):
+                        block.data[0] = 0
+
+        check()
+        reader.close()
+        check()
+        with consumer(two) as other:
+            for _ in range(60):
+                write_steps(sim, [next(numbers)], whole)
+            other.next()
+        check()
+        del reader, found
+        gc.collect()
+        for _ in range(20):
+            write_steps(sim, [next(numbers)], whole)
+        check()
+    check()
+    kept.clear()
+    gc.collect()
+    wait_until(lambda: is_given_back(two))
+
+
+def test_views_outlive_the_servers(own_place: Path) -> None:
+    with (
+        forebay.local(servers=2, budget=32 << 20) as group,
+        consumer(group) as reader,
+        producer(group) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(100, 70))
+        with sim.step(0) as step:
+            step.put("U", reference((100, 70)))
+        view = reader.next()["U"].blocks()[0].data
+    np.testing.assert_array_equal(view, reference((100, 70)))
+    del view, reader, sim, step
+    gc.collect()
+
+
+def test_a_released_step_says_so(two: forebay.LocalGroup) -> None:
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(4, 3))
+        with sim.step(0) as step:
+            step.put("U", np.ones((4, 3)))
+        found = reader.next()
+        found.release()
+        found.release()
+        with pytest.raises(forebay.Closed, match="released"):
+            found["U"][...]
+
+
+def test_views_share_the_servers_memory(two: forebay.LocalGroup) -> None:
+    """A view of a block on this host lies in a mapped arena: no copy was made."""
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(512, 256))
+        with sim.step(0) as step:
+            step.put("U", reference((512, 256)))
+        with reader.next() as found:
+            (block,) = found["U"].blocks()
+            address = block.data.ctypes.data
+            lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd" in line]
+            bounds = [tuple(int(part, 16) for part in line.split()[0].split("-")) for line in lines]
+            assert any(low <= address < high for low, high in bounds)
