@@ -250,6 +250,7 @@ impl Session {
     ) -> Result<ToClient> {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
+        let shared = self.shared_memory;
         let producing = self.producing()?;
         if let Some(open) = &producing.open {
             return Err(Error::step_order(format!(
@@ -296,7 +297,8 @@ impl Session {
             }
         };
         producing.last = Some(step);
-        let grants = producing.grant_predicted(&node, &demand, step);
+        // Over the network a rank cannot write to an arena: ranges are found as its bytes arrive.
+        let grants = if shared { producing.grant_predicted(&node, &demand, step) } else { Vec::new() };
         let told = (demand.version != known).then(|| (*demand).clone());
         producing.open = Some(OpenStep {
             number: step,
