@@ -8,6 +8,7 @@
  *       fb_array                     once for each field, and again when its global shape changes
  *       +-> fb_step_begin            waits for one answer of the rank's home server
  *       |     fb_put ...             any number of blocks, from any thread
+ *       |     fb_put_async / fb_wait or many at once, over a network
  *       |     fb_alloc / fb_commit   or compute in place, without a copy
  *       +-- fb_step_end
  *     fb_producer_close
@@ -32,8 +33,8 @@
  * Arrays.  All sizes are 64-bit.  Arrays are row-major (C order): the last dimension varies fastest.
  * Pointers marked [ndim] point at one number for each dimension, slowest first.  A shape may hold zeros.
  *
- * Threads and processes.  Within a step fb_put, fb_alloc, fb_commit and fb_abort may be called by many
- * threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
+ * Threads and processes.  Within a step fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit and fb_abort
+ * may be called by many threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
  * holds may be read by many threads.  After fork() the child's handles are dead: calls return FB_FORKED,
  * and only closing them makes sense; the parent goes on.  A handle must not be used after it was closed:
  * its memory is gone.  The library starts no thread, installs no signal handler and prints nothing.
@@ -208,6 +209,20 @@ int fb_demanded(fb_producer *producer, const char *field, int *demanded);
  * and a mistake in its block is told all the same. */
 int fb_put(fb_producer *producer, const fb_block *block);
 
+/* As fb_put, without waiting for the server's answer: block->data must stay as it is until fb_wait or
+ * fb_step_end has returned; all else that `block` points at is yours again on return.
+ *
+ * No thread works behind your back.  Where the server is on this host there is no answer to wait for: the
+ * block is copied at once, as fb_put does.  Over TCP its bytes are handed to the socket before this returns
+ * (which waits while the server does not take them), but many blocks then share one journey there and back.
+ * At most 256 answers are outstanding: one more put waits for the oldest.  FB_OUTCOME_STAGED says that the
+ * block is on its way. */
+int fb_put_async(fb_producer *producer, const fb_block *block);
+/* Waits until the server holds all that was put in this step with fb_put_async, or says what failed: such a
+ * block may be put again.  *dropped, unless NULL, is how many of them found no room so far and were dropped,
+ * as the stream's policy says: readers see a gap.  FB_STEP_ORDER outside a step. */
+int fb_wait(fb_producer *producer, uint64_t *dropped);
+
 /* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data and
  * block->strides are ignored. *data is NULL if nothing wants the field, or it was dropped: then there is
  * nothing to compute, and fb_commit(producer, NULL) does nothing. FB_UNSUPPORTED if the server is on another
@@ -218,7 +233,8 @@ int fb_alloc(fb_producer *producer, const fb_block *block, void **data);
 int fb_commit(fb_producer *producer, void *data);
 int fb_abort(fb_producer *producer, void *data);
 
-/* Ends the step of this rank. */
+/* Ends the step of this rank.  Waits only for the answers to fb_put_async.  If one of those says what failed,
+ * that is returned; the step is ended all the same, and dropped: readers see a gap. */
 int fb_step_end(fb_producer *producer);
 
 /* Waits until the home server holds all that was put, or says what failed. */

@@ -322,6 +322,20 @@ public:
         check(fb_put(producer_, &block));
         return outcome;
     }
+    // The same without waiting for the server's answer: the array must stay as it is until wait() or end().
+    template <class T> std::int32_t put_async(const std::string &field, const T *data, const Box &box) {
+        std::int32_t outcome = FB_OUTCOME_STAGED;
+        fb_block block = detail::block(field, dtype_of<T>::value, data, box);
+        block.outcome = &outcome;
+        check(fb_put_async(producer_, &block));
+        return outcome;
+    }
+    // Waits until the server holds what put_async() put.  Returns how many of those were dropped for lack of room.
+    std::uint64_t wait() {
+        std::uint64_t dropped = 0;
+        check(fb_wait(producer_, &dropped));
+        return dropped;
+    }
     // Gives memory to compute into, without a copy.
     template <class T> Allocation<T> alloc(const std::string &field, const Box &box) {
         void *data = nullptr;

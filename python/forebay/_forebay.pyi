@@ -65,7 +65,9 @@ class Producer:
         shape: list[int],
         low: list[int],
         high: list[int],
+        wait: bool,
     ) -> str: ...
+    def wait(self) -> int: ...
     def alloc(
         self,
         field: str,

@@ -220,6 +220,7 @@ class OpenStep:
         ghost: int | Sequence[Any] = 0,
         number: int = 0,
         level: int = 0,
+        wait: bool = True,
     ) -> bool:
         """Stages one block by one copy; the array is yours again on return.
 
@@ -227,6 +228,10 @@ class OpenStep:
         any: `ghost` is one width, one for each dimension, or a pair (low, high) for each. `offset` is where
         the interior begins in the global array (default: zeros). `number` tells apart several blocks of
         this rank. Returns whether it was staged: an undemanded field costs one check.
+
+        With `wait=False` the server's answer is not waited for: `wait()`, or the step's end, does that and
+        raises what failed, and until then the array must stay as it is. That pays over TCP, where many
+        blocks then share one journey; on one host there is no answer, and it changes nothing.
         """
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
@@ -244,9 +249,18 @@ class OpenStep:
             return True
         outcome = self._core.put(
             name, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize,
-            number, level, place, interior, low, high,
+            number, level, place, interior, low, high, wait,
         )  # fmt: skip
         return outcome == "staged"
+
+    def wait(self) -> bool:
+        """Waits until the server holds what was put with `wait=False`, or raises what failed.
+
+        Returns whether all of it found room: what did not was dropped, as the stream's policy says.
+        """
+        if not self._open:
+            raise StepOrder(f"step {self.number} is not open: use it in `with`")
+        return self._core.wait() == 0
 
     def alloc(
         self,

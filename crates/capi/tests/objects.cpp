@@ -131,7 +131,15 @@ static void in_place(const std::string &stream) {
     auto viewer = consumer(stream);
     auto sim = producer(stream);
     sim.array<double>("U", {3, 500});
+    sim.array<float>("V", {2, 400});
     auto step = sim.step(0, 0);
+    const std::vector<float> row(400, 7);
+    for (std::uint64_t y = 0; y < 2; y++) {
+        Box box{{y, 0}, {1, 400}};
+        box.number = y;
+        CHECK(step.put_async("V", row.data(), box) == FB_OUTCOME_STAGED);
+    }
+    CHECK(step.wait() == 0);
     {
         auto given_back = step.alloc<double>("U", {{0, 0}, {3, 500}});
         CHECK(given_back);
@@ -142,8 +150,10 @@ static void in_place(const std::string &stream) {
     moved.commit();
     step.end();
     sim.flush();
-    const auto all = viewer.next()->get<double>("U");
+    const auto found = viewer.next();
+    const auto all = found->get<double>("U");
     for (int i = 0; i < 1500; i++) CHECK(all.data()[i] == i);
+    for (const float value : found->get<float>("V")) CHECK(value == 7);
 }
 
 static void space(const std::string &stream) {

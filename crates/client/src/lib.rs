@@ -15,6 +15,7 @@ mod consumer;
 mod fork;
 mod group;
 mod holder;
+mod pending;
 mod producer;
 mod rpc;
 mod space;

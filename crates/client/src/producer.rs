@@ -2,6 +2,7 @@
 
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
+use crate::pending::Pending;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
 use forebay_core::block::{Extent, INLINE_MAX, Stats};
 use forebay_core::contract::Field;
@@ -15,6 +16,7 @@ use forebay_store::ranges::RangeSet;
 use forebay_store::strided::Source;
 use forebay_store::{Access, Mapping, stats};
 use forebay_wire::message::{Bytes, Grant, PutBlock, Role, ToClient, ToServer};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -117,17 +119,17 @@ impl Allocation {
 #[derive(Debug)]
 pub struct Producer {
     guard: ForkGuard,
-    rpc: Rpc,
+    pub(crate) rpc: Rpc,
     stream: String,
     run: RunNumber,
     rank: u32,
     on_loss: OnLoss,
-    arena: Option<WritableArena>,
-    state: Mutex<State>,
+    pub(crate) arena: Option<WritableArena>,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct WritableArena {
+pub(crate) struct WritableArena {
     number: u32,
     mapping: Arc<Mapping>,
     /// What this process has brought into its mapping.
@@ -135,10 +137,10 @@ struct WritableArena {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     fields: BTreeMap<String, Field>,
     demand: Demand,
-    open: Option<Open>,
+    pub(crate) open: Option<Open>,
     last: Option<StepNumber>,
     /// Why the servers were given up, if they were.
     lost: Option<Error>,
@@ -148,14 +150,16 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Open {
+pub(crate) struct Open {
     step: StepNumber,
     grants: Vec<Grant>,
     /// Field and number of each block, so that a mistake is told at once.
-    keys: HashSet<(String, u64)>,
-    blocks: u64,
-    dropped: bool,
+    pub(crate) keys: HashSet<(String, u64)>,
+    pub(crate) blocks: u64,
+    pub(crate) dropped: bool,
     allocations: HashMap<u64, Allocated>,
+    /// Puts that the server has not answered yet.
+    pub(crate) pending: Pending,
 }
 
 /// Memory that was given and not yet committed.
@@ -228,7 +232,7 @@ impl Producer {
     }
 
     /// Servers that are gone are survived, if that is what was asked for.
-    fn survive(&self, state: &mut State, error: Error) -> Result<()> {
+    pub(crate) fn survive(&self, state: &mut State, error: Error) -> Result<()> {
         if error.kind == ErrorKind::Unreachable && self.on_loss == OnLoss::Skip {
             tracing::warn!("stream '{}': staging ends: {error}", self.stream);
             state.lost.get_or_insert(error);
@@ -239,7 +243,7 @@ impl Producer {
 
     /// The state, if the handle can be used. A forked child is told before it could wait for a lock that was
     /// held in its parent when it was forked.
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>> {
         self.guard.check("producer")?;
         let state = lock(&self.state);
         if state.closed {
@@ -313,8 +317,8 @@ impl Producer {
             state.skipped += 1;
         }
         state.last = Some(step);
-        let (keys, allocations) = (HashSet::new(), HashMap::new());
-        state.open = Some(Open { step, grants, keys, blocks: 0, dropped: false, allocations });
+        let (keys, allocations, pending) = (HashSet::new(), HashMap::new(), Pending::default());
+        state.open = Some(Open { step, grants, keys, blocks: 0, dropped: false, allocations, pending });
         Ok(())
     }
 
@@ -359,6 +363,16 @@ impl Producer {
     /// Stages one block by one copy; the array is the caller's again on return. `source` has the stored shape,
     /// ghosts included. An undemanded field costs one check. Over TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
+        self.put_by(block, source, |field| self.stage(block, field, source))
+    }
+
+    /// Checks a block, stages it in the way that is given, and keeps account of what became of it.
+    pub(crate) fn put_by(
+        &self,
+        block: &Block<'_>,
+        source: &Source<'_>,
+        stage: impl FnOnce(&Field) -> Result<Outcome>,
+    ) -> Result<Outcome> {
         let field = {
             let mut state = self.state()?;
             match self.admit(&mut state, block)? {
@@ -375,7 +389,7 @@ impl Producer {
                 &stored[..]
             )));
         }
-        let result = self.stage(block, &field, source);
+        let result = stage(&field);
         let mut state = lock(&self.state);
         match result {
             Ok(outcome) => {
@@ -392,7 +406,7 @@ impl Producer {
         }
     }
 
-    fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+    pub(crate) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
         let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
         let wanted = statistics.as_mut().map(|stats| (field.dtype, stats));
@@ -403,17 +417,10 @@ impl Producer {
             return Ok(Outcome::Staged);
         }
         let Some(arena) = &self.arena else {
-            let gathered;
-            let dense = match source.as_dense() {
-                Some(dense) if wanted.is_none() => dense,
-                _ => {
-                    gathered = source.to_vec(wanted);
-                    &gathered
-                }
-            };
+            let dense = gather(source, wanted);
             let put = ToServer::Put(put_block(block, Bytes::Payload, statistics));
             let answer =
-                self.rpc.call_within(&put, Some(Payload(dense)), self.rpc.patience(), "to hold a block");
+                self.rpc.call_within(&put, Some(Payload(&dense)), self.rpc.patience(), "to hold a block");
             return match answer {
                 Ok(_) => Ok(Outcome::Staged),
                 Err(error) if error.kind == ErrorKind::Full => Ok(Outcome::Dropped),
@@ -561,23 +568,29 @@ impl Producer {
         })
     }
 
-    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Does not wait.
+    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Waits only for
+    /// the answers to what was put with [`Producer::put_async`]; if one says what failed, that is returned, and
+    /// the step is ended all the same and counted as dropped.
     pub fn end(&self) -> Result<()> {
         let mut state = self.state()?;
-        let Some(open) = state.open.take() else { return Err(no_step("an end")) };
+        let waited = self.wait_for_all(&mut state).map(drop);
+        let Some(mut open) = state.open.take() else { return Err(no_step("an end")) };
+        open.pending.forget(&self.rpc);
         if state.lost.is_some() {
-            return Ok(());
+            return waited;
         }
+        open.dropped |= waited.is_err();
         let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
         match self.rpc.tell(&end) {
-            Ok(()) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Ok(()) => waited,
+            Err(error) => self.survive(&mut state, error).and(waited),
         }
     }
 
     /// Waits until the home server holds all that was put, or says what failed.
     pub fn flush(&self) -> Result<()> {
         let mut state = self.state()?;
+        self.wait_for_all(&mut state)?;
         if state.lost.is_some() {
             return Ok(());
         }
@@ -635,7 +648,15 @@ impl WritableArena {
     }
 }
 
-fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
+/// A source's elements, dense: where they lie if they are, else (or for their statistics) a copy.
+pub(crate) fn gather<'a>(source: &Source<'a>, stats: Option<(Dtype, &mut Stats)>) -> Cow<'a, [u8]> {
+    match source.as_dense() {
+        Some(dense) if stats.is_none() => Cow::Borrowed(dense),
+        _ => Cow::Owned(source.to_vec(stats)),
+    }
+}
+
+pub(crate) fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
     PutBlock {
         field: block.field.to_owned(),
         number: block.number,
@@ -646,6 +667,6 @@ fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock 
     }
 }
 
-fn no_step(what: &str) -> Error {
+pub(crate) fn no_step(what: &str) -> Error {
     Error::step_order(format!("{what} outside a step: begin one first"))
 }

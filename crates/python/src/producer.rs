@@ -167,15 +167,22 @@ impl Producer {
         shape: Vec<u64>,
         low: Vec<u64>,
         high: Vec<u64>,
+        wait: bool,
     ) -> PyResult<&'static str> {
         let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
         let array = Array { address, shape: stored, strides, element };
-        let outcome = py.detach(|| self.0.put(&block, &array.source()?)).map_err(raise)?;
+        let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
+        let outcome = py.detach(|| put(&self.0, &block, &array.source()?)).map_err(raise)?;
         Ok(match outcome {
             Outcome::Staged => "staged",
             Outcome::Undemanded => "undemanded",
             Outcome::Dropped => "dropped",
         })
+    }
+
+    /// Waits for what was put without waiting; how many blocks of it were dropped.
+    fn wait(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.0.wait()).map_err(raise)
     }
 
     /// Memory of a block to compute into, with the number that commits it, or None.
