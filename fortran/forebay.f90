@@ -51,7 +51,8 @@ module forebay
       FB_PROTOCOL = 15, FB_CONNECTION_FILE = 16, FB_UNSUPPORTED = 17, FB_STEP_ORDER = 18, FB_FORKED = 19, &
       FB_ENDED = 20, FB_TORN = 21, FB_DROPPED = 22, FB_PIPELINE_FAILED = 23, FB_INTERNAL = 24, FB_IO = 25
    integer, parameter, public :: FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, &
-      FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15
+      FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15, &
+      FB_TEXT = 16
    integer, parameter, public :: FB_ASSOCIATION_CELL = 0, FB_ASSOCIATION_VERTEX = 1
    integer, parameter, public :: FB_POLICY_DROP_OLDEST = 0, FB_POLICY_BLOCK = 1, FB_POLICY_LATEST = 2
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1

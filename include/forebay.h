@@ -6,6 +6,7 @@
  *
  *     fb_producer_open
  *       fb_array                     once for each field, and again when its global shape changes
+ *       fb_attr                      what there is to say of the stream and its fields
  *       +-> fb_step_begin            waits for one answer of the rank's home server
  *       |     fb_put ...             any number of blocks, from any thread
  *       |     fb_put_async / fb_wait or many at once, over a network
@@ -85,7 +86,8 @@ enum {
 
 enum { /* dtypes */
     FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, FB_I64 = 8, FB_U64 = 9,
-    FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15
+    FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15,
+    FB_TEXT = 16 /* UTF-8; of attributes only */
 };
 
 enum { FB_MEMORY_HOST = 0 }; /* other kinds are refused with FB_UNSUPPORTED until they are built */
@@ -156,6 +158,18 @@ typedef struct fb_field {
 } fb_field;
 #define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
+/* What is said of a stream or of one of its fields beside the data. */
+typedef struct fb_attribute {
+    uint64_t size;
+    const char *field;  /* NULL: of the stream itself */
+    const char *key;
+    int32_t dtype;      /* FB_BOOL, FB_I64, FB_F64 or FB_TEXT */
+    int32_t list;       /* 0: one value; 1: a list of `count`, which may be 0 */
+    uint64_t count;     /* default 1 */
+    const void *values; /* [count] uint8_t (0 or 1), int64_t, double, or const char * to text that ends in NUL */
+} fb_attribute;
+#define FB_ATTRIBUTE_INIT { sizeof(fb_attribute), NULL, NULL, 0, 0, 1, NULL }
+
 /* What is put: a box of the global array (or a local array without a place in one).
  * `offset` and `shape` are the interior's; the array in memory has shape + ghost_low + ghost_high
  * elements in each dimension, and `data` points at its first element, ghosts included.
@@ -195,6 +209,12 @@ int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
 
 /* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */
 int fb_array(fb_producer *producer, const fb_field *field);
+
+/* Sets an attribute for the rest of the run; readers see it from the next step on.  One rank that sets it is
+ * enough; where several do they must agree, and to change one is FB_CONFLICT: what changes with the step is a
+ * field.  All attributes of a stream take up to 64 KiB, else FB_OVER_BUDGET.  Between steps; waits for an
+ * answer. */
+int fb_attr(fb_producer *producer, const fb_attribute *attribute);
 
 /* Begins a step. `time` is physical time. Waits for one answer of the home server; with FB_POLICY_BLOCK
  * also for room. Step numbers must grow within a run. What is wrong with the last step and only the servers
@@ -323,6 +343,11 @@ int fb_step_field_name(const fb_step *step, uint64_t index, const char **name);
 /* The field's dtype and global shape at this step. *ndim is in: room in `shape`, out: dimensions. Each of
  * `dtype`, `ndim` and `shape` may be NULL. FB_OUT_OF_BOUNDS if a shape is asked for and there is none. */
 int fb_step_field(const fb_step *step, const char *field, int32_t *dtype, uint32_t *ndim, uint64_t *shape);
+/* An attribute of the stream (`field` NULL) or of one of its fields; FB_NOT_FOUND if it is not set.  What
+ * *attribute then points at is valid until the step is released. */
+int fb_attr_get(const fb_step *step, const char *field, const char *key, fb_attribute *attribute);
+/* The key of one of the attributes, counted from 0; FB_NOT_FOUND past the last one.  Valid as above. */
+int fb_attr_key(const fb_step *step, const char *field, uint64_t index, const char **key);
 /* Copies exactly the region asked for, or fails and says what is missing. */
 int fb_get(fb_step *step, const fb_selection *selection);
 /* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to

@@ -172,6 +172,11 @@ class Step:
         """Names of the fields that it has for this reader."""
         return self._core.fields()
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the producer says of the stream: bools, integers, floats, texts, or lists of these."""
+        return self._core.attrs(None)
+
     def __getitem__(self, name: str) -> Field:
         return Field(self._core, self._core.field(name))
 
@@ -242,6 +247,11 @@ class Field:
         self.origin = tuple(told["origin"])
         self.units: str = told["units"]
         self.association: str = told["association"]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the producer says of the field beside all that has a name of its own."""
+        return self._core.attrs(self.name)
 
     def _global(self) -> tuple[int, ...]:
         if self.shape is None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _forebay
+from forebay import _arrays, _attrs, _forebay
+from forebay._attrs import AttrValue
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
 Policy = Literal["drop-oldest", "block", "latest"]
@@ -108,12 +109,13 @@ class Producer:
         units: str = "",
         association: Literal["cell", "vertex"] = "cell",
         stats: bool = False,
+        attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
         """Adds a field to the output contract, or gives it another global shape from the next step on.
 
         `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
         many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
-        block carries its minimum, maximum, sum and counts. Waits for an answer.
+        block carries its minimum, maximum, sum and counts. `attrs` are set as by `attr`. Waits for an answer.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -140,6 +142,19 @@ class Producer:
             stats,
         )
         self._offers[name] = _Offer(kind, dimensions, shape is not None)
+        for key, value in (attrs or {}).items():
+            self.attr(key, value, field=name)
+
+    def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
+        """Says something of the stream, or of a field, for the rest of the run.
+
+        `value` is a bool, an integer of 64 bits, a float, a text, or a sequence of one of these. Readers see
+        it from the next step on. One rank that sets it is enough; where several do they must agree, and to
+        change one raises `Conflict`: what changes with the step is a field. All attributes of a stream take
+        up to 64 KiB. Waits for an answer.
+        """
+        kind, values, is_list = _attrs.as_values(key, value)
+        self._core.attr(field, key, kind, values, is_list)
 
     def step(self, number: int, *, time: float | None = None) -> OpenStep:
         """A step, to be used in `with`. Entering waits for one answer of the home server; leaving ends it.

@@ -7,6 +7,7 @@ use crate::abi::{
     fb_view,
 };
 use crate::arguments;
+use crate::attributes::Shown;
 use crate::boundary::{Handle, c_text, call};
 use crate::boxes;
 use forebay_client::core::contract::{Need, Needs};
@@ -16,7 +17,7 @@ use forebay_client::core::steps::Start;
 use forebay_client::{BlockBytes, Consumer, ConsumerOptions, Error, GroupOptions, Result, Step};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A reader of a stream.
 pub(crate) type fb_consumer = Handle<Consumer>;
@@ -27,7 +28,9 @@ pub(crate) struct StepInner {
     views: Mutex<HashMap<(String, u64), BlockBytes>>,
     /// The fields' names, as C has text.
     names: Vec<Box<CStr>>,
-    step: Step,
+    /// The attributes as C has them, once they were asked for.
+    pub(crate) attributes: OnceLock<Shown>,
+    pub(crate) step: Step,
 }
 
 /// One step, as a consumer holds it.
@@ -129,7 +132,8 @@ pub(crate) unsafe extern "C" fn fb_consumer_next(
             let timeout = if timeout < 0.0 { None } else { Some(arguments::seconds(timeout, "timeout")?) };
             let step = consumer.next_step(timeout)?;
             let names = step.report().fields.iter().map(|found| c_text(&found.field.name)).collect();
-            Handle::give(StepInner { views: Mutex::default(), names, step }, place);
+            let inner = StepInner { views: Mutex::default(), names, attributes: OnceLock::new(), step };
+            Handle::give(inner, place);
         }
         Ok(())
     })

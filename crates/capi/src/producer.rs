@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a producer's handle points at.
 pub(crate) struct Inner {
-    producer: Producer,
+    pub(crate) producer: Producer,
     state: Mutex<State>,
 }
 

@@ -127,6 +127,39 @@ static void boxes(const std::string &stream) {
     FAILS(FB_OUT_OF_BOUNDS, "'P'", read->get<std::int8_t>("P"));
 }
 
+static void attributes(const std::string &stream) {
+    using forebay::Attribute;
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    sim.array<int>("N", {2});
+    sim.attr("yes", true);
+    sim.attr("count", std::uint16_t{9});
+    sim.attr("dt", 0.5f);
+    sim.attr("name", "a text");
+    sim.attr("more", std::string("text"), "N");
+    sim.attr("flags", std::vector<bool>{true, false}, "N");
+    sim.attr("sizes", std::vector<int>{1, -2, 3}, "N");
+    sim.attr("range", std::vector<double>{}, "N");
+    sim.attr("names", std::vector<std::string>{"a", "b"}, "N");
+    FAILS(FB_INVALID, "63 bits", sim.attr("big", ~std::uint64_t{0}));
+    FAILS(FB_CONFLICT, "'dt'", sim.attr("dt", 0.25));
+    const int values[2] = {1, 2};
+    auto step = sim.step(0, 0);
+    step.put("N", values, {{0}, {2}});
+    step.end();
+    const auto found = viewer.next();
+    const auto of_stream = found->attrs(), of_field = found->attrs("N");
+    CHECK(of_stream.size() == 4 && of_field.size() == 5);
+    CHECK(of_stream.at("yes") == Attribute(true) && of_stream.at("count") == Attribute(std::int64_t{9}));
+    CHECK(of_stream.at("dt") == Attribute(0.5) && of_stream.at("name") == Attribute(std::string("a text")));
+    CHECK(of_field.at("more") == Attribute(std::string("text")));
+    CHECK(of_field.at("flags") == Attribute(std::vector<bool>{true, false}));
+    CHECK(of_field.at("sizes") == Attribute(std::vector<std::int64_t>{1, -2, 3}));
+    CHECK(of_field.at("range") == Attribute(std::vector<double>{}));
+    CHECK(of_field.at("names") == Attribute(std::vector<std::string>{"a", "b"}));
+    CHECK(found->attrs("M").empty());
+}
+
 static void in_place(const std::string &stream) {
     auto viewer = consumer(stream);
     auto sim = producer(stream);
@@ -201,7 +234,7 @@ static void errors(const std::string &stream) {
 
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
-        {"types", types}, {"boxes", boxes}, {"in_place", in_place}, {"space", space}, {"errors", errors}};
+        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"space", space}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

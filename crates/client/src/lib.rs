@@ -11,6 +11,7 @@
 
 mod admin;
 mod assemble;
+mod attributes;
 mod consumer;
 mod fork;
 mod group;
@@ -33,6 +34,7 @@ pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;
 pub use forebay_core as core;
+pub use forebay_core::attr::{Attr, AttrValues, Attrs};
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;
 pub use forebay_transport as transport;

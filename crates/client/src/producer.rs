@@ -143,7 +143,7 @@ pub(crate) struct State {
     pub(crate) open: Option<Open>,
     last: Option<StepNumber>,
     /// Why the servers were given up, if they were.
-    lost: Option<Error>,
+    pub(crate) lost: Option<Error>,
     skipped: u64,
     next_allocation: u64,
     closed: bool,
@@ -329,7 +329,7 @@ impl Producer {
         Ok(state.lost.is_none() && state.demand.wants(self.find(&state, field)?, step))
     }
 
-    fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Field> {
+    pub(crate) fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Field> {
         state.fields.get(name).ok_or_else(|| {
             let known: Vec<_> = state.fields.keys().map(String::as_str).collect();
             Error::not_found(format!(

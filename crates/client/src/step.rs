@@ -3,6 +3,7 @@
 use crate::assemble::{self, Selection};
 use crate::consumer::Shared;
 use crate::holder::ReadableArena;
+use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex};
 pub struct Step {
     shared: Arc<Shared>,
     report: Arc<StepReport>,
+    attrs: Arc<Attrs>,
     hold: Mutex<Option<Arc<Hold>>>,
 }
 
@@ -79,10 +81,10 @@ impl BlockBytes {
 }
 
 impl Step {
-    pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
+    pub(crate) fn new(shared: Arc<Shared>, report: StepReport, attrs: Arc<Attrs>) -> Step {
         crate::rpc::lock(&shared.held).insert((report.id.run, report.id.step));
         let hold = Hold { shared: shared.clone(), run: report.id.run, step: report.id.step };
-        Step { shared, report: Arc::new(report), hold: Mutex::new(Some(Arc::new(hold))) }
+        Step { shared, report: Arc::new(report), attrs, hold: Mutex::new(Some(Arc::new(hold))) }
     }
 
     /// Its number, as the producer gave it.
@@ -93,6 +95,11 @@ impl Step {
     /// All that was told of it.
     pub fn report(&self) -> &StepReport {
         &self.report
+    }
+
+    /// The attributes of its run and the run's fields, as far as they were set when the step was told.
+    pub fn attrs(&self) -> &Attrs {
+        &self.attrs
     }
 
     fn hold(&self) -> Result<Arc<Hold>> {

@@ -10,9 +10,9 @@ use forebay_client::core::contract::{Association, Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::ids::ServerId;
 use forebay_client::core::steps::Start;
-use forebay_client::{ConsumerOptions, Error, Selection};
+use forebay_client::{AttrValues, ConsumerOptions, Error, Selection};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 #[pyclass(frozen)]
 pub(crate) struct Consumer(forebay_client::Consumer);
@@ -155,6 +155,21 @@ impl Step {
 
     fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
         describe(py, self.step.field(name).map_err(raise)?)
+    }
+
+    /// The attributes of the stream, or of a field.
+    fn attrs<'py>(&self, py: Python<'py>, field: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+        let told = PyDict::new(py);
+        for (key, attr) in self.step.attrs().of(field) {
+            let values = match &attr.values {
+                AttrValues::Bool(values) => PyList::new(py, values)?,
+                AttrValues::Int(values) => PyList::new(py, values)?,
+                AttrValues::Float(values) => PyList::new(py, values)?,
+                AttrValues::Text(values) => PyList::new(py, values)?,
+            };
+            if attr.list { told.set_item(key, values)? } else { told.set_item(key, values.get_item(0)?)? }
+        }
+        Ok(told)
     }
 
     /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.

@@ -9,7 +9,7 @@ use forebay_client::core::contract::{Association, Field};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
 use forebay_client::core::steps::Policy;
-use forebay_client::{Block, Error, OnLoss, Outcome, ProducerOptions};
+use forebay_client::{Attr, AttrValues, Block, Error, OnLoss, Outcome, ProducerOptions};
 use pyo3::prelude::*;
 
 #[pyclass(frozen)]
@@ -141,6 +141,26 @@ impl Producer {
     ) -> PyResult<()> {
         let field = field(name, dtype, ndim, shape, every, association, dims, spacing, origin, units, stats)?;
         py.detach(|| self.0.array(field)).map_err(raise)
+    }
+
+    /// Sets an attribute; `kind` says of what type the values are.
+    fn attr(
+        &self,
+        py: Python<'_>,
+        field: Option<String>,
+        key: &str,
+        kind: &str,
+        values: &Bound<'_, PyAny>,
+        list: bool,
+    ) -> PyResult<()> {
+        let values = match kind {
+            "bool" => AttrValues::Bool(values.extract()?),
+            "int" => AttrValues::Int(values.extract()?),
+            "float" => AttrValues::Float(values.extract()?),
+            _ => AttrValues::Text(values.extract()?),
+        };
+        let attr = Attr { list, values };
+        py.detach(|| self.0.attr(field.as_deref(), key, attr)).map_err(raise)
     }
 
     fn begin(&self, py: Python<'_>, step: u64, time: f64) -> PyResult<()> {

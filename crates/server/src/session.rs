@@ -191,7 +191,8 @@ impl Session {
             | M::Abort { .. }
             | M::End { .. }
             | M::Flush
-            | M::Leave => self.producer_message(&header, message).await,
+            | M::Leave
+            | M::SetAttr { .. } => self.producer_message(&header, message).await,
             M::Attach { stream, needs, window, start, follow } => {
                 self.attach(stream, needs, window, start, follow).map(Some)
             }

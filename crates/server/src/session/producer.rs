@@ -3,6 +3,7 @@
 use super::Session;
 use crate::node::{Held, Node};
 use crate::process_gone;
+use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
@@ -179,6 +180,7 @@ impl Session {
         }
         match message {
             ToServer::Define(field) => self.define(field).await,
+            ToServer::SetAttr { field, key, attr } => self.set_attr(field, key, attr).await,
             ToServer::Begin { step, time, known, patience_ms } => {
                 self.begin(step, time, known, Duration::from_millis(patience_ms)).await.map(Some)
             }
@@ -228,6 +230,24 @@ impl Session {
             result?;
         }
         self.producing()?.fields.insert(field.name.clone(), field);
+        Ok(Some(ToClient::Done))
+    }
+
+    async fn set_attr(&mut self, field: Option<String>, key: String, attr: Attr) -> Result<Option<ToClient>> {
+        let node = self.node.clone();
+        let producing = self.producing()?;
+        if producing.open.is_some() {
+            return Err(Error::step_order(format!("attribute '{key}' cannot be set within a step")));
+        }
+        attr.check(&key)?;
+        let (stream, run, rank) = (producing.stream.clone(), producing.run, producing.rank);
+        let set = |token| {
+            let (stream, field, key, attr) = (stream.clone(), field.clone(), key.clone(), attr.clone());
+            PeerMessage::SetAttr { token, stream, run, field, key, attr }
+        };
+        if let PeerMessage::Answer { result, .. } = node.ask(&stream, rank, JOIN_PATIENCE, set).await? {
+            result?;
+        }
         Ok(Some(ToClient::Done))
     }
 
