@@ -6,6 +6,7 @@
  *
  *     fb_producer_open
  *       fb_array                     once for each field, and again when its global shape changes
+ *       fb_particles, fb_buffer      likewise, for what has no place in a global array
  *       fb_attr                      what there is to say of the stream and its fields
  *       +-> fb_step_begin            waits for one answer of the rank's home server
  *       |     fb_put ...             any number of blocks, from any thread
@@ -209,6 +210,16 @@ int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
 
 /* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */
 int fb_array(fb_producer *producer, const fb_field *field);
+
+/* Adds a particle species: a group of fields that share one count.  Each is named `species/name`, has no global
+ * shape, and its first dimension counts the particles: ndim is 1, or 2 for vectors.  They are put, demanded and
+ * read as any field without a global shape; within a step the blocks of a species that have one `number` must
+ * have one count, else fb_put says FB_CONFLICT.  `fields_stride` is sizeof(fb_field) as you compiled it. */
+int fb_particles(fb_producer *producer, const char *species, const fb_field *fields, uint32_t fields_count,
+                 uint32_t fields_stride);
+/* Adds a buffer: bytes, of another length at each step and rank if need be.  It is put as a block of FB_U8 with
+ * ndim 1 and without an offset, and read with fb_step_block.  `every` is as in fb_field. */
+int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
 
 /* Sets an attribute for the rest of the run; readers see it from the next step on.  One rank that sets it is
  * enough; where several do they must agree, and to change one is FB_CONFLICT: what changes with the step is a

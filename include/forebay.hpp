@@ -109,6 +109,14 @@ struct FieldOptions {
     bool stats = false;
 };
 
+// A field of a particle species.
+struct Property {
+    std::string name;
+    std::int32_t dtype;     // dtype_of<T>::value
+    std::size_t ndim = 1;   // 2: vectors
+    FieldOptions options = {};
+};
+
 // Where a block lies, and how its array lies in memory: as in fb_block.
 struct Box {
     Extents offset, shape; // of the interior
@@ -430,6 +438,20 @@ public:
     template <class T> void unplaced_array(const std::string &name, std::size_t ndim, const FieldOptions &options = {}) {
         declare(name, dtype_of<T>::value, ndim, nullptr, options);
     }
+
+    // Adds a particle species: fields `species/name` that share one count.
+    void particles(const std::string &species, const std::vector<Property> &properties) {
+        std::vector<detail::FieldStruct> given;
+        std::vector<fb_field> fields;
+        given.reserve(properties.size()); // what the structs point at stays where it is
+        for (const Property &property : properties) {
+            given.emplace_back(property.name, property.dtype, property.ndim, nullptr, property.options);
+            fields.push_back(given.back().field);
+        }
+        check(fb_particles(get(), species.c_str(), fields.data(), static_cast<std::uint32_t>(fields.size()), sizeof(fb_field)));
+    }
+    // Adds a buffer: bytes, put as an unplaced block of std::uint8_t.
+    void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(get(), name.c_str(), every)); }
 
     // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a text, or a
     // std::vector of these.

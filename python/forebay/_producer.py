@@ -24,6 +24,8 @@ class _Offer:
     dtype: str
     ndim: int
     placed: bool
+    components: int | None = None
+    """Of a species' vectors."""
 
 
 class Producer:
@@ -145,6 +147,36 @@ class Producer:
         for key, value in (attrs or {}).items():
             self.attr(key, value, field=name)
 
+    def particles(
+        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+    ) -> None:
+        """Adds a particle species: a group of fields that share one count.
+
+        `fields` maps names to a dtype, or to a dtype and the number of components of a vector:
+        `{"x": ("f8", 3), "charge": "f4"}`. Each field is named `species/name` and has no global shape; its
+        first dimension counts the particles. Within a step the blocks of a species that have one `number`
+        must have one count, else `put` raises `Conflict`. Readers take `step.particles(species)`, or single
+        fields. Waits for an answer for each field.
+        """
+        given: dict[str, _Offer] = {}
+        for name, kind in fields.items():
+            dtype, components = kind if isinstance(kind, tuple) and len(kind) == 2 else (kind, 1)
+            offer = _Offer(_arrays.dtype_name(dtype), 1, placed=False)
+            if components != 1:
+                offer = _Offer(offer.dtype, 2, placed=False, components=components)
+            given[name] = offer
+        told = [(name, offer.dtype, offer.ndim, "") for name, offer in given.items()]
+        self._core.particles(species, told, every)
+        self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
+
+    def buffer(self, name: str, *, every: int = 1) -> None:
+        """Adds a buffer: bytes, of another length at each step and rank if need be. Waits for an answer.
+
+        It is put as any field: `step.put(name, b"...")`, and read as `step.blocks(name)`.
+        """
+        self._core.buffer(name, every)
+        self._offers[name] = _Offer("uint8", 1, placed=False)
+
     def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
         """Says something of the stream, or of a field, for the rest of the run.
 
@@ -251,7 +283,7 @@ class OpenStep:
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
         low, high, interior = _interior(given.shape, ghost, name)
-        place = _place(offset, given.ndim, offer, name)
+        place = _place(offset, interior, offer, name)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
             given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
@@ -294,7 +326,7 @@ class OpenStep:
         """
         offer = self._offer(name)
         low, high, interior = _interior(tuple(int(n) for n in shape), ghost, name)
-        place = _place(offset, len(interior), offer, name)
+        place = _place(offset, interior, offer, name)
         memory = self._alloc(name, offer, interior, place, low, high, number, level)
         return None if memory is None else memory[1]
 
@@ -359,7 +391,14 @@ def _interior(
     return low, high, interior
 
 
-def _place(offset: Sequence[int] | None, ndim: int, offer: _Offer, name: str) -> list[int] | None:
+def _place(
+    offset: Sequence[int] | None, interior: Sequence[int], offer: _Offer, name: str
+) -> list[int] | None:
+    ndim = len(interior)
+    if offer.components is not None and list(interior[1:]) != [offer.components]:
+        raise OutOfBounds(
+            f"field '{name}' has vectors of {offer.components} components, the array shape {tuple(interior)}"
+        )
     if not offer.placed:
         if offset is not None:
             raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")

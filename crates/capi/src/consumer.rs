@@ -3,8 +3,7 @@
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
 use crate::abi::{
-    FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_need, fb_selection, fb_step_info,
-    fb_view,
+    FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view,
 };
 use crate::arguments;
 use crate::attributes::Shown;
@@ -86,33 +85,22 @@ unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
     if given.needs_count == 0 {
         return Ok(Needs::All { every: given.every });
     }
-    if given.needs.is_null() {
-        return Err(Error::invalid(format!(
-            "options->needs is NULL, and needs_count is {}",
-            given.needs_count
-        )));
-    }
-    let stride = given.needs_stride as usize;
-    if stride < fb_need::FIRST {
-        return Err(Error::invalid(format!("options->needs_stride is {stride}: set it to sizeof(fb_need)")));
-    }
-    let mut needs = Vec::new();
-    for index in 0..given.needs_count as usize {
-        let what = format!("options->needs[{index}]");
-        // SAFETY: the header's terms: so many structs, so far apart.
-        unsafe {
-            let need = given.needs.byte_add(index * stride);
-            if need.cast::<u64>().read_unaligned() > stride as u64 {
-                return Err(Error::invalid(format!("{what}.size is more than needs_stride, {stride}")));
-            }
-            let need = arguments::read(need, &what)?;
-            needs.push(Need {
-                field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
-                dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
-                every: need.every,
-            });
-        }
-    }
+    // SAFETY: the header's terms: so many structs, so far apart.
+    let needs = unsafe {
+        arguments::each(
+            given.needs,
+            given.needs_count,
+            given.needs_stride,
+            "options->needs",
+            |need, what| {
+                Ok(Need {
+                    field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
+                    dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
+                    every: need.every,
+                })
+            },
+        )?
+    };
     Ok(Needs::Fields(needs))
 }
 

@@ -189,6 +189,48 @@ pub(crate) unsafe extern "C" fn fb_array(producer: *mut fb_producer, field: *con
     })
 }
 
+/// Declares a particle species.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_particles(
+    producer: *mut fb_producer,
+    species: *const c_char,
+    fields: *const fb_field,
+    fields_count: u32,
+    fields_stride: u32,
+) -> c_int {
+    call("fb_particles", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let species = arguments::text(species, "species")?;
+            let fields = arguments::each(fields, fields_count, fields_stride, "fields", |field, what| {
+                boxes::field(field).map_err(|error| error.during(what))
+            })?;
+            let dtypes: Vec<(String, Dtype)> =
+                fields.iter().map(|field| (format!("{species}/{}", field.name), field.dtype)).collect();
+            inner.producer.particles(species, fields)?;
+            inner.state().dtypes.extend(dtypes);
+        }
+        Ok(())
+    })
+}
+
+/// Declares a buffer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_buffer(
+    producer: *mut fb_producer,
+    name: *const c_char,
+    every: u32,
+) -> c_int {
+    call("fb_buffer", || {
+        // SAFETY: the header's terms.
+        let (inner, name) = unsafe { (Handle::get(producer, "producer")?, arguments::text(name, "name")?) };
+        inner.producer.buffer(name, every)?;
+        inner.state().dtypes.insert(name.to_owned(), Dtype::U8);
+        Ok(())
+    })
+}
+
 /// Begins a step.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_step_begin(producer: *mut fb_producer, number: u64, time: f64) -> c_int {

@@ -160,6 +160,31 @@ static void attributes(const std::string &stream) {
     CHECK(found->attrs("M").empty());
 }
 
+static void particles(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    forebay::FieldOptions in_metres;
+    in_metres.dims = {"particle", "axis"};
+    in_metres.units = "m";
+    sim.particles("ions", {{"x", dtype<double>, 2, in_metres}, {"charge", dtype<float>}});
+    sim.buffer("log");
+    const std::vector<double> x(5 * 3, 1.5);
+    const std::vector<float> charge(6, 2);
+    const std::string text = "said";
+    auto step = sim.step(0, 0);
+    step.put("ions/x", x.data(), forebay::unplaced({5, 3}));
+    FAILS(FB_CONFLICT, "'ions'", step.put("ions/charge", charge.data(), forebay::unplaced({6})));
+    step.put("ions/charge", charge.data(), forebay::unplaced({5}));
+    step.put("log", reinterpret_cast<const unsigned char *>(text.data()), forebay::unplaced({text.size()}));
+    step.end();
+    const auto found = viewer.next();
+    const auto positions = found->blocks<double>("ions/x");
+    CHECK(positions.size() == 1 && (positions[0].shape == Extents{5, 3}) && positions[0].data[14] == 1.5);
+    CHECK(found->blocks<float>("ions/charge").at(0).shape == Extents{5});
+    const auto log = found->blocks<unsigned char>("log").at(0);
+    CHECK(std::string(log.data, log.data + log.shape[0]) == text);
+}
+
 static void in_place(const std::string &stream) {
     auto viewer = consumer(stream);
     auto sim = producer(stream);
@@ -234,7 +259,7 @@ static void errors(const std::string &stream) {
 
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
-        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"space", space}, {"errors", errors}};
+        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles}, {"space", space}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

@@ -16,6 +16,7 @@ mod consumer;
 mod fork;
 mod group;
 mod holder;
+mod particles;
 mod pending;
 mod producer;
 mod rpc;

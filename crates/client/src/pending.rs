@@ -118,8 +118,8 @@ impl Producer {
                 }
                 _ => {
                     open.blocks -= 1;
-                    open.keys.remove(&(posted.field, posted.number));
                     open.pending.note(error);
+                    state.forget(&posted.field, posted.number);
                 }
             }
         }

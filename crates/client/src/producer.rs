@@ -2,6 +2,7 @@
 
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
+use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
 use forebay_core::block::{Extent, INLINE_MAX, Stats};
@@ -139,6 +140,7 @@ pub(crate) struct WritableArena {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     fields: BTreeMap<String, Field>,
+    pub(crate) species: Species,
     demand: Demand,
     pub(crate) open: Option<Open>,
     last: Option<StepNumber>,
@@ -158,6 +160,8 @@ pub(crate) struct Open {
     pub(crate) blocks: u64,
     pub(crate) dropped: bool,
     allocations: HashMap<u64, Allocated>,
+    /// The count of each species and number, and the field that said so first.
+    pub(crate) counts: HashMap<(String, u64), (u64, String)>,
     /// Puts that the server has not answered yet.
     pub(crate) pending: Pending,
 }
@@ -317,8 +321,16 @@ impl Producer {
             state.skipped += 1;
         }
         state.last = Some(step);
-        let (keys, allocations, pending) = (HashSet::new(), HashMap::new(), Pending::default());
-        state.open = Some(Open { step, grants, keys, blocks: 0, dropped: false, allocations, pending });
+        state.open = Some(Open {
+            step,
+            grants,
+            keys: HashSet::new(),
+            blocks: 0,
+            dropped: false,
+            allocations: HashMap::new(),
+            counts: HashMap::new(),
+            pending: Pending::default(),
+        });
         Ok(())
     }
 
@@ -348,6 +360,9 @@ impl Producer {
         let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
         let Some(open) = state.open.as_ref() else { return Err(no_step("a put")) };
         let wanted = wanted(open.step);
+        if let Some(open) = state.open.as_mut() {
+            state.species.check(open, block)?;
+        }
         let key = (block.field.to_owned(), block.number);
         if let Some(open) = state.open.as_mut()
             && !open.keys.insert(key)
@@ -400,7 +415,7 @@ impl Producer {
                 Ok(outcome)
             }
             Err(error) => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 self.survive(&mut state, error).map(|()| Outcome::Dropped)
             }
         }
@@ -479,10 +494,7 @@ impl Producer {
         };
         let bytes = block.extent.bytes(field.dtype)?;
         let Some(arena) = &self.arena else {
-            lock(&self.state)
-                .open
-                .as_mut()
-                .map(|open| open.keys.remove(&(block.field.to_owned(), block.number)));
+            lock(&self.state).forget(block.field, block.number);
             return Err(Error::unsupported(
                 "the server is on another host: use put, which sends from where the data lies",
             ));
@@ -494,7 +506,7 @@ impl Producer {
         let mut state = lock(&self.state);
         let grant = match granted {
             Ok(None) if bytes > 0 => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 if let Some(open) = state.open.as_mut() {
                     open.dropped = true;
                 }
@@ -502,7 +514,7 @@ impl Producer {
             }
             Ok(grant) => grant,
             Err(error) => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 return self.survive(&mut state, error).map(|()| None);
             }
         };
@@ -551,9 +563,7 @@ impl Producer {
     pub fn abort(&self, id: u64) -> Result<()> {
         let Allocated { grant, put, .. } = self.take_allocation(id)?;
         let mut state = lock(&self.state);
-        if let Some(open) = state.open.as_mut() {
-            open.keys.remove(&(put.field, put.number));
-        }
+        state.forget(&put.field, put.number);
         match grant.map_or(Ok(()), |grant| self.give_back(&grant)) {
             Ok(()) => Ok(()),
             Err(error) => self.survive(&mut state, error),
@@ -624,9 +634,10 @@ impl Producer {
 
 impl State {
     /// A block was not put after all: its number may be used again.
-    fn forget(&mut self, block: &Block<'_>) {
+    pub(crate) fn forget(&mut self, field: &str, number: u64) {
         if let Some(open) = self.open.as_mut() {
-            open.keys.remove(&(block.field.to_owned(), block.number));
+            open.keys.remove(&(field.to_owned(), number));
+            self.species.forget(open, field, number);
         }
     }
 }

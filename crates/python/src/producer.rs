@@ -143,6 +143,26 @@ impl Producer {
         py.detach(|| self.0.array(field)).map_err(raise)
     }
 
+    /// Declares a particle species: name, dtype, dimensions and units of each field.
+    fn particles(
+        &self,
+        py: Python<'_>,
+        species: &str,
+        fields: Vec<(String, String, usize, String)>,
+        every: u32,
+    ) -> PyResult<()> {
+        let fields = fields.into_iter().map(|(name, dtype, ndim, units)| {
+            let dtype = Dtype::parse(&dtype)?;
+            Ok(Field { every, units, ..Field::new(&name, dtype, None, ndim) })
+        });
+        let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
+        py.detach(|| self.0.particles(species, fields)).map_err(raise)
+    }
+
+    fn buffer(&self, py: Python<'_>, name: &str, every: u32) -> PyResult<()> {
+        py.detach(|| self.0.buffer(name, every)).map_err(raise)
+    }
+
     /// Sets an attribute; `kind` says of what type the values are.
     fn attr(
         &self,
