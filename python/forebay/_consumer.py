@@ -263,7 +263,8 @@ class Field:
     def __init__(self, core: _forebay.Step, told: dict[str, Any]) -> None:
         self._core = core
         self.name: str = told["name"]
-        self.dtype = _arrays.numpy_dtype(told["dtype"])
+        self._kind: str = told["dtype"]
+        self.dtype = _arrays.numpy_dtype(self._kind)
         self.ndim: int = told["ndim"]
         self.shape: tuple[int, ...] | None = None if told["shape"] is None else tuple(told["shape"])
         self.dims = tuple(told["dims"])
@@ -311,9 +312,7 @@ class Field:
                     f"array of shape {tuple(final)} and dtype {self.dtype}"
                 )
             target = _unsqueeze(out, after)
-        self._core.read(
-            self.name, offset, count, step, target.ctypes.data, list(target.strides), self.dtype.itemsize
-        )
+        self._core.read(self.name, offset, count, step, target.ctypes.data, list(target.strides), self._kind)
         return out if out is not None else target[after]
 
     def blocks(self, *, all_servers: bool = False) -> list[Block]:

@@ -61,7 +61,7 @@ class Producer:
         address: int,
         stored: list[int],
         strides: list[int],
-        element: int,
+        dtype: str,
         number: int,
         level: int,
         offset: list[int] | None,
@@ -128,7 +128,7 @@ class Step:
         step: list[int],
         address: int,
         strides: list[int],
-        element: int,
+        dtype: str,
     ) -> None: ...
     def release(self) -> None: ...
 
@@ -144,14 +144,13 @@ class Space:
         address: int,
         shape: list[int],
         strides: list[int],
-        element: int,
     ) -> None: ...
     def get(
         self,
         name: str,
         step: int,
         timeout: float,
-        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], int, list[int], int]],
+        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], int, list[int]]],
     ) -> None: ...
     def remove(self, name: str, step: int) -> None: ...
 

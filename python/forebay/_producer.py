@@ -295,7 +295,7 @@ class OpenStep:
             self._commit(memory[0])
             return True
         outcome = self._core.put(
-            name, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize,
+            name, given.ctypes.data, list(given.shape), list(given.strides), offer.dtype,
             number, level, place, interior, low, high, wait,
         )  # fmt: skip
         return outcome == "staged"

@@ -95,7 +95,8 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
     let element = field.dtype.size();
     let count: u64 = selection.shape.iter().product();
     let mut data = vec![0; count as usize * element];
-    step.read(&get.field, &selection, &mut Target::from_slice(&mut data, &selection.shape, element)?)?;
+    let target = Target::from_slice(&mut data, &selection.shape, element)?;
+    step.read(&get.field, &selection, &mut target.typed(field.dtype)?)?;
     let mut value = json!({
         "stream": get.stream, "field": get.field, "step": step.number(), "time": step.report().time,
         "dtype": field.dtype.name(), "shape": &selection.shape[..],

@@ -22,6 +22,7 @@ mod producer;
 mod rpc;
 mod space;
 mod step;
+mod typed;
 mod worker;
 
 pub use admin::Admin;
@@ -38,5 +39,7 @@ pub use forebay_core as core;
 pub use forebay_core::attr::{Attr, AttrValues, Attrs};
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;
+pub use forebay_store::Element;
+pub use forebay_store::strided::{Source, Target};
 pub use forebay_transport as transport;
 pub use forebay_wire::message::PipelineSpec;

@@ -5,6 +5,7 @@ use crate::group::{Group, GroupOptions};
 use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
+use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX, Stats};
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
@@ -352,9 +353,18 @@ impl Producer {
         })
     }
 
-    /// Checks a block against its field and what was put before; `None` if nothing wants it.
-    fn admit(&self, state: &mut State, block: &Block<'_>) -> Result<Option<Field>> {
+    /// Checks a block, and the array it is put from, against its field and what was put before; `None` if
+    /// nothing wants it.
+    fn admit(
+        &self,
+        state: &mut State,
+        block: &Block<'_>,
+        source: Option<&Source<'_>>,
+    ) -> Result<Option<Field>> {
         let field = self.find(state, block.field)?.clone();
+        if let Some(source) = source {
+            check_dtype(&field, source.dtype())?;
+        }
         let name = format!("block {} of rank {}", block.number, self.rank);
         check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
         let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
@@ -376,7 +386,7 @@ impl Producer {
     }
 
     /// Stages one block by one copy; the array is the caller's again on return. `source` has the stored shape,
-    /// ghosts included. An undemanded field costs one check. Over TCP it waits until the server has it.
+    /// ghosts included, and says its dtype, which must be the field's. An undemanded field costs one check. Over TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
         self.put_by(block, source, |field| self.stage(block, field, source))
     }
@@ -390,7 +400,7 @@ impl Producer {
     ) -> Result<Outcome> {
         let field = {
             let mut state = self.state()?;
-            match self.admit(&mut state, block)? {
+            match self.admit(&mut state, block, Some(source))? {
                 Some(field) => field,
                 None => return Ok(Outcome::Undemanded),
             }
@@ -487,7 +497,7 @@ impl Producer {
     pub fn alloc(&self, block: &Block<'_>) -> Result<Option<Allocation>> {
         let field = {
             let mut state = self.state()?;
-            match self.admit(&mut state, block)? {
+            match self.admit(&mut state, block, None)? {
                 Some(field) => field,
                 None => return Ok(None),
             }

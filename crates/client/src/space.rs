@@ -5,6 +5,7 @@ use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::rpc::{Payload, unexpected};
+use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -55,6 +56,7 @@ impl Space {
     pub fn put(&self, put: &SpacePut, source: &Source<'_>) -> Result<()> {
         self.guard.check("space")?;
         put.field.check()?;
+        check_dtype(&put.field, source.dtype())?;
         let stored = put.extent.stored_shape();
         if source.shape() != &stored[..] {
             return Err(Error::out_of_bounds(format!(

@@ -196,10 +196,10 @@ impl Step {
         step: Vec<u64>,
         address: usize,
         strides: Vec<i64>,
-        element: usize,
+        dtype: &str,
     ) -> PyResult<()> {
         let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
-        let mut array = Array { address, shape, strides, element };
+        let mut array = Array { address, shape, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
         py.detach(|| self.step.read(name, &selection, &mut array.target()?)).map_err(raise)
     }
 

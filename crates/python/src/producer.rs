@@ -200,7 +200,7 @@ impl Producer {
         address: usize,
         stored: Vec<u64>,
         strides: Vec<i64>,
-        element: usize,
+        dtype: &str,
         number: u64,
         level: u32,
         offset: Option<Vec<u64>>,
@@ -210,7 +210,7 @@ impl Producer {
         wait: bool,
     ) -> PyResult<&'static str> {
         let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
-        let array = Array { address, shape: stored, strides, element };
+        let array = Array { address, shape: stored, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
         let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
         let outcome = py.detach(|| put(&self.0, &block, &array.source()?)).map_err(raise)?;
         Ok(match outcome {

@@ -1,14 +1,16 @@
 //! Where blocks live: arenas of shared memory, handed out in ranges by the server alone.
 //!
-//! - [`mapping`] maps an arena into a process (unsafe code stands there and in [`strided`] only);
+//! - [`mapping`] maps an arena into a process (unsafe code stands there, in [`strided`] and in [`element`] only);
 //! - [`allocator`] and [`ranges`] are the arithmetic of ranges;
 //! - [`arena`] is one memory file with its ranges' life: reserved, committed, retired, free;
 //! - [`store`] is all arenas of a server under one byte [`budget`];
+//! - [`element`] says which Rust types are elements of arrays;
 //! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass.
 
 pub mod allocator;
 pub mod arena;
 pub mod budget;
+pub mod element;
 pub mod mapping;
 pub mod ranges;
 pub mod stats;
@@ -17,6 +19,7 @@ mod streaming;
 pub mod strided;
 
 pub use arena::{Arena, Range};
+pub use element::Element;
 pub use mapping::{Access, Mapping};
 pub use store::{Store, Usage};
 
