@@ -227,6 +227,9 @@ impl Producer {
 
     /// Why staging was given up, and how many steps were skipped since; `None` while all is well.
     pub fn lost(&self) -> Option<(Error, u64)> {
+        if let Err(forked) = self.guard.check("producer") {
+            return Some((forked, 0));
+        }
         let state = lock(&self.state);
         state.lost.clone().map(|error| (error, state.skipped))
     }

@@ -47,6 +47,11 @@ impl Space {
         Ok(Space { guard: ForkGuard::new(), holders: Holders::new(group), home, numbers: AtomicU64::new(0) })
     }
 
+    /// Fails in a process that was forked from the one that opened it.
+    pub fn check_process(&self) -> Result<()> {
+        self.guard.check("space")
+    }
+
     fn owner(&self, field: &str, step: StepNumber) -> Result<ServerId> {
         let owner = self.holders.group().view().owner_of(hash_name(field).wrapping_add(step));
         owner.ok_or_else(|| Error::not_found("the group has no server"))
@@ -163,6 +168,10 @@ impl Found<'_> {
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
+        // A forked child holds nothing, and waits for no lock.
+        if self.space.guard.is_child() {
+            return;
+        }
         let owner = self.space.owner(&self.report.field.name, self.step);
         if let Ok(rpc) = owner.and_then(|owner| self.space.holders.connection(owner)) {
             let _ = rpc.tell(&ToServer::SpaceRelease { lease: self.lease });

@@ -33,6 +33,10 @@ pub(crate) struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        // In a forked child the lock may be held by a thread that is not there.
+        if self.shared.guard.is_child() {
+            return;
+        }
         crate::rpc::lock(&self.shared.held).remove(&(self.run, self.step));
         self.shared.release(self.run, self.step, false);
     }
@@ -175,6 +179,9 @@ impl Step {
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
     /// Dropping the step does the same. Does not wait.
     pub fn release(&self) {
+        if self.shared.guard.is_child() {
+            return;
+        }
         if let Some(hold) = crate::rpc::lock(&self.hold).take()
             && Arc::strong_count(&hold) > 1
         {

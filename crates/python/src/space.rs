@@ -64,6 +64,8 @@ impl Space {
     ) -> PyResult<()> {
         type Made = (Vec<u64>, Vec<u64>, Vec<u64>, usize, Vec<i64>);
         let timeout = seconds(timeout)?;
+        // Before a lock is waited for that the parent's threads may have held.
+        self.space.check_process().map_err(raise)?;
         let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         loop {
             let field = match known {
