@@ -39,7 +39,7 @@ WORKSPACE := --workspace --exclude forebay-python $(LOCKED)
 CARGO_DENY := 0.20.2
 
 RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find crates -type f 2>/dev/null)
-HEADERS      := $(wildcard include/*.h include/*.hpp fortran/*.f90)
+HEADERS      := $(wildcard include/*.h include/*.hpp fortran/*.f90 fortran/*.inc)
 GRAYSCOTT    := $(wildcard examples/grayscott/*.c)
 CFLAGS       := -std=c99 -O3 -Wall -Wextra
 

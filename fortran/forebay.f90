@@ -2,8 +2,10 @@
 !
 ! SPDX-License-Identifier: Apache-2.0
 !
-! Shipped as source, since module files differ from compiler to compiler, and in one file, so that there is
-! one to add to your build: compile it with your own code and link with -lforebay.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
+! Shipped as source, since module files differ from compiler to compiler.  There is one file to add to your
+! build, this one: compile it with your own code and link with -lforebay.  It includes two that lie beside it:
+! forebay_c.inc, the structs and functions of forebay.h, and forebay_types.inc, what must stand there once for
+! every type.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
 !
 !     use forebay
 !     type(fb_producer) :: sim
@@ -26,6 +28,14 @@
 !        call fb_step_release(step)
 !     end do
 !     call fb_consumer_close(viewer)
+!
+! Arrays that are kept until they are removed, whoever puts them:
+!
+!     type(fb_space) :: space
+!     call fb_space_open(space)
+!     call fb_space_put(space, 'T', t, step=7_int64, start=[i, 1])
+!     call fb_space_get(space, 'T', part, step=7_int64, start=[1, 1])
+!     call fb_space_close(space)
 !
 ! The order of dimensions.  Bytes are never transposed.  Everything here is in Fortran's order, the first
 ! dimension varying fastest, and is turned round on its way: U(x, y, z) of shape [nx, ny, nz] with dims
@@ -51,7 +61,8 @@ module forebay
       FB_PROTOCOL = 15, FB_CONNECTION_FILE = 16, FB_UNSUPPORTED = 17, FB_STEP_ORDER = 18, FB_FORKED = 19, &
       FB_ENDED = 20, FB_TORN = 21, FB_DROPPED = 22, FB_PIPELINE_FAILED = 23, FB_INTERNAL = 24, FB_IO = 25
    integer, parameter, public :: FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, &
-      FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15
+      FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15, &
+      FB_TEXT = 16
    integer, parameter, public :: FB_ASSOCIATION_CELL = 0, FB_ASSOCIATION_VERTEX = 1
    integer, parameter, public :: FB_POLICY_DROP_OLDEST = 0, FB_POLICY_BLOCK = 1, FB_POLICY_LATEST = 2
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
@@ -75,15 +86,61 @@ module forebay
       type(c_ptr), private :: handle = c_null_ptr
    end type
 
-   public :: fb_producer_open, fb_array, fb_step_begin, fb_demanded, fb_put, fb_put_address, fb_alloc, fb_commit
-   public :: fb_abort, fb_step_end, fb_flush, fb_producer_lost, fb_producer_close
-   public :: fb_consumer_open, fb_consumer_next, fb_step_shape, fb_get, fb_get_address, fb_step_release, fb_consumer_close
-   public :: fb_version, fb_result_name
+   ! Arrays by name, step and region.
+   type, public :: fb_space
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
+   ! One block of a step, shown where it lies: call c_f_pointer(view%data, array, view%stored).
+   type, public :: fb_view
+      type(c_ptr) :: data = c_null_ptr                 ! read-only; null for an empty block
+      integer :: dtype = 0, rank = 0, level = 0        ! FB_...; who put it; refinement level
+      integer(int64) :: number = 0, bytes = 0
+      logical :: placed = .false.                      ! whether `start` means anything
+      integer(int64), allocatable :: start(:), shape(:), ghost_low(:), ghost_high(:)
+      integer(int64), allocatable :: stored(:)         ! of the array in memory: with its ghosts
+   end type
+
+   public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_step_begin, fb_demanded
+   public :: fb_put, fb_put_address, fb_put_async, fb_put_async_address, fb_wait, fb_alloc, fb_commit, fb_abort
+   public :: fb_step_end, fb_flush, fb_producer_lost, fb_producer_close
+   public :: fb_consumer_open, fb_consumer_next, fb_step_shape, fb_attr_get, fb_get, fb_get_address
+   public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
+   public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
+   public :: fb_status, fb_version, fb_result_name
 
    ! call fb_put(producer, field, array, [start], [ghost_low], [ghost_high], [number], [level], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.
    interface fb_put
       module procedure put_int32, put_int64, put_real32, put_real64, put_complex32, put_complex64
+   end interface
+   ! The same without waiting for the server's answer: the array must stay as it is until fb_wait or fb_step_end.
+   interface fb_put_async
+      module procedure put_async_int32, put_async_int64, put_async_real32, put_async_real64, put_async_complex32, &
+         put_async_complex64
+   end interface
+   ! call fb_attr(producer, key, value, [field], [stat], [errmsg]) sets an attribute of the stream, or of a field,
+   ! for the rest of the run.  Lists have one dimension, and are not turned round.
+   interface fb_attr
+      module procedure attr_logical, attr_int32, attr_int64, attr_real32, attr_real64, attr_text, attr_int32_list, &
+         attr_int64_list, attr_real64_list
+   end interface
+   ! call fb_attr_get(step, key, value, [field], [stat], [errmsg]) reads one; its type must be the value's.
+   interface fb_attr_get
+      module procedure attr_get_logical, attr_get_int64, attr_get_real64, attr_get_text, attr_get_int64_list, &
+         attr_get_real64_list
+   end interface
+   ! call fb_space_put(space, name, array, step, [start], [shape], [stat], [errmsg]): keeps a part of an array of
+   ! global `shape` (default: the part with what is before it).  For arrays of 0 to 4 dimensions.
+   interface fb_space_put
+      module procedure space_put_int32, space_put_int64, space_put_real32, space_put_real64, space_put_complex32, &
+         space_put_complex64
+   end interface
+   ! call fb_space_get(space, name, array, step, [start], [every], [timeout], [stat], [errmsg]): as much as the
+   ! array holds, waiting up to `timeout` seconds (default 30) until all of it was put.
+   interface fb_space_get
+      module procedure space_get_int32, space_get_int64, space_get_real32, space_get_real64, space_get_complex32, &
+         space_get_complex64
    end interface
    ! call fb_get(step, field, array, [start], [every], [stat], [errmsg]): as much as the array holds.
    interface fb_get
@@ -106,136 +163,7 @@ module forebay
       integer(c_int64_t) :: shape(max_ndim) = 0, strides(max_ndim) = 0
    end type
 
-   ! The structs of forebay.h, member by member.
-   type, bind(C) :: c_producer_options
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: group = c_null_ptr, stream = c_null_ptr
-      integer(c_int32_t) :: rank = 0, ranks = 1, policy = 0, keep = 0
-      real(c_double) :: timeout = 30
-      type(c_ptr) :: transport = c_null_ptr
-      integer(c_int32_t) :: has_continues = 0, on_loss = 0
-      integer(c_int64_t) :: continues_run = 0, continues_step = 0, queue_bytes = 0
-   end type
-   type, bind(C) :: c_field
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: name = c_null_ptr
-      integer(c_int32_t) :: dtype = 0, association = 0, ndim = 0, every = 1
-      type(c_ptr) :: shape = c_null_ptr, dims = c_null_ptr, spacing = c_null_ptr, origin = c_null_ptr, units = c_null_ptr
-      integer(c_int32_t) :: stats = 0, reserved = 0
-   end type
-   type, bind(C) :: c_block
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: field = c_null_ptr
-      integer(c_int64_t) :: number = 0
-      type(c_ptr) :: data = c_null_ptr
-      integer(c_int32_t) :: memory = 0, dtype = 0, ndim = 0, level = 0
-      type(c_ptr) :: offset = c_null_ptr, shape = c_null_ptr, ghost_low = c_null_ptr, ghost_high = c_null_ptr
-      type(c_ptr) :: strides = c_null_ptr, outcome = c_null_ptr
-   end type
-   type, bind(C) :: c_need
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: field = c_null_ptr
-      integer(c_int32_t) :: dtype = 0, every = 1
-   end type
-   type, bind(C) :: c_consumer_options
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: group = c_null_ptr, stream = c_null_ptr
-      integer(c_int32_t) :: needs_count = 0, needs_stride = 0
-      type(c_ptr) :: needs = c_null_ptr
-      real(c_double) :: timeout = 30
-      type(c_ptr) :: transport = c_null_ptr
-      integer(c_int32_t) :: every = 1, window = 4, start = 0, follow = 0
-   end type
-   type, bind(C) :: c_step_info
-      integer(c_int64_t) :: size = 0, run = 0, number = 0
-      real(c_double) :: time = 0
-      integer(c_int64_t) :: missed = 0
-      integer(c_int32_t) :: rewound = 0, torn = 0
-   end type
-   type, bind(C) :: c_selection
-      integer(c_int64_t) :: size = 0
-      type(c_ptr) :: field = c_null_ptr
-      integer(c_int32_t) :: dtype = 0, ndim = 0
-      type(c_ptr) :: offset = c_null_ptr, shape = c_null_ptr, step = c_null_ptr, data = c_null_ptr, strides = c_null_ptr
-   end type
-
-   interface
-      function c_producer_open(options, producer) bind(C, name='fb_producer_open') result(r)
-         import; type(c_producer_options), intent(in) :: options; type(c_ptr), intent(out) :: producer; integer(c_int) :: r
-      end function
-      function c_producer_lost(producer, skipped) bind(C, name='fb_producer_lost') result(r)
-         import; type(c_ptr), value :: producer; integer(c_int64_t), intent(out) :: skipped; integer(c_int) :: r
-      end function
-      function c_array(producer, field) bind(C, name='fb_array') result(r)
-         import; type(c_ptr), value :: producer; type(c_field), intent(in) :: field; integer(c_int) :: r
-      end function
-      function c_step_begin(producer, number, time) bind(C, name='fb_step_begin') result(r)
-         import; type(c_ptr), value :: producer; integer(c_int64_t), value :: number
-         real(c_double), value :: time; integer(c_int) :: r
-      end function
-      function c_demanded(producer, field, demanded) bind(C, name='fb_demanded') result(r)
-         import; type(c_ptr), value :: producer; character(kind=c_char), intent(in) :: field(*)
-         integer(c_int), intent(out) :: demanded; integer(c_int) :: r
-      end function
-      function c_put(producer, block) bind(C, name='fb_put') result(r)
-         import; type(c_ptr), value :: producer; type(c_block), intent(in) :: block; integer(c_int) :: r
-      end function
-      function c_alloc(producer, block, data) bind(C, name='fb_alloc') result(r)
-         import; type(c_ptr), value :: producer; type(c_block), intent(in) :: block
-         type(c_ptr), intent(out) :: data; integer(c_int) :: r
-      end function
-      function c_commit(producer, data) bind(C, name='fb_commit') result(r)
-         import; type(c_ptr), value :: producer, data; integer(c_int) :: r
-      end function
-      function c_abort(producer, data) bind(C, name='fb_abort') result(r)
-         import; type(c_ptr), value :: producer, data; integer(c_int) :: r
-      end function
-      function c_step_end(producer) bind(C, name='fb_step_end') result(r)
-         import; type(c_ptr), value :: producer; integer(c_int) :: r
-      end function
-      function c_flush(producer) bind(C, name='fb_flush') result(r)
-         import; type(c_ptr), value :: producer; integer(c_int) :: r
-      end function
-      function c_producer_close(producer) bind(C, name='fb_producer_close') result(r)
-         import; type(c_ptr), value :: producer; integer(c_int) :: r
-      end function
-      function c_consumer_open(options, consumer) bind(C, name='fb_consumer_open') result(r)
-         import; type(c_consumer_options), intent(in) :: options; type(c_ptr), intent(out) :: consumer; integer(c_int) :: r
-      end function
-      function c_consumer_next(consumer, timeout, step) bind(C, name='fb_consumer_next') result(r)
-         import; type(c_ptr), value :: consumer; real(c_double), value :: timeout
-         type(c_ptr), intent(out) :: step; integer(c_int) :: r
-      end function
-      function c_step_info_get(step, info) bind(C, name='fb_step_info_get') result(r)
-         import; type(c_ptr), value :: step; type(c_step_info), intent(inout) :: info; integer(c_int) :: r
-      end function
-      function c_step_field(step, field, dtype, ndim, shape) bind(C, name='fb_step_field') result(r)
-         import; type(c_ptr), value :: step; character(kind=c_char), intent(in) :: field(*)
-         integer(c_int32_t), intent(out) :: dtype; integer(c_int32_t), intent(inout) :: ndim
-         integer(c_int64_t), intent(inout) :: shape(*); integer(c_int) :: r
-      end function
-      function c_get(step, selection) bind(C, name='fb_get') result(r)
-         import; type(c_ptr), value :: step; type(c_selection), intent(in) :: selection; integer(c_int) :: r
-      end function
-      function c_step_release(step) bind(C, name='fb_step_release') result(r)
-         import; type(c_ptr), value :: step; integer(c_int) :: r
-      end function
-      function c_consumer_close(consumer) bind(C, name='fb_consumer_close') result(r)
-         import; type(c_ptr), value :: consumer; integer(c_int) :: r
-      end function
-      function c_error() bind(C, name='fb_error') result(text)
-         import; type(c_ptr) :: text
-      end function
-      function c_result_name(result) bind(C, name='fb_result_name') result(text)
-         import; integer(c_int), value :: result; type(c_ptr) :: text
-      end function
-      function c_version() bind(C, name='fb_version') result(text)
-         import; type(c_ptr) :: text
-      end function
-      function c_strlen(text) bind(C, name='strlen') result(n)
-         import; type(c_ptr), value :: text; integer(c_size_t) :: n
-      end function
-   end interface
+   include 'forebay_c.inc'
 
 contains
 
@@ -335,6 +263,51 @@ contains
       call told(c_array(producer%handle, field), stat, errmsg)
    end subroutine
 
+   ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
+   ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
+   subroutine fb_particles(producer, species, names, dtypes, ndims, every, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: species, names(:)
+      integer, intent(in) :: dtypes(:)
+      integer, intent(in), optional :: ndims(:), every
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(name_room, c_char), allocatable, target :: names_c(:)
+      type(c_field) :: fields(size(names))
+      integer :: i
+      if (.not. names_fit('names', names, stat, errmsg)) return
+      if (.not. one_each('dtypes', size(dtypes), size(names), stat, errmsg)) return
+      if (present(ndims)) then
+         if (.not. one_each('ndims', size(ndims), size(names), stat, errmsg)) return
+      end if
+      allocate (names_c(size(names)))
+      do i = 1, size(names)
+         names_c(i) = trim(names(i))//c_null_char
+         fields(i)%size = c_sizeof(fields(i))
+         fields(i)%name = c_loc(names_c(i))
+         fields(i)%dtype = dtypes(i)
+         fields(i)%ndim = 1
+         if (present(ndims)) fields(i)%ndim = ndims(i)
+         if (present(every)) fields(i)%every = every
+      end do
+      call told(c_particles(producer%handle, c_text(species), fields, size(names, kind=c_int32_t), &
+                            int(storage_size(fields)/8, c_int32_t)), stat, errmsg)
+   end subroutine
+
+   ! Adds a buffer: bytes, of another length at each step and rank if need be.  It is put with fb_put_address as
+   ! FB_U8 with one dimension and without `start`.
+   subroutine fb_buffer(producer, name, every, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: name
+      integer, intent(in), optional :: every
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: period
+      period = 1
+      if (present(every)) period = every
+      call told(c_buffer(producer%handle, c_text(name), period), stat, errmsg)
+   end subroutine
+
    subroutine step_begin_int64(producer, number, time, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer(int64), intent(in) :: number
@@ -379,27 +352,70 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
+      call put(producer, field, array, present(strides), .true., start, ghost_low, ghost_high, number, level, stat, &
+               errmsg)
+   end subroutine
+
+   ! The same without waiting for the server's answer: see fb_put_async.
+   subroutine fb_put_async_address(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
+                                   number, level, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: strides(:)
+      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(placed_array) :: array
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
+      call put(producer, field, array, present(strides), .false., start, ghost_low, ghost_high, number, level, stat, &
+               errmsg)
+   end subroutine
+
+   ! Waits until the server holds all that was put in this step with fb_put_async, or tells what failed.  `dropped`
+   ! is how many of those found no room.
+   subroutine fb_wait(producer, dropped, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      integer(int64), intent(out), optional :: dropped
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t) :: found_no_room
+      integer(c_int) :: result
+      found_no_room = 0
+      result = c_wait(producer%handle, found_no_room)
+      if (present(dropped)) dropped = found_no_room
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! An array that lies at an address, turned round.
+   logical function placed_at(array, dtype, address, shape, strides, stat, errmsg) result(good)
+      type(placed_array), intent(out) :: array
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: strides(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
       integer :: n
       n = size(shape)
-      if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return
+      good = fits('shape', .true., min(n, max_ndim), n, stat, errmsg)
+      if (good .and. present(strides)) good = fits('strides', .true., size(strides), n, stat, errmsg)
+      if (.not. good) return
       array%dtype = dtype
       array%ndim = n
       array%data = address
       array%shape(1:n) = shape(n:1:-1)
-      if (present(strides)) then
-         if (.not. fits('strides', .true., size(strides), n, stat, errmsg)) return
-         array%strides(1:n) = strides(n:1:-1)
-         call put(producer, field, array, .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-      else
-         call put(producer, field, array, .false., start, ghost_low, ghost_high, number, level, stat, errmsg)
-      end if
-   end subroutine
+      if (present(strides)) array%strides(1:n) = strides(n:1:-1)
+   end function
 
-   subroutine put(producer, field, array, strided, start, ghost_low, ghost_high, number, level, stat, errmsg)
+   subroutine put(producer, field, array, strided, waits, start, ghost_low, ghost_high, number, level, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
-      logical, intent(in) :: strided
+      logical, intent(in) :: strided, waits
       integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -413,7 +429,11 @@ contains
       if (strided) block%strides = c_loc(array%strides)
       if (.not. describe(block, box, array%shape(1:array%ndim), start, ghost_low, ghost_high, number, level, stat, errmsg)) &
          return
-      call told(c_put(producer%handle, block), stat, errmsg)
+      if (waits) then
+         call told(c_put(producer%handle, block), stat, errmsg)
+      else
+         call told(c_put_async(producer%handle, block), stat, errmsg)
+      end if
    end subroutine
 
    ! Turns a block's box round.  `box` holds what the block then points at.
@@ -543,6 +563,258 @@ contains
       call told(c_producer_close(handle), stat, errmsg)
    end subroutine
 
+   ! ---- attributes ----------------------------------------------------------------------------
+
+   subroutine set_attr(producer, key, dtype, count, list, values, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      integer, intent(in) :: dtype, list
+      integer(c_int64_t), intent(in) :: count
+      type(c_ptr), intent(in) :: values
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: key_c, field_c
+      type(c_attribute) :: attribute
+      attribute%size = c_sizeof(attribute)
+      key_c = c_text(key); attribute%key = c_loc(key_c)
+      if (present(field)) then
+         field_c = c_text(field); attribute%field = c_loc(field_c)
+      end if
+      attribute%dtype = dtype
+      attribute%list = list
+      attribute%count = count
+      attribute%values = values
+      call told(c_attr(producer%handle, attribute), stat, errmsg)
+   end subroutine
+
+   subroutine attr_logical(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      logical, intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int8_t), target :: given
+      given = merge(1_c_int8_t, 0_c_int8_t, value)
+      call set_attr(producer, key, FB_BOOL, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_int32(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      integer(int32), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t), target :: given
+      given = value
+      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_int64(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      integer(int64), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t), target :: given
+      given = value
+      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_real32(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      real(real32), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      real(c_double), target :: given
+      given = value
+      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_real64(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      real(real64), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      real(c_double), target :: given
+      given = value
+      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_text(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      character(*), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: text
+      type(c_ptr), target :: given
+      text = c_text(value); given = c_loc(text)
+      call set_attr(producer, key, FB_TEXT, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_int32_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      integer(int32), intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t), target :: given(size(value) + 1)
+      given(:size(value)) = value
+      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_int64_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      integer(int64), intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t), target :: given(size(value) + 1)
+      given(:size(value)) = value
+      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_real64_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      real(real64), intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      real(c_double), target :: given(size(value) + 1)
+      given(:size(value)) = value
+      call set_attr(producer, key, FB_F64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   ! Finds an attribute that is of this type, and a list or not.
+   logical function find_attr(attribute, step, key, dtype, list, field, stat, errmsg) result(good)
+      type(c_attribute), intent(out) :: attribute
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      integer, intent(in) :: dtype, list
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: field_c
+      type(c_ptr) :: place
+      integer(c_int) :: result
+      place = c_null_ptr
+      if (present(field)) then
+         field_c = c_text(field); place = c_loc(field_c)
+      end if
+      attribute%size = c_sizeof(attribute)
+      result = c_attr_get(step%handle, place, c_text(key), attribute)
+      good = result == FB_OK
+      if (good .and. (attribute%dtype /= dtype .or. attribute%list /= list)) then
+         good = .false.
+         call refused('attribute '''//trim(key)//''' has another type, or is a list or none', stat, errmsg, &
+                      FB_TYPE_MISMATCH)
+         return
+      end if
+      call told(result, stat, errmsg)
+   end function
+
+   subroutine attr_get_logical(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      logical, intent(out) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      integer(c_int8_t), pointer :: found
+      value = .false.
+      if (.not. find_attr(told_of, step, key, FB_BOOL, 0, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found)
+      value = found /= 0
+   end subroutine
+
+   subroutine attr_get_int64(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      integer(int64), intent(out) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      integer(c_int64_t), pointer :: found
+      value = 0
+      if (.not. find_attr(told_of, step, key, FB_I64, 0, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found)
+      value = found
+   end subroutine
+
+   subroutine attr_get_real64(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      real(real64), intent(out) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      real(c_double), pointer :: found
+      value = 0
+      if (.not. find_attr(told_of, step, key, FB_F64, 0, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found)
+      value = found
+   end subroutine
+
+   subroutine attr_get_text(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      character(:), allocatable, intent(out) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      type(c_ptr), pointer :: found
+      value = ''
+      if (.not. find_attr(told_of, step, key, FB_TEXT, 0, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found)
+      value = fortran_text(found)
+   end subroutine
+
+   subroutine attr_get_int64_list(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      integer(int64), allocatable, intent(out) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      integer(c_int64_t), pointer :: found(:)
+      allocate (value(0))
+      if (.not. find_attr(told_of, step, key, FB_I64, 1, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found, [told_of%count])
+      value = found
+   end subroutine
+
+   subroutine attr_get_real64_list(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      real(real64), allocatable, intent(out) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      real(c_double), pointer :: found(:)
+      allocate (value(0))
+      if (.not. find_attr(told_of, step, key, FB_F64, 1, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found, [told_of%count])
+      value = found
+   end subroutine
+
    ! ---- consumer ------------------------------------------------------------------------------
 
    ! Attaches to a stream, which may not exist yet.  `fields` are the ones that are needed, by default all,
@@ -654,17 +926,7 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
-      integer :: n
-      n = size(shape)
-      if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return
-      array%dtype = dtype
-      array%ndim = n
-      array%data = address
-      array%shape(1:n) = shape(n:1:-1)
-      if (present(strides)) then
-         if (.not. fits('strides', .true., size(strides), n, stat, errmsg)) return
-         array%strides(1:n) = strides(n:1:-1)
-      end if
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
       call get(step, field, array, present(strides), start, every, stat, errmsg)
    end subroutine
 
@@ -677,19 +939,35 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
-      integer(c_int64_t), target :: offset(max_ndim), apart(max_ndim)
+      integer(c_int64_t), target :: box(max_ndim, 2)
       type(c_selection) :: selection
+      field_c = c_text(field)
+      selection%field = c_loc(field_c)
+      if (.not. select_part(selection, box, array, strided, start, every, stat, errmsg)) return
+      call told(c_get(step%handle, selection), stat, errmsg)
+   end subroutine
+
+   ! Turns a selection round.  `box` and `array` hold what the selection then points at.
+   logical function select_part(selection, box, array, strided, start, every, stat, errmsg) result(good)
+      type(c_selection), intent(inout) :: selection
+      integer(c_int64_t), intent(inout), target :: box(max_ndim, 2)
+      type(placed_array), intent(in), target :: array
+      logical, intent(in) :: strided
+      integer, intent(in), optional :: start(:), every(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
       integer :: n
       n = array%ndim
-      offset = 0
-      apart = 1
+      good = .false.
+      box(:, 1) = 0
+      box(:, 2) = 1
       if (present(start)) then
          if (.not. fits('start', .true., size(start), n, stat, errmsg)) return
          if (any(start < 1)) then
             call refused('start counts from 1', stat, errmsg)
             return
          end if
-         offset(1:n) = int(start(n:1:-1), c_int64_t) - 1
+         box(1:n, 1) = int(start(n:1:-1), c_int64_t) - 1
       end if
       if (present(every)) then
          if (.not. fits('every', .true., size(every), n, stat, errmsg)) return
@@ -697,19 +975,65 @@ contains
             call refused('every is at least 1', stat, errmsg)
             return
          end if
-         apart(1:n) = every(n:1:-1)
+         box(1:n, 2) = every(n:1:-1)
       end if
-      field_c = c_text(field)
       selection%size = c_sizeof(selection)
-      selection%field = c_loc(field_c)
       selection%dtype = array%dtype
       selection%ndim = n
-      selection%offset = c_loc(offset)
+      selection%offset = c_loc(box(1, 1))
       selection%shape = c_loc(array%shape)
-      selection%step = c_loc(apart)
+      selection%step = c_loc(box(1, 2))
       selection%data = array%data
       if (strided) selection%strides = c_loc(array%strides)
-      call told(c_get(step%handle, selection), stat, errmsg)
+      good = .true.
+   end function
+
+   ! How many blocks a field has at this step.
+   integer(int64) function fb_step_block_count(step, field, stat, errmsg) result(count)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      count = 0
+      result = c_step_block_count(step%handle, c_text(field), count)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Shows one block of a field, counted from 1, where it lies: without a copy where the server is on this host.
+   ! Valid until the step is released.
+   subroutine fb_step_block(step, field, index, view, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer(int64), intent(in) :: index
+      type(fb_view), intent(out) :: view
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_view) :: found
+      integer(c_int) :: result
+      integer :: n
+      if (index < 1) then
+         call refused('index counts from 1', stat, errmsg)
+         return
+      end if
+      found%size = c_sizeof(found)
+      result = c_step_block(step%handle, c_text(field), index - 1, found)
+      if (result == FB_OK) then
+         n = found%ndim
+         view%data = found%data
+         view%dtype = found%dtype
+         view%rank = found%rank
+         view%level = found%level
+         view%number = found%number
+         view%bytes = found%bytes
+         view%placed = found%placed /= 0
+         view%start = found%offset(n:1:-1) + 1
+         view%shape = found%shape(n:1:-1)
+         view%ghost_low = found%ghost_low(n:1:-1)
+         view%ghost_high = found%ghost_high(n:1:-1)
+         view%stored = view%ghost_low + view%shape + view%ghost_high
+      end if
+      call told(result, stat, errmsg)
    end subroutine
 
    ! Has finished with the step: its memory may be used again.
@@ -734,7 +1058,130 @@ contains
       call told(c_consumer_close(handle), stat, errmsg)
    end subroutine
 
+   ! ---- space ---------------------------------------------------------------------------------
+
+   ! Finds the group.
+   subroutine fb_space_open(space, group, timeout, transport, stat, errmsg)
+      type(fb_space), intent(out) :: space
+      character(*), intent(in), optional :: group, transport
+      real(real64), intent(in), optional :: timeout   ! seconds
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: group_c, transport_c
+      type(c_space_options) :: options
+      options%size = c_sizeof(options)
+      if (present(group)) then
+         group_c = c_text(group); options%group = c_loc(group_c)
+      end if
+      if (present(transport)) then
+         transport_c = c_text(transport); options%transport = c_loc(transport_c)
+      end if
+      if (present(timeout)) options%timeout = timeout
+      call told(c_space_open(options, space%handle), stat, errmsg)
+   end subroutine
+
+   subroutine space_put(space, name, array, step, start, shape, stat, errmsg)
+      type(fb_space), intent(in) :: space
+      character(*), intent(in) :: name
+      type(placed_array), intent(in), target :: array
+      integer(int64), intent(in) :: step
+      integer, intent(in), optional :: start(:), shape(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: name_c
+      integer(c_int64_t), target :: box(max_ndim, 4), global(max_ndim)
+      type(c_block) :: block
+      type(c_field) :: field
+      integer :: n, ones(array%ndim)
+      n = array%ndim
+      ones = 1
+      name_c = c_text(name)
+      block%field = c_loc(name_c)
+      block%dtype = array%dtype
+      block%data = array%data
+      block%strides = c_loc(array%strides)
+      if (present(start)) then
+         if (.not. describe(block, box, array%shape(1:n), start, stat=stat, errmsg=errmsg)) return
+      else
+         if (.not. describe(block, box, array%shape(1:n), ones, stat=stat, errmsg=errmsg)) return
+      end if
+      global = 0
+      global(1:n) = box(1:n, 1) + box(1:n, 2)
+      if (present(shape)) then
+         if (.not. fits('shape', .true., size(shape), n, stat, errmsg)) return
+         global(1:n) = shape(n:1:-1)
+      end if
+      field%size = c_sizeof(field)
+      field%name = c_loc(name_c)
+      field%dtype = array%dtype
+      field%ndim = n
+      field%shape = c_loc(global)
+      call told(c_space_put(space%handle, field, step, block), stat, errmsg)
+   end subroutine
+
+   subroutine space_get(space, name, array, step, start, every, timeout, stat, errmsg)
+      type(fb_space), intent(in) :: space
+      character(*), intent(in) :: name
+      type(placed_array), intent(in), target :: array
+      integer(int64), intent(in) :: step
+      integer, intent(in), optional :: start(:), every(:)
+      real(real64), intent(in), optional :: timeout
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: name_c
+      integer(c_int64_t), target :: box(max_ndim, 2)
+      type(c_selection) :: selection
+      real(c_double) :: patience
+      patience = 30
+      if (present(timeout)) patience = timeout
+      name_c = c_text(name)
+      selection%field = c_loc(name_c)
+      if (.not. select_part(selection, box, array, .true., start, every, stat, errmsg)) return
+      call told(c_space_get(space%handle, step, patience, selection), stat, errmsg)
+   end subroutine
+
+   ! Removes what was put of a field at a step.
+   subroutine fb_space_remove(space, name, step, stat, errmsg)
+      type(fb_space), intent(in) :: space
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_space_remove(space%handle, c_text(name), step), stat, errmsg)
+   end subroutine
+
+   ! Frees the handle; what was put stays.
+   subroutine fb_space_close(space, stat, errmsg)
+      type(fb_space), intent(inout) :: space
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = space%handle
+      space%handle = c_null_ptr
+      call told(c_space_close(handle), stat, errmsg)
+   end subroutine
+
    ! ---- general -------------------------------------------------------------------------------
+
+   ! The status of a group as JSON; empty after an error.
+   function fb_status(group, stat, errmsg) result(json)
+      character(*), intent(in), optional :: group
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      character(:, c_char), allocatable, target :: group_c
+      type(c_ptr) :: text, place
+      integer(c_int) :: result
+      place = c_null_ptr
+      if (present(group)) then
+         group_c = c_text(group); place = c_loc(group_c)
+      end if
+      result = c_admin_status(place, text)
+      json = ''
+      if (result == FB_OK) json = fortran_text(text)
+      if (result == FB_OK) call c_free(text)
+      call told(result, stat, errmsg)
+   end function
 
    function fb_version() result(text)
       character(:), allocatable :: text
@@ -760,13 +1207,17 @@ contains
    end subroutine
 
    ! Refuses an argument before C sees it.
-   subroutine refused(text, stat, errmsg)
+   subroutine refused(text, stat, errmsg, kind)
       character(*), intent(in) :: text
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      if (present(stat)) stat = FB_OUT_OF_BOUNDS
+      integer, intent(in), optional :: kind   ! without: FB_OUT_OF_BOUNDS
+      integer :: result
+      result = FB_OUT_OF_BOUNDS
+      if (present(kind)) result = kind
+      if (present(stat)) stat = result
       if (present(errmsg)) errmsg = text
-      if (.not. present(stat)) call stop_with(text, FB_OUT_OF_BOUNDS)
+      if (.not. present(stat)) call stop_with(text, result)
    end subroutine
 
    subroutine stop_with(text, result)
@@ -789,6 +1240,27 @@ contains
       if (fits) return
       write (numbers, '(i0)') length, n
       call refused(what//' has '//trim(numbers(1))//' entries for '//trim(numbers(2))//' dimensions', stat, errmsg)
+   end function
+
+   ! Whether a list has an entry for each name.
+   logical function one_each(what, length, n, stat, errmsg)
+      character(*), intent(in) :: what
+      integer, intent(in) :: length, n
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(24) :: numbers(2)
+      one_each = length == n
+      if (one_each) return
+      write (numbers, '(i0)') length, n
+      call refused(what//' has '//trim(numbers(1))//' entries for '//trim(numbers(2))//' names', stat, errmsg)
+   end function
+
+   logical function space_takes(ndim, stat, errmsg)
+      integer, intent(in) :: ndim
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      space_takes = ndim <= 4
+      if (.not. space_takes) call refused('the space takes and gives arrays of up to 4 dimensions', stat, errmsg)
    end function
 
    logical function too_many(what, ndim, stat, errmsg)
@@ -840,300 +1312,6 @@ contains
       apart = transfer(next, 0_c_int64_t) - transfer(first, 0_c_int64_t)
    end function
 
-   ! ---- one of each for every type, since Fortran has no templates ------------------------------
-   !
-   ! The strides of an array are the distances from its first element to its neighbours, so that sections
-   ! and dummy arguments are read where they lie.
-
-   function locate_int32(a) result(at)
-      integer(int32), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_I32
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   function locate_int64(a) result(at)
-      integer(int64), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_I64
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   function locate_real32(a) result(at)
-      real(real32), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_F32
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   function locate_real64(a) result(at)
-      real(real64), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_F64
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   function locate_complex32(a) result(at)
-      complex(real32), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_C64
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   function locate_complex64(a) result(at)
-      complex(real64), intent(in), target :: a(..)
-      type(placed_array) :: at
-      integer :: n(4)
-      at%dtype = FB_C128
-      at%ndim = rank(a)
-      if (rank(a) <= 4) call measure(at, n, shape(a, int64))
-      if (product(at%shape(1:at%ndim)) == 0) return
-      select rank (a)
-      rank (0)
-         at%data = c_loc(a)
-      rank (1)
-         call span(at, [c_loc(a(1)), c_loc(a(n(1)))])
-      rank (2)
-         call span(at, [c_loc(a(1, 1)), c_loc(a(n(1), 1)), c_loc(a(1, n(2)))])
-      rank (3)
-         call span(at, [c_loc(a(1, 1, 1)), c_loc(a(n(1), 1, 1)), c_loc(a(1, n(2), 1)), c_loc(a(1, 1, n(3)))])
-      rank (4)
-         call span(at, [c_loc(a(1, 1, 1, 1)), c_loc(a(n(1), 1, 1, 1)), c_loc(a(1, n(2), 1, 1)), &
-                        c_loc(a(1, 1, n(3), 1)), c_loc(a(1, 1, 1, n(4)))])
-      end select
-   end function
-
-   ! The shape in C's order, and the index of a neighbour of the first element, if there is one.
-   subroutine measure(at, n, extents)
-      type(placed_array), intent(inout) :: at
-      integer, intent(out) :: n(4)
-      integer(int64), intent(in) :: extents(:)
-      at%shape(1:at%ndim) = extents(at%ndim:1:-1)
-      n = 1
-      n(1:at%ndim) = int(min(extents, 2_int64))
-   end subroutine
-
-   ! The strides in C's order, from the addresses of the first element and its neighbours.
-   subroutine span(at, addresses)
-      type(placed_array), intent(inout) :: at
-      type(c_ptr), intent(in) :: addresses(:)
-      integer :: d
-      at%data = addresses(1)
-      do d = 1, at%ndim
-         at%strides(at%ndim + 1 - d) = apart(addresses(1), addresses(d + 1))
-      end do
-   end subroutine
-
-   subroutine put_int32(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      integer(int32), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine put_int64(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      integer(int64), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine put_real32(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      real(real32), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine put_real64(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      real(real64), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine put_complex32(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      complex(real32), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine put_complex64(producer, field, array, start, ghost_low, ghost_high, number, level, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: field
-      complex(real64), intent(in), target :: array(..)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_put', rank(array), stat, errmsg)) return
-      call put(producer, field, locate(array), .true., start, ghost_low, ghost_high, number, level, stat, errmsg)
-   end subroutine
-
-   subroutine get_int32(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      integer(int32), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
-
-   subroutine get_int64(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      integer(int64), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
-
-   subroutine get_real32(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      real(real32), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
-
-   subroutine get_real64(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      real(real64), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
-
-   subroutine get_complex32(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      complex(real32), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
-
-   subroutine get_complex64(step, field, array, start, every, stat, errmsg)
-      type(fb_step), intent(in) :: step
-      character(*), intent(in) :: field
-      complex(real64), intent(inout), target :: array(..)
-      integer, intent(in), optional :: start(:), every(:)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., start, every, stat, errmsg)
-   end subroutine
+   include 'forebay_types.inc'
 
 end module

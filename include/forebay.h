@@ -6,8 +6,11 @@
  *
  *     fb_producer_open
  *       fb_array                     once for each field, and again when its global shape changes
+ *       fb_particles, fb_buffer      likewise, for what has no place in a global array
+ *       fb_attr                      what there is to say of the stream and its fields
  *       +-> fb_step_begin            waits for one answer of the rank's home server
  *       |     fb_put ...             any number of blocks, from any thread
+ *       |     fb_put_async / fb_wait or many at once, over a network
  *       |     fb_alloc / fb_commit   or compute in place, without a copy
  *       +-- fb_step_end
  *     fb_producer_close
@@ -32,8 +35,8 @@
  * Arrays.  All sizes are 64-bit.  Arrays are row-major (C order): the last dimension varies fastest.
  * Pointers marked [ndim] point at one number for each dimension, slowest first.  A shape may hold zeros.
  *
- * Threads and processes.  Within a step fb_put, fb_alloc, fb_commit and fb_abort may be called by many
- * threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
+ * Threads and processes.  Within a step fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit and fb_abort
+ * may be called by many threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
  * holds may be read by many threads.  After fork() the child's handles are dead: calls return FB_FORKED,
  * and only closing them makes sense; the parent goes on.  A handle must not be used after it was closed:
  * its memory is gone.  The library starts no thread, installs no signal handler and prints nothing.
@@ -84,7 +87,8 @@ enum {
 
 enum { /* dtypes */
     FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, FB_I64 = 8, FB_U64 = 9,
-    FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15
+    FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15,
+    FB_TEXT = 16 /* UTF-8; of attributes only */
 };
 
 enum { FB_MEMORY_HOST = 0 }; /* other kinds are refused with FB_UNSUPPORTED until they are built */
@@ -155,6 +159,18 @@ typedef struct fb_field {
 } fb_field;
 #define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
+/* What is said of a stream or of one of its fields beside the data. */
+typedef struct fb_attribute {
+    uint64_t size;
+    const char *field;  /* NULL: of the stream itself */
+    const char *key;
+    int32_t dtype;      /* FB_BOOL, FB_I64, FB_F64 or FB_TEXT */
+    int32_t list;       /* 0: one value; 1: a list of `count`, which may be 0 */
+    uint64_t count;     /* default 1 */
+    const void *values; /* [count] uint8_t (0 or 1), int64_t, double, or const char * to text that ends in NUL */
+} fb_attribute;
+#define FB_ATTRIBUTE_INIT { sizeof(fb_attribute), NULL, NULL, 0, 0, 1, NULL }
+
 /* What is put: a box of the global array (or a local array without a place in one).
  * `offset` and `shape` are the interior's; the array in memory has shape + ghost_low + ghost_high
  * elements in each dimension, and `data` points at its first element, ghosts included.
@@ -195,6 +211,22 @@ int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
 /* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */
 int fb_array(fb_producer *producer, const fb_field *field);
 
+/* Adds a particle species: a group of fields that share one count.  Each is named `species/name`, has no global
+ * shape, and its first dimension counts the particles: ndim is 1, or 2 for vectors.  They are put, demanded and
+ * read as any field without a global shape; within a step the blocks of a species that have one `number` must
+ * have one count, else fb_put says FB_CONFLICT.  `fields_stride` is sizeof(fb_field) as you compiled it. */
+int fb_particles(fb_producer *producer, const char *species, const fb_field *fields, uint32_t fields_count,
+                 uint32_t fields_stride);
+/* Adds a buffer: bytes, of another length at each step and rank if need be.  It is put as a block of FB_U8 with
+ * ndim 1 and without an offset, and read with fb_step_block.  `every` is as in fb_field. */
+int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
+
+/* Sets an attribute for the rest of the run; readers see it from the next step on.  One rank that sets it is
+ * enough; where several do they must agree, and to change one is FB_CONFLICT: what changes with the step is a
+ * field.  All attributes of a stream take up to 64 KiB, else FB_OVER_BUDGET.  Between steps; waits for an
+ * answer. */
+int fb_attr(fb_producer *producer, const fb_attribute *attribute);
+
 /* Begins a step. `time` is physical time. Waits for one answer of the home server; with FB_POLICY_BLOCK
  * also for room. Step numbers must grow within a run. What is wrong with the last step and only the servers
  * can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is then not
@@ -208,6 +240,20 @@ int fb_demanded(fb_producer *producer, const char *field, int *demanded);
  * and a mistake in its block is told all the same. */
 int fb_put(fb_producer *producer, const fb_block *block);
 
+/* As fb_put, without waiting for the server's answer: block->data must stay as it is until fb_wait or
+ * fb_step_end has returned; all else that `block` points at is yours again on return.
+ *
+ * No thread works behind your back.  Where the server is on this host there is no answer to wait for: the
+ * block is copied at once, as fb_put does.  Over TCP its bytes are handed to the socket before this returns
+ * (which waits while the server does not take them), but many blocks then share one journey there and back.
+ * At most 256 answers are outstanding: one more put waits for the oldest.  FB_OUTCOME_STAGED says that the
+ * block is on its way. */
+int fb_put_async(fb_producer *producer, const fb_block *block);
+/* Waits until the server holds all that was put in this step with fb_put_async, or says what failed: such a
+ * block may be put again.  *dropped, unless NULL, is how many of them found no room so far and were dropped,
+ * as the stream's policy says: readers see a gap.  FB_STEP_ORDER outside a step. */
+int fb_wait(fb_producer *producer, uint64_t *dropped);
+
 /* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data and
  * block->strides are ignored. *data is NULL if nothing wants the field, or it was dropped: then there is
  * nothing to compute, and fb_commit(producer, NULL) does nothing. FB_UNSUPPORTED if the server is on another
@@ -218,7 +264,8 @@ int fb_alloc(fb_producer *producer, const fb_block *block, void **data);
 int fb_commit(fb_producer *producer, void *data);
 int fb_abort(fb_producer *producer, void *data);
 
-/* Ends the step of this rank. */
+/* Ends the step of this rank.  Waits only for the answers to fb_put_async.  If one of those says what failed,
+ * that is returned; the step is ended all the same, and dropped: readers see a gap. */
 int fb_step_end(fb_producer *producer);
 
 /* Waits until the home server holds all that was put, or says what failed. */
@@ -307,6 +354,11 @@ int fb_step_field_name(const fb_step *step, uint64_t index, const char **name);
 /* The field's dtype and global shape at this step. *ndim is in: room in `shape`, out: dimensions. Each of
  * `dtype`, `ndim` and `shape` may be NULL. FB_OUT_OF_BOUNDS if a shape is asked for and there is none. */
 int fb_step_field(const fb_step *step, const char *field, int32_t *dtype, uint32_t *ndim, uint64_t *shape);
+/* An attribute of the stream (`field` NULL) or of one of its fields; FB_NOT_FOUND if it is not set.  What
+ * *attribute then points at is valid until the step is released. */
+int fb_attr_get(const fb_step *step, const char *field, const char *key, fb_attribute *attribute);
+/* The key of one of the attributes, counted from 0; FB_NOT_FOUND past the last one.  Valid as above. */
+int fb_attr_key(const fb_step *step, const char *field, uint64_t index, const char **key);
 /* Copies exactly the region asked for, or fails and says what is missing. */
 int fb_get(fb_step *step, const fb_selection *selection);
 /* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to

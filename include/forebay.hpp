@@ -30,12 +30,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "forebay.h"
@@ -107,6 +109,14 @@ struct FieldOptions {
     bool stats = false;
 };
 
+// A field of a particle species.
+struct Property {
+    std::string name;
+    std::int32_t dtype;     // dtype_of<T>::value
+    std::size_t ndim = 1;   // 2: vectors
+    FieldOptions options = {};
+};
+
 // Where a block lies, and how its array lies in memory: as in fb_block.
 struct Box {
     Extents offset, shape; // of the interior
@@ -136,6 +146,10 @@ struct ConsumerOptions {
     std::int32_t start = FB_START_NEXT;
     bool follow = false;
 };
+
+// An attribute as it is read: one value, or a list.
+using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
 
 // What part of a field is read.
 struct Selection {
@@ -260,6 +274,45 @@ template <class T> Array<T> new_array(const Extents &shape) {
     return array;
 }
 
+// Hands `values` to `set` as the C interface takes them.
+template <class T, class Set> void with_values(const T *values, std::size_t count, Set set) {
+    if constexpr (std::is_same_v<T, bool>) {
+        const std::vector<std::uint8_t> given(values, values + count);
+        set(FB_BOOL, given.data());
+    } else if constexpr (std::is_integral_v<T>) {
+        std::vector<std::int64_t> given;
+        for (std::size_t i = 0; i < count; i++) {
+            given.push_back(static_cast<std::int64_t>(values[i]));
+            if (std::is_unsigned_v<T> && given.back() < 0) throw Error(FB_INVALID, "an attribute of more than 63 bits");
+        }
+        set(FB_I64, given.data());
+    } else if constexpr (std::is_floating_point_v<T>) {
+        const std::vector<double> given(values, values + count);
+        set(FB_F64, given.data());
+    } else {
+        std::vector<const char *> given;
+        for (std::size_t i = 0; i < count; i++) given.push_back(values[i].c_str());
+        set(FB_TEXT, given.data());
+    }
+}
+
+inline Attribute attribute(const fb_attribute &told) {
+    const auto as = [&](auto one) -> Attribute {
+        using T = decltype(one);
+        using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t,
+                                          std::conditional_t<std::is_same_v<T, std::string>, const char *, T>>;
+        const auto *first = static_cast<const Stored *>(told.values);
+        if (told.list) return std::vector<T>(first, first + told.count);
+        return T(*first);
+    };
+    switch (told.dtype) {
+    case FB_BOOL: return as(bool());
+    case FB_I64: return as(std::int64_t());
+    case FB_F64: return as(double());
+    default: return as(std::string());
+    }
+}
+
 struct CloseSpace {
     void operator()(fb_space *space) const noexcept { fb_space_close(space); }
 };
@@ -322,6 +375,20 @@ public:
         check(fb_put(producer_, &block));
         return outcome;
     }
+    // The same without waiting for the server's answer: the array must stay as it is until wait() or end().
+    template <class T> std::int32_t put_async(const std::string &field, const T *data, const Box &box) {
+        std::int32_t outcome = FB_OUTCOME_STAGED;
+        fb_block block = detail::block(field, dtype_of<T>::value, data, box);
+        block.outcome = &outcome;
+        check(fb_put_async(producer_, &block));
+        return outcome;
+    }
+    // Waits until the server holds what put_async() put.  Returns how many of those were dropped for lack of room.
+    std::uint64_t wait() {
+        std::uint64_t dropped = 0;
+        check(fb_wait(producer_, &dropped));
+        return dropped;
+    }
     // Gives memory to compute into, without a copy.
     template <class T> Allocation<T> alloc(const std::string &field, const Box &box) {
         void *data = nullptr;
@@ -372,6 +439,37 @@ public:
         declare(name, dtype_of<T>::value, ndim, nullptr, options);
     }
 
+    // Adds a particle species: fields `species/name` that share one count.
+    void particles(const std::string &species, const std::vector<Property> &properties) {
+        std::vector<detail::FieldStruct> given;
+        std::vector<fb_field> fields;
+        given.reserve(properties.size()); // what the structs point at stays where it is
+        for (const Property &property : properties) {
+            given.emplace_back(property.name, property.dtype, property.ndim, nullptr, property.options);
+            fields.push_back(given.back().field);
+        }
+        check(fb_particles(get(), species.c_str(), fields.data(), static_cast<std::uint32_t>(fields.size()), sizeof(fb_field)));
+    }
+    // Adds a buffer: bytes, put as an unplaced block of std::uint8_t.
+    void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(get(), name.c_str(), every)); }
+
+    // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a text, or a
+    // std::vector of these.
+    template <class T> void attr(const std::string &key, const T &value, const std::string &field = {}) {
+        if constexpr (std::is_convertible_v<T, std::string>) {
+            const std::string text = value;
+            set_attr(key, &text, 1, false, field);
+        } else if constexpr (std::is_arithmetic_v<T>) {
+            set_attr(key, &value, 1, false, field);
+        } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
+            const auto copied = std::make_unique<bool[]>(value.size());
+            for (std::size_t i = 0; i < value.size(); i++) copied[i] = value[i];
+            set_attr(key, copied.get(), value.size(), true, field);
+        } else {
+            set_attr(key, value.data(), value.size(), true, field);
+        }
+    }
+
     Step step(std::uint64_t number, double time) {
         check(fb_step_begin(get(), number, time));
         return Step(get());
@@ -391,6 +489,20 @@ private:
     void declare(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
         const detail::FieldStruct given(name, dtype, ndim, shape, options);
         check(fb_array(get(), &given.field));
+    }
+
+    template <class T>
+    void set_attr(const std::string &key, const T *values, std::size_t count, bool list, const std::string &field) {
+        detail::with_values(values, count, [&](std::int32_t dtype, const void *given) {
+            fb_attribute attribute = FB_ATTRIBUTE_INIT;
+            attribute.field = detail::or_null(field);
+            attribute.key = key.c_str();
+            attribute.dtype = dtype;
+            attribute.list = list ? 1 : 0;
+            attribute.count = count;
+            attribute.values = given;
+            check(fb_attr(get(), &attribute));
+        });
     }
 
     std::unique_ptr<fb_producer, detail::CloseProducer> handle_;
@@ -423,6 +535,18 @@ public:
         check(fb_step_field(get(), field.c_str(), nullptr, &ndim, shape.data()));
         shape.resize(ndim);
         return shape;
+    }
+
+    // The attributes of the stream, or of a field.
+    std::map<std::string, Attribute> attrs(const std::string &field = {}) const {
+        std::map<std::string, Attribute> found;
+        const char *key = nullptr;
+        while (fb_attr_key(get(), detail::or_null(field), found.size(), &key) == FB_OK) {
+            fb_attribute told = FB_ATTRIBUTE_INIT;
+            check(fb_attr_get(get(), detail::or_null(field), key, &told));
+            found.emplace(key, detail::attribute(told));
+        }
+        return found;
     }
 
     // Copies exactly the selected part to `data`; `strides` in bytes, empty for dense.

@@ -17,12 +17,9 @@
 #ifndef FOREBAY_MPI_H
 #define FOREBAY_MPI_H
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <mpi.h>
 
@@ -32,7 +29,6 @@
 extern "C" {
 #endif
 
-enum { FB_MPI_TEXT_MAX = 16 << 20 }; /* a connection file is a few kilobytes; more is some other file */
 enum { FB_MPI_ERROR_MAX = 1024 };
 
 /* Joins the stream as rank and size of `comm` (the two in `options` are ignored).  Collective: all ranks
@@ -52,85 +48,8 @@ static inline char *fb_mpi_error_buffer(void) {
 
 static inline const char *fb_error_mpi(void) { return fb_mpi_error_buffer(); }
 
-static inline int fb_mpi_fail(int kind, const char *path, const char *what, const char *remedy) {
-    snprintf(fb_mpi_error_buffer(), FB_MPI_ERROR_MAX, "connection file %.600s: %s; %s", path, what, remedy);
-    return kind;
-}
-
-/* The connection file's text starts with a brace; no path and no name that Forebay gives does. */
-static inline int fb_mpi_is_text(const char *group) { return group[strspn(group, " \t\r\n")] == '{'; }
-
-/* Where a group's connection file is: the rule of FOREBAY_GROUP. */
-static inline int fb_mpi_path(const char *group, char *path, size_t room) {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    int length;
-    if (strchr(group, '/'))
-        length = snprintf(path, room, "%s", group);
-    else if (runtime && *runtime)
-        length = snprintf(path, room, "%s/forebay/%s.json", runtime, group);
-    else
-        length = snprintf(path, room, "/tmp/forebay-%lu/%s.json", (unsigned long)getuid(), group);
-    if (length < 0 || (size_t)length >= room)
-        return fb_mpi_fail(FB_CONNECTION_FILE, group, "the path is too long", "give a shorter one");
-    return FB_OK;
-}
-
-/* Reads all of an open file of `size` bytes into `text`, which has room for a NUL more. */
-static inline int fb_mpi_read_all(int file, char *text, size_t size) {
-    size_t done = 0;
-    while (done < size) {
-        ssize_t got = read(file, text + done, size - done);
-        if (got <= 0) return -1;
-        done += (size_t)got;
-    }
-    text[size] = '\0';
-    return 0;
-}
-
-/* Since the library sees only the text, its checks of the file are made here too. */
-static inline int fb_mpi_read(const char *path, char **text) {
-    struct stat about;
-    int result = FB_OK, file = open(path, O_RDONLY | O_NONBLOCK);
-    *text = NULL;
-    if (file < 0)
-        return fb_mpi_fail(FB_CONNECTION_FILE, path, "cannot be opened",
-                           "start a group with `forebay up`, or set FOREBAY_GROUP to its file");
-    if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
-        result = fb_mpi_fail(FB_CONNECTION_FILE, path, "is no regular file", "set FOREBAY_GROUP to the group's file");
-    else if (about.st_uid != geteuid())
-        result = fb_mpi_fail(FB_CONNECTION_FILE, path, "belongs to another user", "use a group of your own");
-    else if (about.st_mode & 077)
-        result = fb_mpi_fail(FB_CONNECTION_FILE, path, "holds a secret but others may read it",
-                             "start the group anew: its secret may be known");
-    else if (about.st_size <= 0 || about.st_size > FB_MPI_TEXT_MAX)
-        result = fb_mpi_fail(FB_CONNECTION_FILE, path, "is empty or too large", "start the group anew");
-    else if (!(*text = (char *)malloc((size_t)about.st_size + 1)) ||
-             fb_mpi_read_all(file, *text, (size_t)about.st_size) != 0)
-        result = fb_mpi_fail(FB_IO, path, "cannot be read", "try again");
-    close(file);
-    if (result != FB_OK) {
-        free(*text);
-        *text = NULL;
-    }
-    return result;
-}
-
-/* What the first rank does alone: finds the group and gives its text, to be freed. */
-static inline int fb_mpi_find(const char *group, char **text) {
-    char path[4096];
-    int result;
-    *text = NULL;
-    if (!group || !*group) group = getenv("FOREBAY_GROUP");
-    if (!group || !*group) group = "default";
-    if (fb_mpi_is_text(group)) {
-        size_t size = strlen(group) + 1;
-        if (size > FB_MPI_TEXT_MAX || !(*text = (char *)malloc(size)))
-            return fb_mpi_fail(FB_CONNECTION_FILE, "(given as text)", "is too large", "pass the group's path");
-        memcpy(*text, group, size);
-        return FB_OK;
-    }
-    result = fb_mpi_path(group, path, sizeof path);
-    return result == FB_OK ? fb_mpi_read(path, text) : result;
+static inline void fb_mpi_remember(int rank, const char *text) {
+    snprintf(fb_mpi_error_buffer(), FB_MPI_ERROR_MAX, "rank %d: %.900s", rank, text);
 }
 
 /* Makes all ranks agree: FB_OK, or the kind and text of the lowest rank that failed. */
@@ -145,30 +64,37 @@ static inline int fb_mpi_agree(int result, MPI_Comm comm, int rank, int ranks) {
 
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
     fb_producer_options mine = *options;
-    char *text = NULL;
-    int rank, ranks, result = FB_OK;
-    long length = 0;
+    char *text = NULL, *given = NULL;
+    int rank, ranks, length = 0, result = FB_OK;
 
     *producer = NULL;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
 
-    if (rank == 0) result = fb_mpi_find(options->group, &text);
-    if (rank == 0 && result == FB_OK) length = (long)strlen(text) + 1;
+    if (rank == 0) {
+        result = fb_group_text(options->group, &given);
+        if (result == FB_OK) length = (int)strlen(given) + 1; /* a few kilobytes */
+        else fb_mpi_remember(rank, fb_error());
+    }
     result = fb_mpi_agree(result, comm, rank, ranks);
     if (result != FB_OK) return result;
 
-    MPI_Bcast(&length, 1, MPI_LONG, 0, comm);
-    if (rank != 0 && !(text = (char *)malloc((size_t)length)))
-        result = fb_mpi_fail(FB_IO, "(from rank 0)", "no memory for it", "free some");
+    MPI_Bcast(&length, 1, MPI_INT, 0, comm);
+    if (!(text = (char *)malloc((size_t)length))) {
+        fb_mpi_remember(rank, "no memory for the connection file's text: free some");
+        result = FB_IO;
+    } else if (rank == 0) {
+        memcpy(text, given, (size_t)length);
+    }
+    fb_free(given);
     result = fb_mpi_agree(result, comm, rank, ranks);
     if (result == FB_OK) {
-        MPI_Bcast(text, (int)length, MPI_CHAR, 0, comm);
+        MPI_Bcast(text, length, MPI_CHAR, 0, comm);
         mine.group = text;
         mine.rank = (uint32_t)rank;
         mine.ranks = (uint32_t)ranks;
         result = fb_producer_open(&mine, producer);
-        if (result != FB_OK) snprintf(fb_mpi_error_buffer(), FB_MPI_ERROR_MAX, "rank %d: %s", rank, fb_error());
+        if (result != FB_OK) fb_mpi_remember(rank, fb_error());
         result = fb_mpi_agree(result, comm, rank, ranks);
     }
     if (result != FB_OK && *producer) {

@@ -13,6 +13,8 @@ import forebay
 
 SOURCES = ROOT / "crates" / "capi" / "tests"
 PROGRAMS = {
+    "asynchronous": ("c", "asynchronous.c"),
+    "attributes": ("c", "attributes.c"),
     "bad_input": ("c", "bad_input.c"),
     "data": ("c", "data.c"),
     "processes": ("c", "processes.c"),

@@ -48,9 +48,15 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def checked(array: object, name: str, field: str) -> NDArray[Any]:
-    """The array as NumPy sees it, without a copy; its dtype must be the field's, in any byte order."""
-    given = np.asarray(array)
+    """The array as NumPy sees it, without a copy; its dtype must be the field's, in any byte order.
+
+    Bytes are taken as they are for a field of bytes.
+    """
     wanted = numpy_dtype(name)
+    if isinstance(array, bytes | bytearray | memoryview) and wanted == np.uint8:
+        given = np.frombuffer(array, wanted)
+    else:
+        given = np.asarray(array)
     if given.dtype.hasobject:
         raise TypeMismatch(
             f"field '{field}': an array of Python objects cannot be staged; convert it to {name}"

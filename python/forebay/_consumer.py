@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _forebay
-from forebay._errors import Ended, Invalid, OutOfBounds
+from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,11 @@ class Step:
         """Names of the fields that it has for this reader."""
         return self._core.fields()
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the producer says of the stream: bools, integers, floats, texts, or lists of these."""
+        return self._core.attrs(None)
+
     def __getitem__(self, name: str) -> Field:
         return Field(self._core, self._core.field(name))
 
@@ -185,6 +190,30 @@ class Step:
     def blocks(self, name: str) -> list[Block]:
         """The field's blocks as read-only views, without a copy; in a pipeline those held beside it."""
         return self[name].blocks()
+
+    def particles(self, species: str) -> dict[str, NDArray[Any]]:
+        """The fields of a particle species, by name: read-only arrays, one after another in the order of ranks.
+
+        Copies, unless a single block holds all. In a pipeline only those held by the worker's own server.
+        Raises `NotCovered` if a field lacks particles that another one has.
+        """
+        prefix = f"{species}/"
+        names = [name for name in self.fields if name.startswith(prefix)]
+        if not names:
+            self[prefix]  # raises, and names the fields that there are
+        found = {}
+        for name in names:
+            blocks = sorted(self[name].blocks(), key=lambda block: (block.rank, block.number))
+            found[name] = {(block.rank, block.number): block.data for block in blocks}
+        first = found[names[0]]
+        for name in names[1:]:
+            for rank, number in first.keys() ^ found[name].keys():
+                lacks = name if (rank, number) in first else names[0]
+                raise NotCovered(
+                    f"field '{lacks}' at step {self.number}: block {number} of rank {rank} was not put, and the fields of "
+                    f"species '{species}' share one count"
+                )
+        return {name.removeprefix(prefix): _joined(list(blocks.values())) for name, blocks in found.items()}
 
     def release(self) -> None:
         """Has finished with the step, so that the next one may come. Arrays of it that live stay valid."""
@@ -234,7 +263,8 @@ class Field:
     def __init__(self, core: _forebay.Step, told: dict[str, Any]) -> None:
         self._core = core
         self.name: str = told["name"]
-        self.dtype = _arrays.numpy_dtype(told["dtype"])
+        self._kind: str = told["dtype"]
+        self.dtype = _arrays.numpy_dtype(self._kind)
         self.ndim: int = told["ndim"]
         self.shape: tuple[int, ...] | None = None if told["shape"] is None else tuple(told["shape"])
         self.dims = tuple(told["dims"])
@@ -242,6 +272,11 @@ class Field:
         self.origin = tuple(told["origin"])
         self.units: str = told["units"]
         self.association: str = told["association"]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the producer says of the field beside all that has a name of its own."""
+        return self._core.attrs(self.name)
 
     def _global(self) -> tuple[int, ...]:
         if self.shape is None:
@@ -277,9 +312,7 @@ class Field:
                     f"array of shape {tuple(final)} and dtype {self.dtype}"
                 )
             target = _unsqueeze(out, after)
-        self._core.read(
-            self.name, offset, count, step, target.ctypes.data, list(target.strides), self.dtype.itemsize
-        )
+        self._core.read(self.name, offset, count, step, target.ctypes.data, list(target.strides), self._kind)
         return out if out is not None else target[after]
 
     def blocks(self, *, all_servers: bool = False) -> list[Block]:
@@ -308,6 +341,15 @@ class Field:
 
     def __repr__(self) -> str:
         return f"<forebay.Field {self.name}: {self.dtype} {self.shape or 'unplaced'}>"
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """One array of all parts along the first dimension; the part itself if there is only one."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = np.concatenate(parts)
+    joined.flags.writeable = False
+    return joined
 
 
 def _unsqueeze(out: NDArray[Any], after: tuple[int | slice, ...]) -> NDArray[Any]:

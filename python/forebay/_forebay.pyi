@@ -52,6 +52,9 @@ class Producer:
         units: str,
         stats: bool,
     ) -> None: ...
+    def particles(self, species: str, fields: list[tuple[str, str, int, str]], every: int) -> None: ...
+    def buffer(self, name: str, every: int) -> None: ...
+    def attr(self, field: str | None, key: str, kind: str, values: list[Any], list_: bool) -> None: ...
     def begin(self, step: int, time: float) -> None: ...
     def demanded(self, field: str) -> bool: ...
     def put(
@@ -60,14 +63,16 @@ class Producer:
         address: int,
         stored: list[int],
         strides: list[int],
-        element: int,
+        dtype: str,
         number: int,
         level: int,
         offset: list[int] | None,
         shape: list[int],
         low: list[int],
         high: list[int],
+        wait: bool,
     ) -> str: ...
+    def wait(self) -> int: ...
     def alloc(
         self,
         field: str,
@@ -115,6 +120,7 @@ class Step:
     def torn(self) -> bool: ...
     def fields(self) -> list[str]: ...
     def field(self, name: str) -> dict[str, Any]: ...
+    def attrs(self, field: str | None) -> dict[str, Any]: ...
     def blocks(self, name: str, all_servers: bool) -> list[tuple[dict[str, Any], ReadBuffer]]: ...
     def read(
         self,
@@ -124,7 +130,7 @@ class Step:
         step: list[int],
         address: int,
         strides: list[int],
-        element: int,
+        dtype: str,
     ) -> None: ...
     def release(self) -> None: ...
 
@@ -140,14 +146,13 @@ class Space:
         address: int,
         shape: list[int],
         strides: list[int],
-        element: int,
     ) -> None: ...
     def get(
         self,
         name: str,
         step: int,
         timeout: float,
-        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], int, list[int], int]],
+        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], int, list[int]]],
     ) -> None: ...
     def remove(self, name: str, step: int) -> None: ...
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _forebay
+from forebay import _arrays, _attrs, _forebay
+from forebay._attrs import AttrValue
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
 Policy = Literal["drop-oldest", "block", "latest"]
@@ -23,6 +24,8 @@ class _Offer:
     dtype: str
     ndim: int
     placed: bool
+    components: int | None = None
+    """Of a species' vectors."""
 
 
 class BlockToPlace(NamedTuple):
@@ -158,12 +161,13 @@ class Producer:
         units: str = "",
         association: Literal["cell", "vertex"] = "cell",
         stats: bool = False,
+        attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
         """Adds a field to the output contract, or gives it another global shape from the next step on.
 
         `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
         many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
-        block carries its minimum, maximum, sum and counts. Waits for an answer.
+        block carries its minimum, maximum, sum and counts. `attrs` are set as by `attr`. Waits for an answer.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -190,6 +194,49 @@ class Producer:
             stats,
         )
         self._offers[name] = _Offer(kind, dimensions, shape is not None)
+        for key, value in (attrs or {}).items():
+            self.attr(key, value, field=name)
+
+    def particles(
+        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+    ) -> None:
+        """Adds a particle species: a group of fields that share one count.
+
+        `fields` maps names to a dtype, or to a dtype and the number of components of a vector:
+        `{"x": ("f8", 3), "charge": "f4"}`. Each field is named `species/name` and has no global shape; its
+        first dimension counts the particles. Within a step the blocks of a species that have one `number`
+        must have one count, else `put` raises `Conflict`. Readers take `step.particles(species)`, or single
+        fields. Waits for an answer for each field.
+        """
+        given: dict[str, _Offer] = {}
+        for name, kind in fields.items():
+            dtype, components = kind if isinstance(kind, tuple) and len(kind) == 2 else (kind, 1)
+            offer = _Offer(_arrays.dtype_name(dtype), 1, placed=False)
+            if components != 1:
+                offer = _Offer(offer.dtype, 2, placed=False, components=components)
+            given[name] = offer
+        told = [(name, offer.dtype, offer.ndim, "") for name, offer in given.items()]
+        self._core.particles(species, told, every)
+        self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
+
+    def buffer(self, name: str, *, every: int = 1) -> None:
+        """Adds a buffer: bytes, of another length at each step and rank if need be. Waits for an answer.
+
+        It is put as any field: `step.put(name, b"...")`, and read as `step.blocks(name)`.
+        """
+        self._core.buffer(name, every)
+        self._offers[name] = _Offer("uint8", 1, placed=False)
+
+    def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
+        """Says something of the stream, or of a field, for the rest of the run.
+
+        `value` is a bool, an integer of 64 bits, a float, a text, or a sequence of one of these. Readers see
+        it from the next step on. One rank that sets it is enough; where several do they must agree, and to
+        change one raises `Conflict`: what changes with the step is a field. All attributes of a stream take
+        up to 64 KiB. Waits for an answer.
+        """
+        kind, values, is_list = _attrs.as_values(key, value)
+        self._core.attr(field, key, kind, values, is_list)
 
     def step(self, number: int, *, time: float | None = None) -> OpenStep:
         """A step, to be used in `with`. Entering waits for one answer of the home server; leaving ends it.
@@ -270,6 +317,7 @@ class OpenStep:
         ghost: int | Sequence[Any] = 0,
         number: int = 0,
         level: int = 0,
+        wait: bool = True,
     ) -> bool:
         """Stages one block by one copy; the array is yours again on return.
 
@@ -277,11 +325,15 @@ class OpenStep:
         any: `ghost` is one width, one for each dimension, or a pair (low, high) for each. `offset` is where
         the interior begins in the global array (default: zeros). `number` tells apart several blocks of
         this rank. Returns whether it was staged: an undemanded field costs one check.
+
+        With `wait=False` the server's answer is not waited for: `wait()`, or the step's end, does that and
+        raises what failed, and until then the array must stay as it is. That pays over TCP, where many
+        blocks then share one journey; on one host there is no answer, and it changes nothing.
         """
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
         low, high, interior = _interior(given.shape, ghost, name)
-        place = _place(offset, given.ndim, offer, name)
+        place = _place(offset, interior, offer, name)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
             given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
@@ -293,10 +345,19 @@ class OpenStep:
             self._commit(memory[0])
             return True
         outcome = self._core.put(
-            name, given.ctypes.data, list(given.shape), list(given.strides), given.itemsize,
-            number, level, place, interior, low, high,
+            name, given.ctypes.data, list(given.shape), list(given.strides), offer.dtype,
+            number, level, place, interior, low, high, wait,
         )  # fmt: skip
         return outcome == "staged"
+
+    def wait(self) -> bool:
+        """Waits until the server holds what was put with `wait=False`, or raises what failed.
+
+        Returns whether all of it found room: what did not was dropped, as the stream's policy says.
+        """
+        if not self._open:
+            raise StepOrder(f"step {self.number} is not open: use it in `with`")
+        return self._core.wait() == 0
 
     def alloc(
         self,
@@ -315,7 +376,7 @@ class OpenStep:
         """
         offer = self._offer(name)
         low, high, interior = _interior(tuple(int(n) for n in shape), ghost, name)
-        place = _place(offset, len(interior), offer, name)
+        place = _place(offset, interior, offer, name)
         memory = self._alloc(name, offer, interior, place, low, high, number, level)
         return None if memory is None else memory[1]
 
@@ -380,7 +441,14 @@ def _interior(
     return low, high, interior
 
 
-def _place(offset: Sequence[int] | None, ndim: int, offer: _Offer, name: str) -> list[int] | None:
+def _place(
+    offset: Sequence[int] | None, interior: Sequence[int], offer: _Offer, name: str
+) -> list[int] | None:
+    ndim = len(interior)
+    if offer.components is not None and list(interior[1:]) != [offer.components]:
+        raise OutOfBounds(
+            f"field '{name}' has vectors of {offer.components} components, the array shape {tuple(interior)}"
+        )
     if not offer.placed:
         if offset is not None:
             raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")

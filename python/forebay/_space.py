@@ -66,7 +66,6 @@ class Space:
             given.ctypes.data,
             list(given.shape),
             list(given.strides),
-            given.itemsize,
         )
 
     def get(
@@ -84,7 +83,7 @@ class Space:
         """
         made: dict[str, Any] = {}
 
-        def make(told: dict[str, Any]) -> tuple[list[int], list[int], list[int], int, list[int], int]:
+        def make(told: dict[str, Any]) -> tuple[list[int], list[int], list[int], int, list[int]]:
             dtype = _arrays.numpy_dtype(told["dtype"])
             offset, count, every, after = _arrays.selection(region, told["shape"])
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
@@ -98,7 +97,7 @@ class Space:
             direct = out is not None and final == count and all(part == slice(None) for part in after)
             target = out if out is not None and direct else np.empty(count, dtype)
             made.update(target=target, after=after, direct=direct)
-            return offset, count, every, target.ctypes.data, list(target.strides), dtype.itemsize
+            return offset, count, every, target.ctypes.data, list(target.strides)
 
         wait = self._timeout if timeout is None else timeout
         self._core.get(name, step, wait, make)

@@ -59,6 +59,7 @@ macro_rules! numbers {
 }
 
 numbers! {
+    FB_TEXT = 16,
     FB_MEMORY_HOST = 0,
     FB_ASSOCIATION_CELL = 0,
     FB_ASSOCIATION_VERTEX = 1,
@@ -111,6 +112,18 @@ sized!(
         units: *const c_char = NULL,
         stats: i32 = 0,
         reserved: i32 = 0,
+    }
+);
+
+sized!(
+    /// What is said of a stream or of a field beside the data.
+    fb_attribute, 48, {
+        field: *const c_char = NULL,
+        key: *const c_char = NULL,
+        dtype: i32 = 0,
+        list: i32 = 0,
+        count: u64 = 1,
+        values: *const c_void = std::ptr::null(),
     }
 );
 

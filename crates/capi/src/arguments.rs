@@ -34,6 +34,38 @@ pub(crate) unsafe fn read<T: Sized64>(given: *const T, what: &str) -> Result<T> 
     Ok(read)
 }
 
+/// Reads `count` structs that lie `stride` bytes apart, and what `make` makes of each under its name.
+///
+/// # Safety
+/// `given` is NULL, or so many structs, so far apart; each is as large as its first member says.
+pub(crate) unsafe fn each<T: Sized64, R>(
+    given: *const T,
+    count: u32,
+    stride: u32,
+    what: &str,
+    make: impl Fn(&T, &str) -> Result<R>,
+) -> Result<Vec<R>> {
+    if given.is_null() && count > 0 {
+        return Err(Error::invalid(format!("{what} is NULL, and {what}_count is {count}")));
+    }
+    if count > 0 && (stride as usize) < T::FIRST {
+        return Err(Error::invalid(format!("{what}_stride is {stride}: set it to sizeof({})", T::NAME)));
+    }
+    let list = what;
+    let one = |index: usize| {
+        let what = format!("{list}[{index}]");
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let at = given.byte_add(index * stride as usize);
+            if at.cast::<u64>().read_unaligned() > u64::from(stride) {
+                return Err(Error::invalid(format!("{what}.size is more than {list}_stride, {stride}")));
+            }
+            make(&read(at, &what)?, &what)
+        }
+    };
+    (0..count as usize).map(one).collect()
+}
+
 /// Writes a struct: as much as the caller's has room for; its size stays as it is.
 ///
 /// # Safety

@@ -74,7 +74,7 @@ impl<'a> Given<'a> {
         let strides = self.strides.as_ref().map(|strides| &strides[..shape.len()]);
         check_reach(&shape, strides, self.dtype, self.data.is_null(), "block->data")?;
         // SAFETY: the caller vouches for it.
-        unsafe { Source::new(self.data, &shape, strides, self.dtype.size()) }
+        unsafe { Source::new(self.data, &shape, strides, self.dtype.size()) }?.typed(self.dtype)
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) unsafe fn target<'a>(
     let strides = strides.as_ref().map(|strides| &strides[..shape.len()]);
     check_reach(shape, strides, dtype, given.data.is_null(), "selection->data")?;
     // SAFETY: as above.
-    unsafe { Target::new(given.data.cast(), shape, strides, dtype.size()) }
+    unsafe { Target::new(given.data.cast(), shape, strides, dtype.size()) }?.typed(dtype)
 }
 
 /// Checks that a caller's dtype is the field's.

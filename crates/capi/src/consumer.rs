@@ -3,10 +3,10 @@
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
 use crate::abi::{
-    FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_need, fb_selection, fb_step_info,
-    fb_view,
+    FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view,
 };
 use crate::arguments;
+use crate::attributes::Shown;
 use crate::boundary::{Handle, c_text, call};
 use crate::boxes;
 use forebay_client::core::contract::{Need, Needs};
@@ -16,7 +16,7 @@ use forebay_client::core::steps::Start;
 use forebay_client::{BlockBytes, Consumer, ConsumerOptions, Error, GroupOptions, Result, Step};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A reader of a stream.
 pub(crate) type fb_consumer = Handle<Consumer>;
@@ -27,7 +27,9 @@ pub(crate) struct StepInner {
     views: Mutex<HashMap<(String, u64), BlockBytes>>,
     /// The fields' names, as C has text.
     names: Vec<Box<CStr>>,
-    step: Step,
+    /// The attributes as C has them, once they were asked for.
+    pub(crate) attributes: OnceLock<Shown>,
+    pub(crate) step: Step,
 }
 
 /// One step, as a consumer holds it.
@@ -83,33 +85,22 @@ unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
     if given.needs_count == 0 {
         return Ok(Needs::All { every: given.every });
     }
-    if given.needs.is_null() {
-        return Err(Error::invalid(format!(
-            "options->needs is NULL, and needs_count is {}",
-            given.needs_count
-        )));
-    }
-    let stride = given.needs_stride as usize;
-    if stride < fb_need::FIRST {
-        return Err(Error::invalid(format!("options->needs_stride is {stride}: set it to sizeof(fb_need)")));
-    }
-    let mut needs = Vec::new();
-    for index in 0..given.needs_count as usize {
-        let what = format!("options->needs[{index}]");
-        // SAFETY: the header's terms: so many structs, so far apart.
-        unsafe {
-            let need = given.needs.byte_add(index * stride);
-            if need.cast::<u64>().read_unaligned() > stride as u64 {
-                return Err(Error::invalid(format!("{what}.size is more than needs_stride, {stride}")));
-            }
-            let need = arguments::read(need, &what)?;
-            needs.push(Need {
-                field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
-                dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
-                every: need.every,
-            });
-        }
-    }
+    // SAFETY: the header's terms: so many structs, so far apart.
+    let needs = unsafe {
+        arguments::each(
+            given.needs,
+            given.needs_count,
+            given.needs_stride,
+            "options->needs",
+            |need, what| {
+                Ok(Need {
+                    field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
+                    dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
+                    every: need.every,
+                })
+            },
+        )?
+    };
     Ok(Needs::Fields(needs))
 }
 
@@ -129,7 +120,8 @@ pub(crate) unsafe extern "C" fn fb_consumer_next(
             let timeout = if timeout < 0.0 { None } else { Some(arguments::seconds(timeout, "timeout")?) };
             let step = consumer.next_step(timeout)?;
             let names = step.report().fields.iter().map(|found| c_text(&found.field.name)).collect();
-            Handle::give(StepInner { views: Mutex::default(), names, step }, place);
+            let inner = StepInner { views: Mutex::default(), names, attributes: OnceLock::new(), step };
+            Handle::give(inner, place);
         }
         Ok(())
     })

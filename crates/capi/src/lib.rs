@@ -5,10 +5,11 @@
 //! - `boundary`: what every call does on its way in and out: handles, errors, panics;
 //! - `arguments`: reading what a caller passes, suspiciously;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `consumer`, `space`, `general`: the functions.
+//! - `producer`, `attributes`, `consumer`, `space`, `general`: the functions.
 
 mod abi;
 mod arguments;
+mod attributes;
 mod boundary;
 mod boxes;
 mod consumer;

@@ -12,14 +12,17 @@ use crate::boundary::{Handle, call};
 use crate::boxes::{self, Given};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::steps::Policy;
-use forebay_client::{Block, Error, GroupOptions, OnLoss, Outcome, Producer, ProducerOptions, Result};
+use forebay_client::store::strided::Source;
+use forebay_client::{
+    Block, Error, ErrorKind, GroupOptions, OnLoss, Outcome, Producer, ProducerOptions, Result,
+};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a producer's handle points at.
 pub(crate) struct Inner {
-    producer: Producer,
+    pub(crate) producer: Producer,
     state: Mutex<State>,
 }
 
@@ -186,6 +189,48 @@ pub(crate) unsafe extern "C" fn fb_array(producer: *mut fb_producer, field: *con
     })
 }
 
+/// Declares a particle species.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_particles(
+    producer: *mut fb_producer,
+    species: *const c_char,
+    fields: *const fb_field,
+    fields_count: u32,
+    fields_stride: u32,
+) -> c_int {
+    call("fb_particles", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let species = arguments::text(species, "species")?;
+            let fields = arguments::each(fields, fields_count, fields_stride, "fields", |field, what| {
+                boxes::field(field).map_err(|error| error.during(what))
+            })?;
+            let dtypes: Vec<(String, Dtype)> =
+                fields.iter().map(|field| (format!("{species}/{}", field.name), field.dtype)).collect();
+            inner.producer.particles(species, fields)?;
+            inner.state().dtypes.extend(dtypes);
+        }
+        Ok(())
+    })
+}
+
+/// Declares a buffer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_buffer(
+    producer: *mut fb_producer,
+    name: *const c_char,
+    every: u32,
+) -> c_int {
+    call("fb_buffer", || {
+        // SAFETY: the header's terms.
+        let (inner, name) = unsafe { (Handle::get(producer, "producer")?, arguments::text(name, "name")?) };
+        inner.producer.buffer(name, every)?;
+        inner.state().dtypes.insert(name.to_owned(), Dtype::U8);
+        Ok(())
+    })
+}
+
 /// Begins a step.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_step_begin(producer: *mut fb_producer, number: u64, time: f64) -> c_int {
@@ -217,20 +262,49 @@ pub(crate) unsafe extern "C" fn fb_demanded(
 /// Stages one block by one copy.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_put(producer: *mut fb_producer, block: *const fb_block) -> c_int {
-    call("fb_put", || {
+    // SAFETY: the header's terms.
+    call("fb_put", || unsafe { put(producer, block, Producer::put) })
+}
+
+/// Stages one block without waiting for the server's answer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_put_async(producer: *mut fb_producer, block: *const fb_block) -> c_int {
+    // SAFETY: the header's terms.
+    call("fb_put_async", || unsafe { put(producer, block, Producer::put_async) })
+}
+
+unsafe fn put(
+    producer: *mut fb_producer,
+    block: *const fb_block,
+    stage: impl FnOnce(&Producer, &Block<'_>, &Source<'_>) -> Result<Outcome>,
+) -> Result<()> {
+    // SAFETY: the header's terms.
+    unsafe {
+        let inner = Handle::get(producer, "producer")?;
+        let described = arguments::read(block, "block")?;
+        let given = Given::read(&described)?;
+        inner.check(&given)?;
+        let outcome = stage(&inner.producer, &self::block(&given), &given.source()?)?;
+        if !described.outcome.is_null() {
+            described.outcome.write(match outcome {
+                Outcome::Staged => FB_OUTCOME_STAGED,
+                Outcome::Undemanded => FB_OUTCOME_UNDEMANDED,
+                Outcome::Dropped => FB_OUTCOME_DROPPED,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the answers to what was put without waiting.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_wait(producer: *mut fb_producer, dropped: *mut u64) -> c_int {
+    call("fb_wait", || {
         // SAFETY: the header's terms.
         unsafe {
-            let inner = Handle::get(producer, "producer")?;
-            let described = arguments::read(block, "block")?;
-            let given = Given::read(&described)?;
-            inner.check(&given)?;
-            let outcome = inner.producer.put(&self::block(&given), &given.source()?)?;
-            if !described.outcome.is_null() {
-                described.outcome.write(match outcome {
-                    Outcome::Staged => FB_OUTCOME_STAGED,
-                    Outcome::Undemanded => FB_OUTCOME_UNDEMANDED,
-                    Outcome::Dropped => FB_OUTCOME_DROPPED,
-                });
+            let found_no_room = Handle::get(producer, "producer")?.producer.wait()?;
+            if !dropped.is_null() {
+                dropped.write(found_no_room);
             }
         }
         Ok(())
@@ -288,10 +362,12 @@ pub(crate) unsafe extern "C" fn fb_step_end(producer: *mut fb_producer) -> c_int
     call("fb_step_end", || {
         // SAFETY: the header's terms.
         let inner = unsafe { Handle::get(producer, "producer") }?;
-        inner.producer.end()?;
-        // What was not committed was given back.
-        inner.state().allocations.clear();
-        Ok(())
+        let ended = inner.producer.end();
+        // What was not committed was given back, unless there was no step to end.
+        if !matches!(&ended, Err(error) if error.kind == ErrorKind::StepOrder) {
+            inner.state().allocations.clear();
+        }
+        ended
     })
 }
 

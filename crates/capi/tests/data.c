@@ -562,6 +562,62 @@ CASE(the_group) {
     CHECK(strcmp(fb_error(), "of another library") == 0);
 }
 
+/* Two fields that share one count, and bytes; blocks of another length at each step. */
+CASE(particles_and_buffers) {
+    static double x[40][3];
+    static float charge[40];
+    const char said[] = "what a rank has to say";
+    fb_field fields[2] = {a_field("x", FB_F64, 2, NULL), a_field("charge", FB_F32, 1, NULL)};
+    fb_consumer *consumer = open_consumer(stream);
+    fb_producer *producer = open_producer(stream);
+    FAILS(FB_INVALID, "fields", "is NULL", fb_particles(producer, "ions", NULL, 2, sizeof *fields));
+    FAILS(FB_INVALID, "fields_stride", "sizeof(fb_field)", fb_particles(producer, "ions", fields, 2, 8));
+    FAILS(FB_INVALID, "species", "is NULL", fb_particles(producer, NULL, fields, 2, sizeof *fields));
+    FAILS(FB_INVALID, "'ions'", "no field", fb_particles(producer, "ions", fields, 0, sizeof *fields));
+    fields[1].shape = GLOBAL;
+    FAILS(FB_INVALID, "'ions'", "'charge'", fb_particles(producer, "ions", fields, 2, sizeof *fields));
+    fields[1].shape = NULL;
+    fields[1].dtype = 99;
+    FAILS(FB_INVALID, "fields[1]", "99", fb_particles(producer, "ions", fields, 2, sizeof *fields));
+    fields[1].dtype = FB_F32;
+    OK(fb_particles(producer, "ions", fields, 2, sizeof *fields));
+    FAILS(FB_INVALID, "fb_buffer: name", "is NULL", fb_buffer(producer, NULL, 1));
+    FAILS(FB_INVALID, "'log'", "period", fb_buffer(producer, "log", 0));
+    OK(fb_buffer(producer, "log", 1));
+    for (int i = 0; i < 40; i++) {
+        charge[i] = (float)i;
+        for (int c = 0; c < 3; c++) x[i][c] = 10 * i + c;
+    }
+    for (uint64_t number = 0; number < 3; number++) {
+        const uint64_t count = 20 * number, vectors[2] = {count, 3}, more = count + 1, length = sizeof said - number;
+        begin_wanted(producer, number, "log");
+        fb_block block = a_block("ions/x", FB_F64, 2, NULL, vectors, x);
+        OK(fb_put(producer, &block));
+        block = a_block("ions/charge", FB_F32, 1, NULL, &more, charge);
+        FAILS(FB_CONFLICT, "'ions/charge'", "'ions/x'", fb_put(producer, &block));
+        block.shape = &count;
+        OK(fb_put(producer, &block));
+        block.dtype = FB_F64;
+        block.number = 1;
+        FAILS(FB_TYPE_MISMATCH, "'ions/charge'", "float32", fb_put(producer, &block));
+        block = a_block("log", FB_U8, 1, NULL, &length, said);
+        OK(fb_put(producer, &block));
+        OK(fb_step_end(producer));
+        fb_step *step = next_step(consumer, number);
+        fb_view view = FB_VIEW_INIT;
+        OK(fb_step_block(step, "ions/x", 0, &view));
+        CHECK(!view.placed && view.ndim == 2 && view.shape[0] == count && view.shape[1] == 3);
+        CHECK(view.bytes == 24 * count && (count == 0 || memcmp(view.data, x, view.bytes) == 0));
+        OK(fb_step_block(step, "ions/charge", 0, &view));
+        CHECK(view.bytes == 4 * count && (count == 0 || memcmp(view.data, charge, view.bytes) == 0));
+        OK(fb_step_block(step, "log", 0, &view));
+        CHECK(view.dtype == FB_U8 && view.bytes == length && memcmp(view.data, said, length) == 0);
+        OK(fb_step_release(step));
+    }
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+}
+
 int main(int argc, char **argv) {
     static const struct test_case cases[] = {
         {"dtypes", dtypes},
@@ -578,6 +634,7 @@ int main(int argc, char **argv) {
         {"over_tcp", over_tcp},
         {"space", space},
         {"the_group", the_group},
+        {"particles_and_buffers", particles_and_buffers},
         {NULL, NULL},
     };
     return run_case(argc, argv, cases);

@@ -127,11 +127,77 @@ static void boxes(const std::string &stream) {
     FAILS(FB_OUT_OF_BOUNDS, "'P'", read->get<std::int8_t>("P"));
 }
 
+static void attributes(const std::string &stream) {
+    using forebay::Attribute;
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    sim.array<int>("N", {2});
+    sim.attr("yes", true);
+    sim.attr("count", std::uint16_t{9});
+    sim.attr("dt", 0.5f);
+    sim.attr("name", "a text");
+    sim.attr("more", std::string("text"), "N");
+    sim.attr("flags", std::vector<bool>{true, false}, "N");
+    sim.attr("sizes", std::vector<int>{1, -2, 3}, "N");
+    sim.attr("range", std::vector<double>{}, "N");
+    sim.attr("names", std::vector<std::string>{"a", "b"}, "N");
+    FAILS(FB_INVALID, "63 bits", sim.attr("big", ~std::uint64_t{0}));
+    FAILS(FB_CONFLICT, "'dt'", sim.attr("dt", 0.25));
+    const int values[2] = {1, 2};
+    auto step = sim.step(0, 0);
+    step.put("N", values, {{0}, {2}});
+    step.end();
+    const auto found = viewer.next();
+    const auto of_stream = found->attrs(), of_field = found->attrs("N");
+    CHECK(of_stream.size() == 4 && of_field.size() == 5);
+    CHECK(of_stream.at("yes") == Attribute(true) && of_stream.at("count") == Attribute(std::int64_t{9}));
+    CHECK(of_stream.at("dt") == Attribute(0.5) && of_stream.at("name") == Attribute(std::string("a text")));
+    CHECK(of_field.at("more") == Attribute(std::string("text")));
+    CHECK(of_field.at("flags") == Attribute(std::vector<bool>{true, false}));
+    CHECK(of_field.at("sizes") == Attribute(std::vector<std::int64_t>{1, -2, 3}));
+    CHECK(of_field.at("range") == Attribute(std::vector<double>{}));
+    CHECK(of_field.at("names") == Attribute(std::vector<std::string>{"a", "b"}));
+    CHECK(found->attrs("M").empty());
+}
+
+static void particles(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    forebay::FieldOptions in_metres;
+    in_metres.dims = {"particle", "axis"};
+    in_metres.units = "m";
+    sim.particles("ions", {{"x", dtype<double>, 2, in_metres}, {"charge", dtype<float>}});
+    sim.buffer("log");
+    const std::vector<double> x(5 * 3, 1.5);
+    const std::vector<float> charge(6, 2);
+    const std::string text = "said";
+    auto step = sim.step(0, 0);
+    step.put("ions/x", x.data(), forebay::unplaced({5, 3}));
+    FAILS(FB_CONFLICT, "'ions'", step.put("ions/charge", charge.data(), forebay::unplaced({6})));
+    step.put("ions/charge", charge.data(), forebay::unplaced({5}));
+    step.put("log", reinterpret_cast<const unsigned char *>(text.data()), forebay::unplaced({text.size()}));
+    step.end();
+    const auto found = viewer.next();
+    const auto positions = found->blocks<double>("ions/x");
+    CHECK(positions.size() == 1 && (positions[0].shape == Extents{5, 3}) && positions[0].data[14] == 1.5);
+    CHECK(found->blocks<float>("ions/charge").at(0).shape == Extents{5});
+    const auto log = found->blocks<unsigned char>("log").at(0);
+    CHECK(std::string(log.data, log.data + log.shape[0]) == text);
+}
+
 static void in_place(const std::string &stream) {
     auto viewer = consumer(stream);
     auto sim = producer(stream);
     sim.array<double>("U", {3, 500});
+    sim.array<float>("V", {2, 400});
     auto step = sim.step(0, 0);
+    const std::vector<float> row(400, 7);
+    for (std::uint64_t y = 0; y < 2; y++) {
+        Box box{{y, 0}, {1, 400}};
+        box.number = y;
+        CHECK(step.put_async("V", row.data(), box) == FB_OUTCOME_STAGED);
+    }
+    CHECK(step.wait() == 0);
     {
         auto given_back = step.alloc<double>("U", {{0, 0}, {3, 500}});
         CHECK(given_back);
@@ -142,8 +208,10 @@ static void in_place(const std::string &stream) {
     moved.commit();
     step.end();
     sim.flush();
-    const auto all = viewer.next()->get<double>("U");
+    const auto found = viewer.next();
+    const auto all = found->get<double>("U");
     for (int i = 0; i < 1500; i++) CHECK(all.data()[i] == i);
+    for (const float value : found->get<float>("V")) CHECK(value == 7);
 }
 
 static void space(const std::string &stream) {
@@ -191,7 +259,7 @@ static void errors(const std::string &stream) {
 
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
-        {"types", types}, {"boxes", boxes}, {"in_place", in_place}, {"space", space}, {"errors", errors}};
+        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles}, {"space", space}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

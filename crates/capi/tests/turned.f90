@@ -20,6 +20,16 @@ program turned
       call ranks
    case ('addresses')
       call addresses
+   case ('asynchronous')
+      call asynchronous
+   case ('views')
+      call views
+   case ('attributes')
+      call attributes
+   case ('particles')
+      call particles
+   case ('spaces')
+      call spaces
    case ('errors')
       call errors
    case default
@@ -237,6 +247,238 @@ contains
       call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Puts whose answer is not waited for, over TCP; by section and by address.
+   subroutine asynchronous
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      real(real64) :: u(400, 3), back(400, 3)
+      integer(int16), target :: i2(700), back_i2(700)
+      integer(int64) :: dropped
+      integer :: i, number
+      call fb_consumer_open(viewer, trim(name), timeout=20.0_real64)
+      call fb_producer_open(sim, name, timeout=20.0_real64, transport='tcp')
+      call fb_array(sim, 'u', FB_F64, [400, 3])
+      call fb_array(sim, 'i2', FB_I16, [700])
+      call fb_wait(sim, stat=stat, errmsg=text)
+      call fails(FB_STEP_ORDER, 'outside a step')
+      do number = 1, 2
+         u = reshape([(real(i + 7*number, real64), i=1, 1200)], [400, 3])
+         i2 = [(int(i - number, int16), i=1, 700)]
+         call fb_step_begin(sim, number, 0.0_real64)
+         do i = 1, 3
+            call fb_put_async(sim, 'u', u(:, i:i), start=[1, i], number=i)
+         end do
+         call fb_put_async_address(sim, 'i2', FB_I16, c_loc(i2), [700_int64], start=[1])
+         call fb_put_async(sim, 'u', u, start=[1], stat=stat, errmsg=text)
+         call fails(FB_OUT_OF_BOUNDS, 'start has 1 entries')
+         if (number == 1) then
+            call fb_wait(sim, dropped)
+            call check(dropped == 0, 'nothing is dropped')
+         end if
+         call fb_step_end(sim)
+         call check(fb_consumer_next(viewer, step), 'there is a step')
+         call fb_get(step, 'u', back)
+         call fb_get_address(step, 'i2', FB_I16, c_loc(back_i2), [700_int64])
+         call check(all(back == u) .and. all(back_i2 == i2), 'what was put')
+         call fb_step_release(step)
+      end do
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Blocks where they lie, with all that is said of them.
+   subroutine views
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64) :: u(0:nx, ny + 2, 2)
+      real(real64), pointer :: shown(:, :, :)
+      integer(int32) :: points(5)
+      integer(int32), pointer :: shown_points(:)
+      integer :: i
+      u = reshape([(real(i, real64), i=1, size(u))], shape(u))
+      points = [(i*i, i=1, 5)]
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', FB_F64, [nx, ny, nz])
+      call fb_array(sim, 'points', FB_I32, ndim=1)
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u, start=[1, 1, 3], ghost_low=[1, 0, 0], ghost_high=[0, 2, 0], number=12)
+      call fb_put(sim, 'points', points)
+      call fb_put(sim, 'points', points(1:0), number=1)
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(fb_step_block_count(step, 'U') == 1, 'one block')
+      call check(fb_step_block_count(step, 'points') == 2, 'two blocks')
+      call fb_step_block(step, 'U', 1_int64, view)
+      call check(view%placed .and. view%dtype == FB_F64 .and. view%rank == 0 .and. view%number == 12, 'what it is')
+      call check(all(view%start == [1, 1, 3]) .and. all(view%shape == [nx, ny, 2]), 'where it is')
+      call check(all(view%ghost_low == [1, 0, 0]) .and. all(view%ghost_high == [0, 2, 0]), 'its ghosts')
+      call check(all(view%stored == shape(u)) .and. view%bytes == 8*size(u), 'how it lies')
+      call c_f_pointer(view%data, shown, view%stored)
+      call check(all(shown == u), 'its elements')
+      call fb_step_block(step, 'points', 1_int64, view)
+      call check(.not. view%placed .and. size(view%stored) == 1, 'unplaced')
+      call c_f_pointer(view%data, shown_points, view%stored)
+      call check(all(shown_points == points), 'its points')
+      call fb_step_block(step, 'points', 2_int64, view)
+      call check(.not. c_associated(view%data) .and. view%bytes == 0, 'an empty block')
+      call fb_step_block(step, 'points', 3_int64, view, stat, text)
+      call fails(FB_NOT_FOUND, 'it has 2')
+      call fb_step_block(step, 'points', 0_int64, view, stat, text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call check(fb_step_block_count(step, 'V', stat, text) == 0, 'no blocks')
+      call fails(FB_NOT_FOUND, 'it has')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine attributes
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      logical :: yes
+      integer(int64) :: i8
+      real(real64) :: r8
+      character(:), allocatable :: words
+      integer(int64), allocatable :: integers(:)
+      real(real64), allocatable :: reals(:)
+      integer(int32) :: none(0)
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', FB_F64, ndim=0)
+      call fb_attr(sim, 'yes', .true.)
+      call fb_attr(sim, 'i4', -7)
+      call fb_attr(sim, 'i8', 5000000000_int64)
+      call fb_attr(sim, 'r4', 0.5)
+      call fb_attr(sim, 'r8', 0.25_real64)
+      call fb_attr(sim, 'words', 'what there is to say  ', field='U')
+      call fb_attr(sim, 'integers', [1, 2, 3], field='U')
+      call fb_attr(sim, 'large', [1_int64, 5000000000_int64], field='U')
+      call fb_attr(sim, 'reals', [0.5_real64, 1.5_real64], field='U')
+      call fb_attr(sim, 'none', none, field='U')
+      call fb_attr(sim, 'yes', .false., stat=stat, errmsg=text)
+      call fails(FB_CONFLICT, 'yes')
+      call fb_attr(sim, 'yes', 1, field='V', stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'V')
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', 1.0_real64)
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_attr_get(step, 'yes', yes)
+      call check(yes, 'a logical')
+      call fb_attr_get(step, 'i4', i8)
+      call check(i8 == -7, 'an integer')
+      call fb_attr_get(step, 'i8', i8)
+      call check(i8 == 5000000000_int64, 'a large integer')
+      call fb_attr_get(step, 'r4', r8)
+      call check(r8 == 0.5, 'a real')
+      call fb_attr_get(step, 'r8', r8)
+      call check(r8 == 0.25, 'a double')
+      call fb_attr_get(step, 'words', words, field='U')
+      call check(words == 'what there is to say' .and. len(words) == 20, 'a text, without the blanks at its end')
+      call fb_attr_get(step, 'integers', integers, field='U')
+      call check(size(integers) == 3 .and. all(integers == [1, 2, 3]), 'integers')
+      call fb_attr_get(step, 'large', integers, field='U')
+      call check(all(integers == [1_int64, 5000000000_int64]), 'large integers')
+      call fb_attr_get(step, 'reals', reals, field='U')
+      call check(size(reals) == 2 .and. all(reals == [0.5, 1.5]), 'reals')
+      call fb_attr_get(step, 'none', integers, field='U')
+      call check(size(integers) == 0, 'an empty list')
+      call fb_attr_get(step, 'i4', r8, stat=stat, errmsg=text)
+      call fails(FB_TYPE_MISMATCH, 'i4')
+      call fb_attr_get(step, 'integers', i8, field='U', stat=stat, errmsg=text)
+      call fails(FB_TYPE_MISMATCH, 'integers')
+      call fb_attr_get(step, 'integers', i8, stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'the stream has no attribute')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine particles
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64) :: x(3, 40)
+      real(real64), pointer :: shown(:, :)
+      real(real32) :: charge(40)
+      integer(int8), target :: said(5) = [1_int8, 2_int8, 3_int8, 4_int8, 5_int8]
+      integer(int8), pointer :: told(:)
+      integer :: i
+      x = reshape([(real(i, real64), i=1, 120)], [3, 40])
+      charge = 2
+      call open_both(sim, viewer)
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'dtypes has 1 entries for 2 names')
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1])
+      call fb_buffer(sim, 'log')
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'ions/x', x)
+      call fb_put(sim, 'ions/charge', charge(1:39), stat=stat, errmsg=text)
+      call fails(FB_CONFLICT, 'has 39 particles')
+      call fb_put(sim, 'ions/charge', charge)
+      call fb_put_address(sim, 'log', FB_U8, c_loc(said), [5_int64])
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_step_block(step, 'ions/x', 1_int64, view)
+      call check(all(view%stored == [3, 40]), 'the last dimension counts')
+      call c_f_pointer(view%data, shown, view%stored)
+      call check(all(shown == x), 'its vectors')
+      call fb_step_block(step, 'log', 1_int64, view)
+      call c_f_pointer(view%data, told, view%stored)
+      call check(all(told == said), 'the bytes')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Parts that are put turn by turn, and read across.
+   subroutine spaces
+      type(fb_space) :: space
+      real(real64) :: t(nx, ny), part(3, 2), back(nx, ny), scalar
+      integer(int32) :: i4(2, 1, 3), j4(2, 1, 3)
+      complex(real64) :: c8(5), d8(5)
+      integer :: i
+      t = reshape([(real(i, real64), i=1, nx*ny)], [nx, ny])
+      i4 = reshape([(i, i=1, 6)], [2, 1, 3])
+      c8 = [(cmplx(i, -i, real64), i=1, 5)]
+      call fb_space_open(space, timeout=20.0_real64)
+      call fb_space_put(space, trim(name), t(:, 1:2), step=7_int64, shape=[nx, ny])
+      call fb_space_put(space, trim(name), t(1:4, 3:), step=7_int64, start=[1, 3], shape=[nx, ny])
+      call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)
+      call fails(FB_NOT_COVERED, trim(name))
+      call fb_space_put(space, trim(name), t(5:, 3:), step=7_int64, start=[5, 3])
+      call fb_space_get(space, trim(name), back, step=7_int64)
+      call check(all(back == t), 'all of it')
+      call fb_space_get(space, trim(name), part, step=7_int64, start=[2, 2], every=[2, 3])
+      call check(all(part == t(2:6:2, 2:5:3)), 'a part of it')
+      call fb_space_put(space, 'i4 '//trim(name), i4, 1_int64)
+      call fb_space_get(space, 'i4 '//trim(name), j4, 1_int64)
+      call fb_space_put(space, 'c8 '//trim(name), c8, 1_int64)
+      call fb_space_get(space, 'c8 '//trim(name), d8, 1_int64)
+      call check(all(i4 == j4) .and. all(c8 == d8), 'other types')
+      call fb_space_put(space, 'one '//trim(name), 42.0_real64, 1_int64)
+      call fb_space_get(space, 'one '//trim(name), scalar, 1_int64)
+      call check(scalar == 42, 'one number')
+      call fb_space_get(space, 'i4 '//trim(name), back, 1_int64, timeout=1.0_real64, stat=stat, errmsg=text)
+      call check(stat == FB_TYPE_MISMATCH .or. stat == FB_OUT_OF_BOUNDS, 'another type and shape')
+      call fb_space_put(space, 'bad', t, 1_int64, start=[0, 1], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_space_put(space, 'bad', t, 1_int64, shape=[nx], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'shape has 1')
+      call fb_space_remove(space, trim(name), 7_int64)
+      call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)
+      call check(stat /= FB_OK, 'it is gone')
+      call check(index(fb_status(), '"servers"') > 0, 'the status')
+      call check(fb_status('/nonexistent/group.json', stat, text) == '', 'no status')
+      call fails(FB_CONNECTION_FILE, '/nonexistent/group.json')
+      call fb_space_close(space)
+      call fb_space_close(space)   ! once more does no harm
    end subroutine
 
    subroutine errors

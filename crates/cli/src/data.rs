@@ -41,7 +41,10 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
         servers.flat_map(|server| server["streams"].as_array().into_iter().flatten()).cloned().collect();
     let name = |stream: &Value| stream["name"].as_str().unwrap_or("").to_owned();
     match &ls.stream {
-        None => output.result(&json!(streams), |_| streams.iter().map(name).collect()),
+        None => output.result(&json!(streams), |_| {
+            let lines = |stream: &Value| [vec![name(stream)], attributes(&stream["attrs"])].concat();
+            streams.iter().flat_map(lines).collect()
+        }),
         Some(wanted) => {
             let known: Vec<String> = streams.iter().map(name).collect();
             let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
@@ -55,12 +58,26 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
                     .as_array()
                     .into_iter()
                     .flatten()
-                    .filter_map(|f| f.as_str().map(str::to_owned))
+                    .filter_map(|f| f.as_str())
+                    .flat_map(|f| [vec![f.to_owned()], attributes(&stream["field_attrs"][f])].concat())
                     .collect()
             });
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Attributes for people, one a line and indented.
+fn attributes(attrs: &Value) -> Vec<String> {
+    const WIDTH: usize = 78;
+    let line = |(key, value): (&String, &Value)| {
+        let line = format!("  {key} = {value}");
+        if line.chars().count() <= WIDTH {
+            return line;
+        }
+        line.chars().take(WIDTH - 3).chain("...".chars()).collect()
+    };
+    attrs.as_object().into_iter().flatten().map(line).collect()
 }
 
 pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
@@ -78,7 +95,8 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
     let element = field.dtype.size();
     let count: u64 = selection.shape.iter().product();
     let mut data = vec![0; count as usize * element];
-    step.read(&get.field, &selection, &mut Target::from_slice(&mut data, &selection.shape, element)?)?;
+    let target = Target::from_slice(&mut data, &selection.shape, element)?;
+    step.read(&get.field, &selection, &mut target.typed(field.dtype)?)?;
     let mut value = json!({
         "stream": get.stream, "field": get.field, "step": step.number(), "time": step.report().time,
         "dtype": field.dtype.name(), "shape": &selection.shape[..],

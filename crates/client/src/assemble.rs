@@ -2,6 +2,7 @@
 //! what is missing, before anything is written.
 
 use crate::holder::Holders;
+use crate::typed::check_dtype;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::coverage;
@@ -96,6 +97,7 @@ pub(crate) fn read(
     target: &mut Target<'_>,
 ) -> Result<()> {
     let span = selection.span(field)?;
+    check_dtype(field, target.dtype())?;
     if target.shape() != &selection.shape[..] || target.element() != field.dtype.size() {
         return Err(Error::out_of_bounds(format!(
             "field '{}': the target has shape {:?}, the selection {:?}",

@@ -6,6 +6,7 @@ use crate::holder::Holders;
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::step::Step;
+use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, Start};
@@ -56,6 +57,9 @@ pub struct Consumer {
     shared: Arc<Shared>,
     attachment: AttachmentId,
     state: Mutex<State>,
+    /// The attributes that were told last: a step tells them only when they are others. Whoever waits for the
+    /// next step holds them, so that steps learn of them in their order.
+    attrs: Mutex<Arc<Attrs>>,
 }
 
 #[derive(Debug, Default)]
@@ -108,7 +112,12 @@ impl Consumer {
         let held_as = HeldAs::Attachment(attachment);
         let shared =
             Shared { guard, rpc, holders, stream: options.stream.clone(), held_as, held: Mutex::default() };
-        Ok(Consumer { shared: Arc::new(shared), attachment, state: Mutex::default() })
+        Ok(Consumer {
+            shared: Arc::new(shared),
+            attachment,
+            state: Mutex::default(),
+            attrs: Mutex::default(),
+        })
     }
 
     /// The stream's name.
@@ -125,11 +134,15 @@ impl Consumer {
         }
         let deadline = Instant::now() + timeout.unwrap_or(self.shared.rpc.patience());
         let what = format!("to tell the next step of stream '{}'", self.shared.stream);
+        let mut attrs = lock(&self.attrs);
         loop {
             match self.shared.rpc.told(deadline, &what) {
-                Ok(ToClient::Step { attachment, report }) if attachment == self.attachment => {
+                Ok(ToClient::Step { attachment, mut report }) if attachment == self.attachment => {
                     self.shared.holders.forget_unused_arenas(64);
-                    return Ok(Step::new(self.shared.clone(), *report));
+                    if let Some(told) = report.attrs.take() {
+                        *attrs = Arc::from(told);
+                    }
+                    return Ok(Step::new(self.shared.clone(), *report, attrs.clone()));
                 }
                 Ok(ToClient::Ended(attachment)) if attachment == self.attachment => {
                     let text = format!("stream '{}' has ended", self.shared.stream);

@@ -11,18 +11,22 @@
 
 mod admin;
 mod assemble;
+mod attributes;
 mod buffers;
 mod consumer;
 mod fork;
 mod group;
 mod holder;
 mod lookup;
+mod particles;
+mod pending;
 mod pins;
 mod producer;
 mod rpc;
 mod space;
 mod step;
 mod storage;
+mod typed;
 mod worker;
 
 pub use admin::Admin;
@@ -38,8 +42,11 @@ pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;
 pub use forebay_core as core;
+pub use forebay_core::attr::{Attr, AttrValues, Attrs};
 pub use forebay_core::placement::{Placement, ToPlace};
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;
+pub use forebay_store::Element;
+pub use forebay_store::strided::{Source, Target};
 pub use forebay_transport as transport;
 pub use forebay_wire::message::PipelineSpec;

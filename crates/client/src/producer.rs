@@ -4,9 +4,12 @@ mod options;
 mod put;
 
 pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
+pub(crate) use put::{gather, put_block};
 
 use crate::fork::ForkGuard;
 use crate::group::Group;
+use crate::particles::Species;
+use crate::pending::Pending;
 use crate::rpc::{lock, unexpected};
 use crate::storage::{GRACE, Storage};
 use forebay_core::contract::Field;
@@ -25,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Producer {
     guard: ForkGuard,
     group: Group,
-    home: Arc<Storage>,
+    pub(crate) home: Arc<Storage>,
     /// Other servers that hold blocks of this rank, as its placement says; connected at first use.
     others: Mutex<BTreeMap<ServerId, Arc<Storage>>>,
     stream: String,
@@ -34,39 +37,44 @@ pub struct Producer {
     policy: Policy,
     on_loss: OnLoss,
     placement: Placement,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// The last step that was asked for was answered: without its answer the demand may be an old one, and the
     /// word that is shared with the server says nothing.
     answered: bool,
     fields: BTreeMap<String, Field>,
+    pub(crate) species: Species,
     demand: Demand,
-    open: Option<Open>,
+    pub(crate) open: Option<Open>,
     last: Option<StepNumber>,
     /// Why the servers were given up, if they were.
-    lost: Option<Error>,
+    pub(crate) lost: Option<Error>,
     skipped: u64,
     next_allocation: u64,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Open {
+pub(crate) struct Open {
     step: StepNumber,
     time: f64,
     /// It was begun without asking the server, since nothing of this rank is wanted.
     passing: bool,
     grants: Vec<Grant>,
     /// Field and number of each block, so that a mistake is told at once.
-    keys: HashSet<(String, u64)>,
-    blocks: u64,
-    dropped: bool,
+    pub(crate) keys: HashSet<(String, u64)>,
+    pub(crate) blocks: u64,
+    pub(crate) dropped: bool,
     allocations: HashMap<u64, Allocated>,
     /// Other servers than the home that blocks of this step went to.
     elsewhere: BTreeMap<ServerId, Arc<Storage>>,
+    /// The count of each species and number, and the field that said so first.
+    pub(crate) counts: HashMap<(String, u64), (u64, String)>,
+    /// Puts that the server has not answered yet.
+    pub(crate) pending: Pending,
 }
 
 /// Memory that was given and not yet committed.
@@ -127,6 +135,9 @@ impl Producer {
 
     /// Why staging was given up, and how many steps were skipped since; `None` while all is well.
     pub fn lost(&self) -> Option<(Error, u64)> {
+        if let Err(forked) = self.guard.check("producer") {
+            return Some((forked, 0));
+        }
         let state = lock(&self.state);
         state.lost.clone().map(|error| (error, state.skipped))
     }
@@ -137,7 +148,7 @@ impl Producer {
     }
 
     /// Servers that are gone are survived, if that is what was asked for.
-    fn survive(&self, state: &mut State, error: Error) -> Result<()> {
+    pub(crate) fn survive(&self, state: &mut State, error: Error) -> Result<()> {
         if error.kind == ErrorKind::Unreachable && self.on_loss == OnLoss::Skip {
             tracing::warn!("stream '{}': staging ends: {error}", self.stream);
             state.lost.get_or_insert(error);
@@ -148,7 +159,7 @@ impl Producer {
 
     /// The state, if the handle can be used. A forked child is told before it could wait for a lock that was
     /// held in its parent when it was forked.
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>> {
         self.guard.check("producer")?;
         let state = lock(&self.state);
         if state.closed {
@@ -243,6 +254,8 @@ impl Producer {
             dropped: false,
             allocations: HashMap::new(),
             elsewhere: BTreeMap::new(),
+            counts: HashMap::new(),
+            pending: Pending::default(),
         });
         Ok(())
     }
@@ -254,7 +267,7 @@ impl Producer {
         Ok(state.lost.is_none() && state.demand.wants(self.find(&state, field)?, step))
     }
 
-    fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Field> {
+    pub(crate) fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Field> {
         state.fields.get(name).ok_or_else(|| {
             let known: Vec<_> = state.fields.keys().map(String::as_str).collect();
             Error::not_found(format!(
@@ -265,13 +278,18 @@ impl Producer {
         })
     }
 
-    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Does not wait.
+    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Waits only for
+    /// the answers to what was put with [`Producer::put_async`]; if one says what failed, that is returned, and
+    /// the step is ended all the same and counted as dropped.
     pub fn end(&self) -> Result<()> {
         let mut state = self.state()?;
-        let Some(open) = state.open.take() else { return Err(no_step("an end")) };
+        let waited = self.wait_for_all(&mut state).map(drop);
+        let Some(mut open) = state.open.take() else { return Err(no_step("an end")) };
+        open.pending.forget(&self.home.rpc);
         if state.lost.is_some() {
-            return Ok(());
+            return waited;
         }
+        open.dropped |= waited.is_err();
         if open.passing {
             // Where nothing of the stream is wanted, nobody needs to know of the step.
             let told = if state.demand.is_empty() {
@@ -288,14 +306,15 @@ impl Producer {
             told = told.and(storage.rpc.tell(&end));
         }
         match told {
-            Ok(()) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Ok(()) => waited,
+            Err(error) => self.survive(&mut state, error).and(waited),
         }
     }
 
     /// Waits until the home server holds all that was put, or says what failed.
     pub fn flush(&self) -> Result<()> {
         let mut state = self.state()?;
+        self.wait_for_all(&mut state)?;
         if state.lost.is_some() {
             return Ok(());
         }
@@ -330,13 +349,14 @@ impl Producer {
 
 impl State {
     /// A block was not put after all: its number may be used again.
-    pub(super) fn forget(&mut self, block: &Block<'_>) {
+    pub(crate) fn forget(&mut self, field: &str, number: u64) {
         if let Some(open) = self.open.as_mut() {
-            open.keys.remove(&(block.field.to_owned(), block.number));
+            open.keys.remove(&(field.to_owned(), number));
+            self.species.forget(open, field, number);
         }
     }
 }
 
-fn no_step(what: &str) -> Error {
+pub(crate) fn no_step(what: &str) -> Error {
     Error::step_order(format!("{what} outside a step: begin one first"))
 }

@@ -5,7 +5,7 @@ use forebay_transport::Kind;
 use forebay_transport::blocking::{Connection, Receiver, Sender};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{ToClient, ToServer};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,8 @@ pub(crate) struct Answer {
 pub(crate) struct Rpc {
     sender: Mutex<Sender>,
     inbox: Mutex<Inbox>,
+    /// Questions that were posted, with their answers once those are there. Bounded by who posts.
+    posted: Mutex<HashMap<u64, Option<ToClient>>>,
     requests: AtomicU64,
     epoch: u64,
     patience: Duration,
@@ -55,6 +57,7 @@ impl Rpc {
         Rpc {
             sender: Mutex::new(connection.sender),
             inbox: Mutex::new(Inbox { receiver: connection.receiver, told: VecDeque::new() }),
+            posted: Mutex::default(),
             requests: AtomicU64::new(1),
             epoch,
             patience,
@@ -113,14 +116,78 @@ impl Rpc {
         let inbox = lock(&self.inbox);
         let deadline = Instant::now() + patience;
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        self.send(request, message, payload, deadline)?;
+        Ok(Asked { rpc: self, inbox, request, deadline })
+    }
+
+    fn send(
+        &self,
+        request: u64,
+        message: &ToServer,
+        payload: Option<Payload<'_>>,
+        deadline: Instant,
+    ) -> Result<()> {
         let mut sender = lock(&self.sender);
         let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
         let header = Header { payload: bytes, ..self.header(request) };
         sender.send(&header, message, &[], deadline)?;
-        if let Some(Payload(bytes)) = payload {
-            sender.send_payload(bytes, self.seal_payload, deadline)?;
+        match payload {
+            Some(Payload(bytes)) => sender.send_payload(bytes, self.seal_payload, deadline),
+            None => Ok(()),
         }
-        Ok(Asked { inbox, request, deadline })
+    }
+
+    /// Keeps what came while something else was awaited for whoever wants it.
+    fn put_by(&self, inbox: &mut Inbox, header: &Header, message: ToClient) -> Result<()> {
+        if header.request == 0 {
+            inbox.told.push_back(message);
+        } else if let Some(place) = lock(&self.posted).get_mut(&header.request) {
+            *place = Some(message);
+        } else if header.payload > 0 {
+            let error = Error::timeout("an earlier answer arrived too late and its data is in the way");
+            return Err(inbox.receiver.break_with(error));
+        }
+        // Else the answer to a question that was given up at its deadline.
+        Ok(())
+    }
+
+    /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
+    /// take the bytes. The payload is the caller's again on return.
+    pub(crate) fn post(&self, message: &ToServer, payload: Payload<'_>) -> Result<u64> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        lock(&self.posted).insert(request, None);
+        let sent = self.send(request, message, Some(payload), Instant::now() + self.patience);
+        if sent.is_err() {
+            lock(&self.posted).remove(&request);
+        }
+        sent.map(|()| request)
+    }
+
+    /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
+    /// be asked for again, or be forgotten.
+    pub(crate) fn collect(&self, request: u64, what: &str) -> Result<()> {
+        let mut inbox = lock(&self.inbox);
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let answered = lock(&self.posted).get_mut(&request).and_then(Option::take);
+            if let Some(message) = answered {
+                self.forget(request);
+                return match message {
+                    ToClient::Failed(error) => Err(error),
+                    _ => Ok(()),
+                };
+            }
+            let answer = inbox.next(deadline, what)?;
+            match (answer.header.request, answer.message) {
+                (0, ToClient::Failed(error)) => return Err(error),
+                (_, message) => self.put_by(&mut inbox, &answer.header, message)?,
+            }
+        }
+    }
+
+    /// The answer to what was posted is of no interest any more.
+    pub(crate) fn forget(&self, request: u64) {
+        lock(&self.posted).remove(&request);
     }
 
     /// Asks for bytes and receives them to where they belong.
@@ -168,6 +235,7 @@ impl Rpc {
 /// A question that was asked.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
+    rpc: &'a Rpc,
     inbox: MutexGuard<'a, Inbox>,
     request: u64,
     deadline: Instant,
@@ -183,14 +251,7 @@ impl Asked<'_> {
                 (n, message) if n == self.request => {
                     return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) });
                 }
-                (0, message) => self.inbox.told.push_back(message),
-                // The answer to a question that was given up at its deadline.
-                (_, _) if answer.header.payload == 0 => {}
-                _ => {
-                    let error =
-                        Error::timeout("an earlier answer arrived too late and its data is in the way");
-                    return Err(self.inbox.receiver.break_with(error));
-                }
+                (_, message) => self.rpc.put_by(&mut self.inbox, &answer.header, message)?,
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
 use crate::storage::{GRACE, Storage};
+use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -68,6 +69,11 @@ impl Space {
         })
     }
 
+    /// Fails in a process that was forked from the one that opened it.
+    pub fn check_process(&self) -> Result<()> {
+        self.guard.check("space")
+    }
+
     /// The server that describes a field at a step.
     fn describer(&self, field: &str, step: StepNumber) -> Result<ServerId> {
         let describer = self.holders.group().view().owner_of(hash_in_space(field, step));
@@ -82,6 +88,7 @@ impl Space {
     pub fn put(&self, put: &SpacePut, source: &Source<'_>) -> Result<()> {
         self.guard.check("space")?;
         put.field.check()?;
+        check_dtype(&put.field, source.dtype())?;
         let stored = put.extent.stored_shape();
         if source.shape() != &stored[..] {
             return Err(Error::out_of_bounds(format!(
@@ -327,6 +334,10 @@ impl Found<'_> {
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
+        // A forked child holds nothing, and waits for no lock.
+        if self.space.guard.is_child() {
+            return;
+        }
         for (server, lease) in self.leases.drain(..) {
             if let Ok(rpc) = self.space.holders.connection(server) {
                 let _ = rpc.tell(&ToServer::SpaceRelease { lease });

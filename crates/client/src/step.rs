@@ -6,6 +6,7 @@ use crate::consumer::Shared;
 use crate::holder::ReadableArena;
 use crate::lookup::{self, Asked, Records};
 use crate::rpc::lock;
+use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex};
 pub struct Step {
     shared: Arc<Shared>,
     report: Arc<StepReport>,
+    attrs: Arc<Attrs>,
     hold: Mutex<Option<Arc<Hold>>>,
     asked: Mutex<Asked>,
 }
@@ -50,6 +52,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        // In a forked child the lock may be held by a thread that is not there.
+        if self.shared.guard.is_child() {
+            return;
+        }
         self.shared.holders.pins.unpin(self.pinned.load(Ordering::Relaxed));
         lock(&self.shared.held).remove(&(self.run, self.step));
         self.shared.release(self.run, self.step, false);
@@ -99,7 +105,7 @@ impl BlockBytes {
 }
 
 impl Step {
-    pub(crate) fn new(shared: Arc<Shared>, report: StepReport) -> Step {
+    pub(crate) fn new(shared: Arc<Shared>, report: StepReport, attrs: Arc<Attrs>) -> Step {
         lock(&shared.held).insert((report.id.run, report.id.step));
         let blocks = report.fields.iter().flat_map(|field| &field.blocks);
         let bytes = blocks.map(|block| block.location.bytes).sum();
@@ -113,6 +119,7 @@ impl Step {
         Step {
             shared,
             report: Arc::new(report),
+            attrs,
             hold: Mutex::new(Some(Arc::new(hold))),
             asked: Mutex::default(),
         }
@@ -126,6 +133,11 @@ impl Step {
     /// All that was told of it.
     pub fn report(&self) -> &StepReport {
         &self.report
+    }
+
+    /// The attributes of its run and the run's fields, as far as they were set when the step was told.
+    pub fn attrs(&self) -> &Attrs {
+        &self.attrs
     }
 
     fn hold(&self) -> Result<Arc<Hold>> {
@@ -242,6 +254,9 @@ impl Step {
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
     /// Dropping the step does the same. Does not wait.
     pub fn release(&self) {
+        if self.shared.guard.is_child() {
+            return;
+        }
         if let Some(hold) = lock(&self.hold).take()
             && Arc::strong_count(&hold) > 1
         {

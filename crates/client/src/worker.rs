@@ -79,7 +79,7 @@ impl Worker {
     /// that the server is gone: end.
     pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
         let told = self.rpc.told(Instant::now() + timeout, "to order an execution");
-        let order = match told {
+        let mut order = match told {
             Ok(ToClient::Execute(order)) => order,
             Ok(_) => return Ok(None),
             Err(error) => return Err(error),
@@ -95,7 +95,8 @@ impl Worker {
             held_as: HeldAs::Execution(order.execution),
             held: Mutex::default(),
         };
-        let step = Step::new(Arc::new(shared), order.report);
+        let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);
+        let step = Step::new(Arc::new(shared), order.report, attrs);
         Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))
     }
 

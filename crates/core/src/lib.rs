@@ -3,11 +3,12 @@
 //! Nothing here knows of sockets, clocks, threads or shared memory. The same code runs in a server, in
 //! unit tests and in simulations of many servers. A newcomer reads it in this order:
 //!
-//! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`error`];
+//! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`attr`], [`error`];
 //! - who demands what from which step on: [`demand`], [`cut`];
 //! - a step's life: [`steps`];
 //! - where blocks are: [`view`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
 
+pub mod attr;
 pub mod block;
 pub mod contract;
 pub mod coverage;

@@ -11,6 +11,7 @@ pub use attachment::{Attachment, AttachmentId, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
 
+use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::Field;
 use crate::cut::Decision;
@@ -76,6 +77,8 @@ pub struct StepReport {
     pub torn: bool,
     /// The fields that the reader wants at this step.
     pub fields: Vec<FieldReport>,
+    /// The run's attributes, if they are others than this reader was told last.
+    pub attrs: Option<Box<Attrs>>,
 }
 
 /// What must be done after something happened.

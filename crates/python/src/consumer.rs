@@ -10,9 +10,9 @@ use forebay_client::core::contract::{Association, Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::ids::ServerId;
 use forebay_client::core::steps::Start;
-use forebay_client::{ConsumerOptions, Error, Selection};
+use forebay_client::{AttrValues, ConsumerOptions, Error, Selection};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 #[pyclass(frozen)]
 pub(crate) struct Consumer(forebay_client::Consumer);
@@ -157,6 +157,21 @@ impl Step {
         describe(py, self.step.field(name).map_err(raise)?)
     }
 
+    /// The attributes of the stream, or of a field.
+    fn attrs<'py>(&self, py: Python<'py>, field: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+        let told = PyDict::new(py);
+        for (key, attr) in self.step.attrs().of(field) {
+            let values = match &attr.values {
+                AttrValues::Bool(values) => PyList::new(py, values)?,
+                AttrValues::Int(values) => PyList::new(py, values)?,
+                AttrValues::Float(values) => PyList::new(py, values)?,
+                AttrValues::Text(values) => PyList::new(py, values)?,
+            };
+            if attr.list { told.set_item(key, values)? } else { told.set_item(key, values.get_item(0)?)? }
+        }
+        Ok(told)
+    }
+
     /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.
     fn blocks<'py>(&self, py: Python<'py>, name: &str, all_servers: bool) -> PyResult<Vec<PyBlock<'py>>> {
         let mine = self.server.filter(|_| !all_servers);
@@ -182,10 +197,10 @@ impl Step {
         step: Vec<u64>,
         address: usize,
         strides: Vec<i64>,
-        element: usize,
+        dtype: &str,
     ) -> PyResult<()> {
         let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
-        let mut array = Array { address, shape, strides, element };
+        let mut array = Array { address, shape, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
         py.detach(|| self.step.read(name, &selection, &mut array.target()?)).map_err(raise)
     }
 

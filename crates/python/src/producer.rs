@@ -9,7 +9,7 @@ use forebay_client::core::contract::{Association, Field};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
 use forebay_client::core::steps::Policy;
-use forebay_client::{Block, Error, OnLoss, Outcome, Placement, ProducerOptions};
+use forebay_client::{Attr, AttrValues, Block, Error, OnLoss, Outcome, Placement, ProducerOptions};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -170,6 +170,46 @@ impl Producer {
         py.detach(|| self.0.array(field)).map_err(raise)
     }
 
+    /// Declares a particle species: name, dtype, dimensions and units of each field.
+    fn particles(
+        &self,
+        py: Python<'_>,
+        species: &str,
+        fields: Vec<(String, String, usize, String)>,
+        every: u32,
+    ) -> PyResult<()> {
+        let fields = fields.into_iter().map(|(name, dtype, ndim, units)| {
+            let dtype = Dtype::parse(&dtype)?;
+            Ok(Field { every, units, ..Field::new(&name, dtype, None, ndim) })
+        });
+        let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
+        py.detach(|| self.0.particles(species, fields)).map_err(raise)
+    }
+
+    fn buffer(&self, py: Python<'_>, name: &str, every: u32) -> PyResult<()> {
+        py.detach(|| self.0.buffer(name, every)).map_err(raise)
+    }
+
+    /// Sets an attribute; `kind` says of what type the values are.
+    fn attr(
+        &self,
+        py: Python<'_>,
+        field: Option<String>,
+        key: &str,
+        kind: &str,
+        values: &Bound<'_, PyAny>,
+        list: bool,
+    ) -> PyResult<()> {
+        let values = match kind {
+            "bool" => AttrValues::Bool(values.extract()?),
+            "int" => AttrValues::Int(values.extract()?),
+            "float" => AttrValues::Float(values.extract()?),
+            _ => AttrValues::Text(values.extract()?),
+        };
+        let attr = Attr { list, values };
+        py.detach(|| self.0.attr(field.as_deref(), key, attr)).map_err(raise)
+    }
+
     fn begin(&self, py: Python<'_>, step: u64, time: f64) -> PyResult<()> {
         py.detach(|| self.0.begin(step, time)).map_err(raise)
     }
@@ -187,22 +227,29 @@ impl Producer {
         address: usize,
         stored: Vec<u64>,
         strides: Vec<i64>,
-        element: usize,
+        dtype: &str,
         number: u64,
         level: u32,
         offset: Option<Vec<u64>>,
         shape: Vec<u64>,
         low: Vec<u64>,
         high: Vec<u64>,
+        wait: bool,
     ) -> PyResult<&'static str> {
         let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
-        let array = Array { address, shape: stored, strides, element };
-        let outcome = py.detach(|| self.0.put(&block, &array.source()?)).map_err(raise)?;
+        let array = Array { address, shape: stored, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
+        let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
+        let outcome = py.detach(|| put(&self.0, &block, &array.source()?)).map_err(raise)?;
         Ok(match outcome {
             Outcome::Staged => "staged",
             Outcome::Undemanded => "undemanded",
             Outcome::Dropped => "dropped",
         })
+    }
+
+    /// Waits for what was put without waiting; how many blocks of it were dropped.
+    fn wait(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.0.wait()).map_err(raise)
     }
 
     /// Memory of a block to compute into, with the number that commits it, or None.

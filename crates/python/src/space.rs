@@ -42,13 +42,13 @@ impl Space {
         address: usize,
         shape: Vec<u64>,
         strides: Vec<i64>,
-        element: usize,
     ) -> PyResult<()> {
         let (none, ndim) = (Vec::new, shape.len());
         let field =
             field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
+        let dtype = field.dtype;
         let put = SpacePut { field, step, extent: extent(name, offset, &shape, &[], &[])? };
-        let array = Array { address, shape, strides, element };
+        let array = Array { address, shape, strides, dtype };
         py.detach(|| self.space.put(&put, &array.source()?)).map_err(raise)
     }
 
@@ -62,15 +62,17 @@ impl Space {
         timeout: f64,
         make: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        type Made = (Vec<u64>, Vec<u64>, Vec<u64>, usize, Vec<i64>, usize);
+        type Made = (Vec<u64>, Vec<u64>, Vec<u64>, usize, Vec<i64>);
         let timeout = seconds(timeout)?;
+        // Before a lock is waited for that the parent's threads may have held.
+        self.space.check_process().map_err(raise)?;
         let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         loop {
             let field = match known {
                 Some(field) => field,
                 None => py.detach(|| self.space.field(name, step, timeout)).map_err(raise)?,
             };
-            let (offset, shape, every, address, strides, element): Made =
+            let (offset, shape, every, address, strides): Made =
                 make.call1((describe(py, &field)?,))?.extract()?;
             let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
             let found =
@@ -97,9 +99,10 @@ impl Space {
             if fields.len() >= FIELDS_MAX {
                 fields.clear();
             }
+            let dtype = field.dtype;
             fields.insert(name.to_owned(), field);
             drop(fields);
-            let mut array = Array { address, shape, strides, element };
+            let mut array = Array { address, shape, strides, dtype };
             return py.detach(|| found.read(&selection, &mut array.target()?)).map_err(raise);
         }
     }

@@ -52,6 +52,10 @@ impl Node {
                 let result = self.coordinator(state, &stream).define(run, rank, field);
                 self.tell(state, from, M::Answer { token, result });
             }
+            M::SetAttr { token, stream, run, field, key, attr } => {
+                let result = self.coordinator(state, &stream).set_attr(run, field.as_deref(), &key, attr);
+                self.tell(state, from, M::Answer { token, result });
+            }
             M::Answer { token, result } => {
                 // Answers about what a rank has ended are nobody's to wait for.
                 if self.step_registered(state, token, Vec::new(), None) {

@@ -211,6 +211,8 @@ impl Node {
             pipeline.attachment = Some(id);
             let mut attachment = Attachment::new(needs, self.id, WINDOW);
             attachment.takes_torn = false;
+            // Steps go on to workers, which come and go.
+            attachment.remembers_attrs = false;
             attachment.follow = true;
             state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
             match self.coordinator(state, &stream).attach(id, attachment, Start::Next) {

@@ -230,7 +230,8 @@ impl Session {
             | M::Put(_)
             | M::End { .. }
             | M::Flush
-            | M::Leave => self.producer_message(&header, message).await,
+            | M::Leave
+            | M::SetAttr { .. } => self.producer_message(&header, message).await,
             M::Store { stream, run, rank, policy } => self.store(header.request, stream, run, rank, policy),
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
             M::Attach { stream, needs, window, start, follow } => {

@@ -1,6 +1,7 @@
 //! What `forebay status` shows of one server, as JSON.
 
 use crate::node::Node;
+use forebay_core::attr::{Attr, AttrValues, Attrs};
 use forebay_core::steps::StreamCoordinator;
 use serde_json::{Value, json};
 use std::fs;
@@ -10,11 +11,7 @@ impl Node {
     pub(crate) fn status(&self) -> Value {
         let state = self.state.lock();
         let usage = self.store.lock().usage();
-        let streams: Vec<_> = state
-            .coordinators
-            .values()
-            .map(|stream| serde_json::to_value(stream.status()).unwrap_or_default())
-            .collect();
+        let streams: Vec<_> = state.coordinators.values().map(stream_status).collect();
         // A block that touches tiles of several owners is counted at each of them.
         let coordinated = state.coordinators.values().map(StreamCoordinator::directory_size);
         let parts = coordinated.chain([state.space.size(), state.directory.size()]);
@@ -40,6 +37,32 @@ impl Node {
             "pipelines": state.pipelines.status(),
         })
     }
+}
+
+/// A stream, with the attributes of its latest run.
+fn stream_status(stream: &StreamCoordinator) -> Value {
+    let mut status = serde_json::to_value(stream.status()).unwrap_or_default();
+    let none = Attrs::default();
+    let attrs = stream.attrs().unwrap_or(&none);
+    let of = |field: Option<&str>| {
+        let shown = attrs.of(field).map(|(key, attr)| (key.to_owned(), shown(attr)));
+        Value::Object(shown.collect())
+    };
+    status["attrs"] = of(None);
+    status["field_attrs"] = Value::Object(attrs.fields().map(|f| (f.to_owned(), of(Some(f)))).collect());
+    status
+}
+
+/// An attribute as JSON. What is not finite becomes text, since JSON has no number for it.
+fn shown(attr: &Attr) -> Value {
+    let number = |value: &f64| if value.is_finite() { json!(value) } else { json!(value.to_string()) };
+    let mut values: Vec<Value> = match &attr.values {
+        AttrValues::Bool(values) => values.iter().map(|value| json!(value)).collect(),
+        AttrValues::Int(values) => values.iter().map(|value| json!(value)).collect(),
+        AttrValues::Float(values) => values.iter().map(number).collect(),
+        AttrValues::Text(values) => values.iter().map(|value| json!(value)).collect(),
+    };
+    if attr.list { Value::Array(values) } else { values.pop().unwrap_or_default() }
 }
 
 /// What this process itself occupies: its anonymous memory, without the arenas that it has mapped.

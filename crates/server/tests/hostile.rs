@@ -68,11 +68,11 @@ fn check_it_works(group: &Group) {
     sim.begin(0, 0.0).unwrap();
     let extent = Extent::new(Some(&[0, 0]), &[60, 70], &[], &[]).unwrap();
     let block = Block { field: "U", number: 0, level: 0, extent };
-    sim.put(&block, &Source::from_slice(&values, &[60, 70], 1).unwrap()).unwrap();
+    sim.put(&block, &Source::of(&values, &[60, 70]).unwrap()).unwrap();
     sim.end().unwrap();
     let step = reader.next_step(Some(PATIENCE)).unwrap();
     let mut found = vec![0; values.len()];
-    let mut target = Target::from_slice(&mut found, &[60, 70], 1).unwrap();
+    let mut target = Target::of(&mut found, &[60, 70]).unwrap();
     step.read("U", &Selection::region(&Region::whole(&[60, 70]).unwrap()), &mut target).unwrap();
     assert_eq!(found, values);
     sim.close().unwrap();
@@ -332,8 +332,8 @@ fn absurd_contracts() {
 }
 
 fn put_many(sim: &Producer, from: u64, count: u64) {
-    let values = vec![3; 1000];
-    let source = Source::from_slice(&values, &[1000], 1).unwrap();
+    let values = vec![3u8; 1000];
+    let source = Source::of(&values, &[1000]).unwrap();
     for number in from..from + count {
         let extent = Extent::new(None, &[1000], &[], &[]).unwrap();
         sim.put(&Block { field: "x", number, level: 0, extent }, &source).unwrap();

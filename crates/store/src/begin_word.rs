@@ -62,7 +62,10 @@ impl<A: Atomic> BeginWord<'_, A> {
     /// The server lets the rank begin steps beyond this one by itself, until it says otherwise. Only for a rank
     /// that waits for the server's answer, and so changes nothing meanwhile.
     pub fn may_begin_after(&self, step: StepNumber) {
-        self.0.store((step + 1) & !ASK);
+        // Numbers that the word cannot hold are always asked for.
+        if step < ASK - 1 {
+            self.0.store(step + 1);
+        }
     }
 }
 
@@ -98,6 +101,8 @@ mod tests {
         assert_eq!(word.must_ask(), Some(7));
         assert_eq!(word.must_ask(), Some(7));
         assert!(!word.try_begin(8));
+        word.may_begin_after(u64::MAX);
+        assert!(!word.try_begin(9), "nothing has changed");
     }
 
     /// What a server knows: the demand's version from each step on, and the highest step begun.

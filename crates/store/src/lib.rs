@@ -1,16 +1,18 @@
 //! Where blocks live: arenas of shared memory, handed out in ranges by the server alone.
 //!
-//! - [`mapping`] maps an arena into a process (unsafe code stands there and in [`strided`] only);
+//! - [`mapping`] maps an arena into a process (unsafe code stands there, in [`strided`] and in [`element`] only);
 //! - [`allocator`] and [`ranges`] are the arithmetic of ranges;
 //! - [`arena`] is one memory file with its ranges' life: reserved, committed, retired, free;
 //! - [`begin_word`] is how a rank and its home agree on a step's beginning without a message;
 //! - [`store`] is all arenas of a server under one byte [`budget`];
+//! - [`element`] says which Rust types are elements of arrays;
 //! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass.
 
 pub mod allocator;
 pub mod arena;
 pub mod begin_word;
 pub mod budget;
+pub mod element;
 pub mod mapping;
 pub mod ranges;
 pub mod stats;
@@ -20,6 +22,7 @@ pub mod strided;
 
 pub use arena::{Arena, Range};
 pub use begin_word::BeginWord;
+pub use element::Element;
 pub use mapping::{Access, Mapping};
 pub use store::{Store, Usage};
 

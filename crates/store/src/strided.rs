@@ -4,12 +4,13 @@
 //! long memory copies; what is left is copied element by element.
 #![allow(unsafe_code)]
 
+use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::mapping::Mapping;
 use crate::{stats, streaming};
 use forebay_core::block::Stats;
 use forebay_core::dtype::Dtype;
 use forebay_core::region::{Dims, MAX_NDIM, Region};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
 /// Bytes between neighbours in each dimension; may be zero or negative.
@@ -33,6 +34,7 @@ pub struct Source<'a> {
     shape: Dims,
     strides: Strides,
     element: usize,
+    dtype: Option<Dtype>,
     lives: PhantomData<&'a [u8]>,
 }
 
@@ -43,6 +45,7 @@ pub struct Target<'a> {
     shape: Dims,
     strides: Strides,
     element: usize,
+    dtype: Option<Dtype>,
     lives: PhantomData<&'a mut [u8]>,
 }
 
@@ -54,6 +57,16 @@ fn strides_of(shape: &[u64], strides: Option<&[i64]>, element: usize) -> Result<
     let mut all = [0; MAX_NDIM];
     all[..given.len()].copy_from_slice(given);
     Ok(all)
+}
+
+fn check_size(dtype: Dtype, element: usize) -> Result<()> {
+    if dtype.size() == element {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::TypeMismatch,
+        format!("elements of {element} bytes are no {dtype}, which has {}", dtype.size()),
+    ))
 }
 
 impl<'a> Source<'a> {
@@ -69,7 +82,7 @@ impl<'a> Source<'a> {
     ) -> Result<Source<'a>> {
         Region::whole(shape)?;
         let strides = strides_of(shape, strides, element)?;
-        Ok(Source { data, shape: shape.into(), strides, element, lives: PhantomData })
+        Ok(Source { data, shape: shape.into(), strides, element, dtype: None, lives: PhantomData })
     }
 
     /// A dense array in a slice of exactly its size.
@@ -80,6 +93,22 @@ impl<'a> Source<'a> {
         }
         // SAFETY: the slice holds all elements of the dense array, and is borrowed for 'a.
         unsafe { Source::new(bytes.as_ptr(), shape, None, element) }
+    }
+
+    /// A dense array of values, which say their dtype.
+    pub fn of<T: Element>(values: &'a [T], shape: &[u64]) -> Result<Source<'a>> {
+        Source::from_slice(bytes_of(values), shape, size_of::<T>())?.typed(T::DTYPE)
+    }
+
+    /// Says what the elements are. Fails if they have another size.
+    pub fn typed(self, dtype: Dtype) -> Result<Source<'a>> {
+        check_size(dtype, self.element)?;
+        Ok(Source { dtype: Some(dtype), ..self })
+    }
+
+    /// What the elements are, if that was said.
+    pub fn dtype(&self) -> Option<Dtype> {
+        self.dtype
     }
 
     /// The array's extents.
@@ -147,7 +176,7 @@ impl<'a> Target<'a> {
     ) -> Result<Target<'a>> {
         Region::whole(shape)?;
         let strides = strides_of(shape, strides, element)?;
-        Ok(Target { data, shape: shape.into(), strides, element, lives: PhantomData })
+        Ok(Target { data, shape: shape.into(), strides, element, dtype: None, lives: PhantomData })
     }
 
     /// A dense array in a slice of exactly its size.
@@ -158,6 +187,22 @@ impl<'a> Target<'a> {
         }
         // SAFETY: the slice holds all elements of the dense array, and is borrowed for 'a.
         unsafe { Target::new(bytes.as_mut_ptr(), shape, None, element) }
+    }
+
+    /// A dense array of values, which say their dtype.
+    pub fn of<T: Element>(values: &'a mut [T], shape: &[u64]) -> Result<Target<'a>> {
+        Target::from_slice(bytes_of_mut(values), shape, size_of::<T>())?.typed(T::DTYPE)
+    }
+
+    /// Says what the elements are. Fails if they have another size.
+    pub fn typed(self, dtype: Dtype) -> Result<Target<'a>> {
+        check_size(dtype, self.element)?;
+        Ok(Target { dtype: Some(dtype), ..self })
+    }
+
+    /// What the elements are, if that was said.
+    pub fn dtype(&self) -> Option<Dtype> {
+        self.dtype
     }
 
     /// The array's extents.
@@ -183,6 +228,7 @@ impl<'a> Target<'a> {
             shape: region.shape().into(),
             strides: self.strides,
             element: self.element,
+            dtype: self.dtype,
             lives: PhantomData,
         })
     }
@@ -480,6 +526,18 @@ mod tests {
         assert!(target.fill_from_slice(&data, &[3, 4], &[0, 0], &[1, 4]).is_err());
         assert!(target.fill_from_slice(&data, &[3, 4], &[0, 0], &[0, 1]).is_err());
         assert!(target.fill_from_slice(&data, &[3, 4], &[1, 2], &[1, 1]).is_ok());
+    }
+
+    #[test]
+    fn values_say_their_dtype() {
+        let mut values = [1.5f32, 2.5];
+        assert_eq!(Source::of(&values, &[2]).unwrap().dtype(), Some(Dtype::F32));
+        assert!(Source::of(&values, &[3]).is_err());
+        assert_eq!(Source::from_slice(&[0; 8], &[2], 4).unwrap().dtype(), None);
+        assert!(Source::from_slice(&[0; 8], &[2], 4).unwrap().typed(Dtype::I64).is_err());
+        let mut target = Target::of(&mut values, &[2]).unwrap();
+        let part = target.part(&Region::new(&[1], &[1]).unwrap()).unwrap();
+        assert_eq!(part.dtype(), Some(Dtype::F32));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Enumerations are append-only within a protocol version. A message with a request number is answered by
 //! one with the same number; others are told and not answered.
 
+use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
@@ -359,6 +360,17 @@ pub enum ToServer {
     WorkerFailed {
         /// The traceback.
         error: String,
+    },
+
+    // A producer's.
+    /// Sets an attribute, for the rest of the run. Answer: [`ToClient::Done`].
+    SetAttr {
+        /// The field; `None`: of the stream itself.
+        field: Option<String>,
+        /// Its name.
+        key: String,
+        /// Its values.
+        attr: Attr,
     },
 }
 

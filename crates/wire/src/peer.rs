@@ -2,6 +2,7 @@
 //! message of its own, with the token of its question.
 
 use crate::message::{CommMember, Execute, PipelineSpec};
+use forebay_core::attr::Attr;
 use forebay_core::block::Location;
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
@@ -302,5 +303,22 @@ pub enum PeerMessage {
         pipeline: String,
         /// Which execution.
         execution: u64,
+    },
+
+    // From a rank's home to the stream's coordinator.
+    /// A rank sets an attribute. Answer: `Answer`.
+    SetAttr {
+        /// Ties the answer to it.
+        token: u64,
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The field; `None`: of the stream itself.
+        field: Option<String>,
+        /// Its name.
+        key: String,
+        /// Its values.
+        attr: Attr,
     },
 }

@@ -4,28 +4,43 @@
 use super::{Allocated, Allocation, Block, Outcome, Producer, State, no_step};
 use crate::rpc::{Payload, lock, unexpected};
 use crate::storage::Storage;
+use crate::typed::check_dtype;
 use forebay_core::block::{INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
+use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_store::{Mapping, stats};
 use forebay_wire::message::{Bytes, Grant, PutBlock, Role, ToClient, ToServer};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Memory for a block: where it is held, the arena, and the range in it unless the block has no bytes.
 type Memory = (Arc<Storage>, Arc<Mapping>, Option<Grant>);
 
 impl Producer {
-    /// Checks a block against its field and what was put before; `None` if nothing wants it.
-    fn admit(&self, state: &mut State, block: &Block<'_>) -> Result<Option<Field>> {
+    /// Checks a block, and the array it is put from, against its field and what was put before; `None` if
+    /// nothing wants it.
+    fn admit(
+        &self,
+        state: &mut State,
+        block: &Block<'_>,
+        source: Option<&Source<'_>>,
+    ) -> Result<Option<Field>> {
         let field = self.find(state, block.field)?.clone();
+        if let Some(source) = source {
+            check_dtype(&field, source.dtype())?;
+        }
         let name = format!("block {} of rank {}", block.number, self.rank);
         check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
         let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
         let Some(open) = state.open.as_ref() else { return Err(no_step("a put")) };
         let wanted = wanted(open.step);
+        if let Some(open) = state.open.as_mut() {
+            state.species.check(open, block)?;
+        }
         let key = (block.field.to_owned(), block.number);
         if let Some(open) = state.open.as_mut()
             && !open.keys.insert(key)
@@ -39,11 +54,22 @@ impl Producer {
     }
 
     /// Stages one block by one copy; the array is the caller's again on return. `source` has the stored shape,
-    /// ghosts included. An undemanded field costs one check. Over TCP it waits until the server has it.
+    /// ghosts included, and says its dtype, which must be the field's. An undemanded field costs one check. Over
+    /// TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
+        self.put_by(block, source, |field| self.stage(block, field, source))
+    }
+
+    /// Checks a block, stages it in the way that is given, and keeps account of what became of it.
+    pub(crate) fn put_by(
+        &self,
+        block: &Block<'_>,
+        source: &Source<'_>,
+        stage: impl FnOnce(&Field) -> Result<Outcome>,
+    ) -> Result<Outcome> {
         let field = {
             let mut state = self.state()?;
-            match self.admit(&mut state, block)? {
+            match self.admit(&mut state, block, Some(source))? {
                 Some(field) => field,
                 None => return Ok(Outcome::Undemanded),
             }
@@ -57,7 +83,7 @@ impl Producer {
                 &stored[..]
             )));
         }
-        let result = self.stage(block, &field, source);
+        let result = stage(&field);
         let mut state = lock(&self.state);
         match result {
             Ok(outcome) => {
@@ -68,13 +94,13 @@ impl Producer {
                 Ok(outcome)
             }
             Err(error) => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 self.survive(&mut state, error).map(|()| Outcome::Dropped)
             }
         }
     }
 
-    fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+    pub(crate) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
         let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
         let wanted = statistics.as_mut().map(|stats| (field.dtype, stats));
@@ -85,15 +111,8 @@ impl Producer {
         }
         let storage = self.storage_for(block)?;
         let Some(arena) = &storage.arena else {
-            let gathered;
-            let dense = match source.as_dense() {
-                Some(dense) if wanted.is_none() => dense,
-                _ => {
-                    gathered = source.to_vec(wanted);
-                    &gathered
-                }
-            };
-            return match self.send(&storage, block, dense, statistics) {
+            let dense = gather(source, wanted);
+            return match self.send(&storage, block, &dense, statistics) {
                 Ok(()) => Ok(Outcome::Staged),
                 Err(error) if error.kind == ErrorKind::Full => Ok(Outcome::Dropped),
                 Err(error) => Err(error),
@@ -157,7 +176,7 @@ impl Producer {
     }
 
     /// The server that is to hold a block, connected to at first use.
-    fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
+    pub(crate) fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
         let view = self.group.view();
         let server = self.placement.server_of(view, self.home.server, block.field, key, &block.extent)?;
@@ -192,7 +211,7 @@ impl Producer {
     pub fn alloc(&self, block: &Block<'_>) -> Result<Option<Allocation>> {
         let field = {
             let mut state = self.state()?;
-            match self.admit(&mut state, block)? {
+            match self.admit(&mut state, block, None)? {
                 Some(field) => field,
                 None => return Ok(None),
             }
@@ -202,14 +221,14 @@ impl Producer {
         let (storage, memory, grant) = match allocated {
             Ok(Some(allocated)) => allocated,
             Ok(None) => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 if let Some(open) = state.open.as_mut() {
                     open.dropped = true;
                 }
                 return Ok(None);
             }
             Err(error) => {
-                state.forget(block);
+                state.forget(block.field, block.number);
                 return self.survive(&mut state, error).map(|()| None);
             }
         };
@@ -274,9 +293,7 @@ impl Producer {
     pub fn abort(&self, id: u64) -> Result<()> {
         let Allocated { storage, grant, put, .. } = self.take_allocation(id)?;
         let mut state = lock(&self.state);
-        if let Some(open) = state.open.as_mut() {
-            open.keys.remove(&(put.field, put.number));
-        }
+        state.forget(&put.field, put.number);
         match grant.map_or(Ok(()), |grant| storage.give_back(&grant)) {
             Ok(()) => Ok(()),
             Err(error) => self.survive(&mut state, error),
@@ -292,7 +309,15 @@ impl Producer {
     }
 }
 
-fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
+/// A source's elements, dense: where they lie if they are, else (or for their statistics) a copy.
+pub(crate) fn gather<'a>(source: &Source<'a>, stats: Option<(Dtype, &mut Stats)>) -> Cow<'a, [u8]> {
+    match source.as_dense() {
+        Some(dense) if stats.is_none() => Cow::Borrowed(dense),
+        _ => Cow::Owned(source.to_vec(stats)),
+    }
+}
+
+pub(crate) fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
     PutBlock {
         field: block.field.to_owned(),
         number: block.number,

@@ -32,6 +32,8 @@ pub struct Attachment {
     pub follow: bool,
     /// Whether torn steps are of use to it.
     pub takes_torn: bool,
+    /// Whether it remembers attributes, so that they are told only when they are others than before.
+    pub remembers_attrs: bool,
     /// From which step of which run on its demand is in force; `None` until that is decided.
     pub(super) from: Option<(RunNumber, StepNumber)>,
     /// Closed steps that wait for it.
@@ -48,6 +50,8 @@ pub struct Attachment {
     pub(super) missed: u64,
     /// The last step it was told of.
     pub(super) last: Option<(RunNumber, StepNumber)>,
+    /// The run and the version of the attributes that it was told last.
+    pub(super) attrs: (RunNumber, u64),
 }
 
 impl Attachment {
@@ -59,6 +63,7 @@ impl Attachment {
             window: window.clamp(1, 1024),
             follow: false,
             takes_torn: true,
+            remembers_attrs: true,
             from: None,
             queue: VecDeque::new(),
             delivered: BTreeSet::new(),
@@ -67,6 +72,7 @@ impl Attachment {
             closing: false,
             missed: 0,
             last: None,
+            attrs: (0, 0),
         }
     }
 
@@ -81,6 +87,15 @@ impl Attachment {
         !self.ended
             && !self.closing
             && self.from.is_none_or(|(from, _)| from == run || (self.follow && run > from))
+    }
+
+    /// Whether it has to be told of the attributes of a run, at this version. The version 0 has none.
+    pub(super) fn learns_attrs(&mut self, run: RunNumber, version: u64) -> bool {
+        let (told_run, told) = std::mem::replace(&mut self.attrs, (run, version));
+        match self.remembers_attrs {
+            true => (told_run, told) != (run, version) && (told, version) != (0, 0),
+            false => version > 0,
+        }
     }
 
     /// Whether it is waiting for this step or holds it.

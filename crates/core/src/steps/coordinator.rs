@@ -4,6 +4,7 @@ use super::run::{Rank, RankState, Run};
 use super::{
     Attachment, AttachmentId, Effect, Joined, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, Start, StepEnded,
 };
+use crate::attr::{Attr, Attrs};
 use crate::contract::{Field, Needs};
 use crate::cut::{CutCoordinator, Decision};
 use crate::demand::Demand;
@@ -115,6 +116,11 @@ impl StreamCoordinator {
         self.runs.get(&self.last_run).into_iter().flat_map(|run| run.contract.values())
     }
 
+    /// The attributes of the latest run.
+    pub fn attrs(&self) -> Option<&Attrs> {
+        self.runs.get(&self.last_run).map(|run| &run.attrs)
+    }
+
     // ---- producers ------------------------------------------------------------------------------
 
     /// A rank joins the current run, or the first of a new one.
@@ -190,6 +196,25 @@ impl StreamCoordinator {
                 Ok(())
             }
         }
+    }
+
+    /// A rank sets an attribute of the stream or of one of its fields, for the rest of the run.
+    pub fn set_attr(&mut self, run: RunNumber, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
+        let Some(run) = self.runs.get_mut(&run) else {
+            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
+        };
+        if let Some(field) = field.filter(|field| !run.contract.contains_key(*field)) {
+            return Err(Error::not_found(format!(
+                "attribute '{key}': stream '{}' has no field '{field}': declare it first",
+                self.name
+            )));
+        }
+        let changed = run
+            .attrs
+            .set(field, key, attr)
+            .map_err(|error| error.during(format!("stream '{}'", self.name)))?;
+        run.attrs_version += u64::from(changed);
+        Ok(())
     }
 
     /// A rank begins its first step: the contract is complete, and contracts that cannot be met fail.
@@ -483,9 +508,13 @@ impl StreamCoordinator {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         while attachment.delivered.len() < attachment.window as usize {
             let Some((run, step)) = attachment.queue.pop_front() else { break };
-            let Some(found) = self.runs.get(&run).and_then(|run| run.steps.get(&step)) else { continue };
+            let Some(of_run) = self.runs.get(&run) else { continue };
+            let Some(found) = of_run.steps.get(&step) else { continue };
             let id_of_step = StepId { stream: self.name.clone(), run, step };
             let mut report = found.report(id_of_step, &attachment.needs);
+            if attachment.learns_attrs(run, of_run.attrs_version) {
+                report.attrs = Some(Box::new(of_run.attrs.clone()));
+            }
             report.missed = std::mem::take(&mut attachment.missed);
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
@@ -631,7 +660,9 @@ impl StreamCoordinator {
         let run =
             self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.closed))?;
         let id = StepId { stream: self.name.clone(), run: run.number, step };
-        run.steps.get(&step).map(|found| found.report(id, needs))
+        let mut report = run.steps.get(&step)?.report(id, needs);
+        report.attrs = (!run.attrs.is_empty()).then(|| Box::new(run.attrs.clone()));
+        Some(report)
     }
 }
 

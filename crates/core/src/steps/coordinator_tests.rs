@@ -300,3 +300,64 @@ fn steps_of_a_few_bytes_do_not_wait_without_end() {
     assert_eq!(stream.status().held.1, 1 + WAITING_MAX as u64);
     assert_eq!(delivered(&stream.release(AttachmentId(7), 1, 0, false)), [(51, 50)]);
 }
+
+/// The keys of the stream's attributes that each delivered step tells; `None` if it tells nothing of them.
+fn told_attrs(effects: &[Effect]) -> Vec<Option<Vec<String>>> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Deliver(_, report) => Some(
+                report.attrs.as_ref().map(|attrs| attrs.of(None).map(|(key, _)| key.to_owned()).collect()),
+            ),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn attributes_are_told_when_they_are_new() {
+    let one = |value| Attr { list: false, values: crate::attr::AttrValues::Int(vec![value]) };
+    let mut stream = stream(Policy::DropOldest, 1, 8);
+    assert_eq!(told_attrs(&step(&mut stream, 0)), [None]);
+    stream.set_attr(1, None, "a", one(1)).unwrap();
+    stream.set_attr(1, Some("U"), "b", one(1)).unwrap();
+    assert_eq!(told_attrs(&step(&mut stream, 1)), [Some(vec!["a".to_owned()])]);
+    stream.set_attr(1, None, "a", one(1)).unwrap();
+    assert_eq!(stream.set_attr(1, None, "a", one(2)).unwrap_err().kind, ErrorKind::Conflict);
+    assert_eq!(stream.set_attr(1, Some("V"), "a", one(2)).unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(told_attrs(&step(&mut stream, 2)), [None]);
+
+    // One that comes later learns them with its first step, one that forgets with each.
+    let mut forgetful = Attachment::new(needs(1), S0, 8);
+    forgetful.remembers_attrs = false;
+    for (id, attachment) in [(8, Attachment::new(needs(1), S0, 8)), (9, forgetful)] {
+        for effect in stream.attach(AttachmentId(id), attachment, Start::Next).unwrap() {
+            let Effect::Prepare { version, .. } = effect else { panic!("{effect:?}") };
+            assert_eq!(stream.prepared(S0, version, Some(2)), []);
+            stream.prepared(S1, version, Some(2));
+        }
+    }
+    let a = || Some(vec!["a".to_owned()]);
+    assert_eq!(told_attrs(&step(&mut stream, 3)), [None, a(), a()]);
+    assert_eq!(told_attrs(&step(&mut stream, 4)), [None, None, a()]);
+}
+
+#[test]
+fn a_new_run_has_no_attributes_of_the_last() {
+    let one = Attr { list: false, values: crate::attr::AttrValues::Int(vec![1]) };
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut attachment = Attachment::new(needs(1), S0, 8);
+    attachment.follow = true;
+    stream.attach(AttachmentId(7), attachment, Start::Next).unwrap();
+    let mut told = Vec::new();
+    for run in 1..=2 {
+        stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+        stream.define(run, 0, field()).unwrap();
+        if run == 1 {
+            stream.set_attr(run, None, "a", one.clone()).unwrap();
+        }
+        told.extend(told_attrs(&stream.step_ended(run, 0, S0, ended(0, run))));
+        stream.rank_gone(run, 0, false);
+    }
+    assert_eq!(told, [Some(vec!["a".to_owned()]), Some(vec![])]);
+}

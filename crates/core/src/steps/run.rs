@@ -1,6 +1,7 @@
 //! Runs: one life of a stream, its ranks and its steps.
 
 use super::StepReport;
+use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::{Field, Needs};
 use crate::directory::{FieldIndex, check_blocks};
@@ -127,6 +128,9 @@ pub(super) struct Run {
     pub(super) options: RunOptions,
     pub(super) ranks: BTreeMap<u32, Rank>,
     pub(super) contract: BTreeMap<String, Field>,
+    pub(super) attrs: Attrs,
+    /// How often an attribute was set.
+    pub(super) attrs_version: u64,
     /// Whether a rank has begun a step: the contract is then complete.
     pub(super) begun: bool,
     pub(super) steps: BTreeMap<StepNumber, Step>,
@@ -159,6 +163,8 @@ impl Run {
             options,
             ranks: BTreeMap::new(),
             contract: BTreeMap::new(),
+            attrs: Attrs::default(),
+            attrs_version: 0,
             begun: false,
             steps: BTreeMap::new(),
             lost: None,
@@ -268,7 +274,7 @@ impl Step {
                 registered: self.registered.get(&index.field().name).copied().unwrap_or(0),
             })
             .collect();
-        StepReport { id, time: self.time, missed: 0, rewound: false, torn: self.torn, fields }
+        StepReport { id, time: self.time, missed: 0, rewound: false, torn: self.torn, fields, attrs: None }
     }
 
     /// How many blocks it has, here or with the owners of their tiles.

@@ -3,6 +3,7 @@
 use super::Session;
 use super::writing::Writing;
 use crate::node::{Held, Node};
+use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
@@ -192,6 +193,7 @@ impl Session {
         }
         match message {
             ToServer::Define(field) => self.define(field).await,
+            ToServer::SetAttr { field, key, attr } => self.set_attr(field, key, attr).await,
             ToServer::Begin { step, time, known, patience_ms } => {
                 self.begin(step, time, known, Duration::from_millis(patience_ms)).await.map(Some)
             }
@@ -240,6 +242,24 @@ impl Session {
         Ok(Some(ToClient::Done))
     }
 
+    async fn set_attr(&mut self, field: Option<String>, key: String, attr: Attr) -> Result<Option<ToClient>> {
+        let node = self.node.clone();
+        let producing = self.producing()?;
+        if producing.open.is_some() {
+            return Err(Error::step_order(format!("attribute '{key}' cannot be set within a step")));
+        }
+        attr.check(&key)?;
+        let (stream, run, rank) = (producing.stream.clone(), producing.run, producing.rank);
+        let set = |token| {
+            let (stream, field, key, attr) = (stream.clone(), field.clone(), key.clone(), attr.clone());
+            PeerMessage::SetAttr { token, stream, run, field, key, attr }
+        };
+        if let PeerMessage::Answer { result, .. } = node.ask(&stream, rank, JOIN_PATIENCE, set).await? {
+            result?;
+        }
+        Ok(Some(ToClient::Done))
+    }
+
     fn take_trouble(&mut self) -> Option<Error> {
         let producing = self.producing.as_mut()?;
         let own = producing.trouble.take();
@@ -262,6 +282,7 @@ impl Session {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
         self.give_up_open_step(step)?;
+        let shared = self.shared_memory;
         let producing = self.producing()?;
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
@@ -302,7 +323,8 @@ impl Session {
             }
         };
         producing.last = Some(step);
-        let grants = producing.grant_predicted(&node, &demand, step);
+        // Over the network a rank cannot write to an arena: ranges are found as its bytes arrive.
+        let grants = if shared { producing.grant_predicted(&node, &demand, step) } else { Vec::new() };
         let told = (demand.version != known).then(|| (*demand).clone());
         producing.open = Some(OpenStep::new(step, time, demand));
         let trouble = self.take_trouble();

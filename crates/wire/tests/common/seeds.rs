@@ -49,7 +49,15 @@ pub(crate) fn field_report() -> FieldReport {
 
 pub(crate) fn step_report() -> StepReport {
     let id = StepId { stream: "s".into(), run: 1, step: 12 };
-    StepReport { id, time: 0.5, missed: 2, rewound: false, torn: true, fields: vec![field_report()] }
+    StepReport {
+        id,
+        time: 0.5,
+        missed: 2,
+        rewound: false,
+        torn: true,
+        fields: vec![field_report()],
+        attrs: None,
+    }
 }
 
 pub(crate) fn put(bytes: Bytes) -> PutBlock {

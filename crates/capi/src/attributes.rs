@@ -1,0 +1,181 @@
+//! `fb_attr...`: what is said of a stream and its fields beside the data.
+#![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
+
+use crate::abi::{FB_TEXT, Sized64, fb_attribute};
+use crate::arguments;
+use crate::boundary::{Handle, c_text, call};
+use crate::consumer::fb_step;
+use crate::producer::fb_producer;
+use forebay_client::core::attr::ATTRS_BYTES_MAX;
+use forebay_client::core::dtype::Dtype;
+use forebay_client::{Attr, AttrValues, Attrs, Error, Result};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+const FB_BOOL: i32 = Dtype::Bool as i32;
+const FB_I64: i32 = Dtype::I64 as i32;
+const FB_F64: i32 = Dtype::F64 as i32;
+
+/// Sets an attribute of the stream or of one of its fields.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_attr(producer: *mut fb_producer, attribute: *const fb_attribute) -> c_int {
+    call("fb_attr", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let given = arguments::read(attribute, "attribute")?;
+            let key = arguments::text(given.key, "attribute->key")?;
+            let field = arguments::optional_text(given.field, "attribute->field")?;
+            inner.producer.attr(field, key, read(&given)?)
+        }
+    })
+}
+
+/// Reads the values of an attribute.
+unsafe fn read(given: &fb_attribute) -> Result<Attr> {
+    let list = arguments::truth(given.list, "attribute->list")?;
+    let count = usize::try_from(given.count).ok().filter(|count| *count <= ATTRS_BYTES_MAX);
+    let count = count.ok_or_else(|| {
+        Error::invalid(format!("attribute->count is {}: all values fit into 64 KiB", given.count))
+    })?;
+    if !list && count != 1 {
+        return Err(Error::invalid(format!(
+            "attribute->count is {count}, and attribute->list 0: set list to 1 for more or less than one value"
+        )));
+    }
+    if given.values.is_null() && count > 0 {
+        return Err(Error::invalid(format!("attribute->values is NULL, and count is {count}")));
+    }
+    // SAFETY: the header's terms: so many values of that type.
+    let values = unsafe {
+        match given.dtype {
+            FB_BOOL => {
+                let bytes = arguments::optional_numbers(given.values.cast::<u8>(), count);
+                let truths = bytes.map(|byte| arguments::truth(i32::from(byte), "a value of FB_BOOL"));
+                AttrValues::Bool(truths.collect::<Result<_>>()?)
+            }
+            FB_I64 => AttrValues::Int(arguments::optional_numbers(given.values.cast(), count).collect()),
+            FB_F64 => AttrValues::Float(arguments::optional_numbers(given.values.cast(), count).collect()),
+            FB_TEXT => {
+                let texts = arguments::optional_numbers(given.values.cast::<*const c_char>(), count);
+                let texts = texts.enumerate().map(|(index, text)| {
+                    arguments::text(text, &format!("attribute->values[{index}]")).map(str::to_owned)
+                });
+                AttrValues::Text(texts.collect::<Result<_>>()?)
+            }
+            other => {
+                return Err(Error::unsupported(format!(
+                    "attribute->dtype is {other}: an attribute is of FB_BOOL, FB_I64, FB_F64 or FB_TEXT"
+                )));
+            }
+        }
+    };
+    Ok(Attr { list, values })
+}
+
+/// The attributes of a step, as C reads them, by field (empty: the stream) and key. What it points at are the
+/// step's attributes and its own texts.
+#[derive(Debug)]
+pub(crate) struct Shown(BTreeMap<String, Vec<ShownAttr>>);
+
+#[derive(Debug)]
+struct ShownAttr {
+    field: Option<Box<CStr>>,
+    key: Box<CStr>,
+    /// What `pointers` point at.
+    _texts: Vec<Box<CStr>>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Shown {
+    fn new(attrs: &Attrs) -> Shown {
+        let fields = attrs.fields().map(Some).chain([None]);
+        let of = |field: Option<&str>| {
+            let shown = attrs.of(field).map(|(key, attr)| {
+                let texts: Vec<Box<CStr>> = match &attr.values {
+                    AttrValues::Text(texts) => texts.iter().map(|text| c_text(text)).collect(),
+                    _ => Vec::new(),
+                };
+                let pointers = texts.iter().map(|text| text.as_ptr()).collect();
+                ShownAttr { field: field.map(c_text), key: c_text(key), _texts: texts, pointers }
+            });
+            (field.unwrap_or("").to_owned(), shown.collect())
+        };
+        Shown(fields.map(of).collect())
+    }
+
+    /// Those of a field, in the order of their keys.
+    fn of(&self, field: Option<&str>) -> &[ShownAttr] {
+        self.0.get(field.unwrap_or("")).map_or(&[], |shown| &shown[..])
+    }
+}
+
+/// Tells an attribute of the step's stream or of one of its fields.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_attr_get(
+    step: *const fb_step,
+    field: *const c_char,
+    key: *const c_char,
+    attribute: *mut fb_attribute,
+) -> c_int {
+    call("fb_attr_get", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(step, "step")?;
+            let (field, key) = (arguments::optional_text(field, "field")?, arguments::text(key, "key")?);
+            let attrs = inner.step.attrs();
+            let place = attrs.of(field).position(|(known, _)| known == key);
+            let shown = inner.attributes.get_or_init(|| Shown::new(attrs)).of(field);
+            let (Some(attr), Some(shown)) = (attrs.get(field, key), place.and_then(|at| shown.get(at)))
+            else {
+                let known: Vec<&str> = attrs.of(field).map(|(key, _)| key).collect();
+                return Err(Error::not_found(format!(
+                    "{} has no attribute '{key}'; it has {}",
+                    field.map_or("the stream".to_owned(), |field| format!("field '{field}'")),
+                    if known.is_empty() { "none".into() } else { known.join(", ") }
+                )));
+            };
+            let (dtype, values): (i32, *const c_void) = match &attr.values {
+                AttrValues::Bool(values) => (FB_BOOL, values.as_ptr().cast()),
+                AttrValues::Int(values) => (FB_I64, values.as_ptr().cast()),
+                AttrValues::Float(values) => (FB_F64, values.as_ptr().cast()),
+                AttrValues::Text(_) => (FB_TEXT, shown.pointers.as_ptr().cast()),
+            };
+            let told = fb_attribute {
+                field: shown.field.as_ref().map_or(std::ptr::null(), |field| field.as_ptr()),
+                key: shown.key.as_ptr(),
+                dtype,
+                list: i32::from(attr.list),
+                count: attr.values.len() as u64,
+                values,
+                ..fb_attribute::DEFAULT
+            };
+            arguments::write(&told, attribute, "attribute")
+        }
+    })
+}
+
+/// Tells the key of one of the attributes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_attr_key(
+    step: *const fb_step,
+    field: *const c_char,
+    index: u64,
+    key: *mut *const c_char,
+) -> c_int {
+    call("fb_attr_key", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(step, "step")?;
+            let field = arguments::optional_text(field, "field")?;
+            let place = arguments::place(key, "key")?;
+            let shown = inner.attributes.get_or_init(|| Shown::new(inner.step.attrs())).of(field);
+            let found = usize::try_from(index).ok().and_then(|index| shown.get(index));
+            let found = found.ok_or_else(|| {
+                Error::not_found(format!("there is no attribute {index}: there are {}", shown.len()))
+            })?;
+            place.write(found.key.as_ptr());
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,31 @@
+//! Attributes that a producer sets.
+
+use crate::producer::Producer;
+use forebay_core::attr::Attr;
+use forebay_core::{Error, Result};
+use forebay_wire::message::ToServer;
+
+impl Producer {
+    /// Sets an attribute of the stream, or of a field that this rank has declared, for the rest of the run:
+    /// readers see it from the next step on. One rank is enough; where several set it, they must agree. To set
+    /// it to another value is a conflict. All attributes of a stream take up to 64 KiB. Between steps; waits
+    /// for an answer.
+    pub fn attr(&self, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
+        let mut state = self.state()?;
+        attr.check(key)?;
+        if state.open.is_some() {
+            return Err(Error::step_order(format!("attribute '{key}' cannot be set within a step")));
+        }
+        if let Some(name) = field {
+            self.find(&state, name).map_err(|error| error.during(format!("attribute '{key}'")))?;
+        }
+        if state.lost.is_some() {
+            return Ok(());
+        }
+        let set = ToServer::SetAttr { field: field.map(str::to_owned), key: key.to_owned(), attr };
+        match self.home.rpc.call(&set, "to take an attribute") {
+            Ok(_) => Ok(()),
+            Err(error) => self.survive(&mut state, error),
+        }
+    }
+}

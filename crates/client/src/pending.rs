@@ -1,0 +1,147 @@
+//! Puts whose answer is not waited for: the step, or a wait in it, collects the answers.
+//!
+//! Only over TCP there is an answer to wait for. Bytes are handed to the socket before a put returns, so that
+//! what is outstanding are answers, a few bytes each; how many is bounded all the same, since the other side's
+//! buffers are.
+
+use crate::producer::{Block, Outcome, Producer, State, gather, no_step, put_block};
+use crate::rpc::{Payload, Rpc, lock};
+use forebay_core::block::{INLINE_MAX, Stats};
+use forebay_core::contract::Field;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::stats;
+use forebay_store::strided::Source;
+use forebay_wire::message::{Bytes, ToServer};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many puts may be unanswered. One more waits for the oldest.
+const OUTSTANDING_MAX: usize = 256;
+
+/// The puts of a step that were not answered when they returned.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    waiting: VecDeque<Posted>,
+    /// How many of them found no room, and were dropped as the stream's policy says.
+    dropped: u64,
+    /// The first one that failed and nobody was told of, and how many more there are.
+    failed: Option<(Error, u64)>,
+}
+
+#[derive(Debug)]
+struct Posted {
+    request: u64,
+    field: String,
+    number: u64,
+}
+
+impl Producer {
+    /// As [`Producer::put`], but does not wait for the server's answer: `wait` and `end` do, and tell what
+    /// failed. The array is the caller's again on return.
+    ///
+    /// In shared memory there is no answer to wait for, and this is `put`. Over TCP the bytes are handed to
+    /// the socket, which waits while the server does not take them; at most 256 answers are outstanding, one
+    /// more put waits for the oldest. `Outcome::Staged` then means that the block is on its way.
+    pub fn put_async(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
+        self.put_by(block, source, |field| self.post(block, field, source))
+    }
+
+    fn post(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+        if self.home.arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
+            return self.stage(block, field, source);
+        }
+        // Of a block that another server is to hold, the home is told once that one has it.
+        if !Arc::ptr_eq(&self.storage_for(block)?, &self.home) {
+            return self.stage(block, field, source);
+        }
+        self.collect(&mut lock(&self.state), OUTSTANDING_MAX - 1)?;
+        let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
+        let dense = gather(source, statistics.as_mut().map(|stats| (field.dtype, stats)));
+        let put = ToServer::Put(put_block(block, Bytes::Payload, statistics));
+        let request = self.home.rpc.post(&put, Payload(&dense))?;
+        match lock(&self.state).open.as_mut() {
+            Some(open) => {
+                let (field, number) = (block.field.to_owned(), block.number);
+                open.pending.waiting.push_back(Posted { request, field, number });
+                Ok(Outcome::Staged)
+            }
+            None => Err(no_step("a put")),
+        }
+    }
+
+    /// Waits until the server holds all that was put in this step with [`Producer::put_async`], or says what
+    /// failed: then such a block may be put again. Returns how many of them found no room so far and were
+    /// dropped, as the stream's policy says. Waits up to the deadline for each answer; in shared memory
+    /// there is nothing to wait for.
+    pub fn wait(&self) -> Result<u64> {
+        let mut state = self.state()?;
+        if state.open.is_none() {
+            return Err(no_step("a wait"));
+        }
+        self.wait_for_all(&mut state)
+    }
+
+    /// As `wait`; outside a step there is nothing to wait for.
+    pub(crate) fn wait_for_all(&self, state: &mut State) -> Result<u64> {
+        self.collect(state, 0)?;
+        let Some(open) = state.open.as_mut() else { return Ok(0) };
+        match open.pending.failed.take() {
+            None => Ok(open.pending.dropped),
+            Some((error, 0)) => Err(error),
+            Some((error, more)) => {
+                let text = format!("{} (and {more} more of the puts that were not waited for)", error.text);
+                Err(Error { text, ..error })
+            }
+        }
+    }
+
+    /// Collects answers until no more than so many are outstanding. What failed is remembered; an error means
+    /// that an answer did not come.
+    fn collect(&self, state: &mut State, outstanding: usize) -> Result<()> {
+        while let Some(open) = state.open.as_mut() {
+            if open.pending.waiting.len() <= outstanding {
+                break;
+            }
+            let Some(posted) = open.pending.waiting.pop_front() else { break };
+            let Err(error) = self.home.rpc.collect(posted.request, "to hold a block") else { continue };
+            match error.kind {
+                ErrorKind::Timeout => {
+                    open.pending.waiting.push_front(posted);
+                    return Err(error);
+                }
+                ErrorKind::Full => {
+                    open.blocks -= 1;
+                    open.dropped = true;
+                    open.pending.dropped += 1;
+                }
+                ErrorKind::Unreachable => {
+                    open.dropped = true;
+                    open.pending.dropped += 1 + open.pending.waiting.len() as u64;
+                    open.pending.forget(&self.home.rpc);
+                    self.home.rpc.forget(posted.request);
+                    self.survive(state, error)?;
+                }
+                _ => {
+                    open.blocks -= 1;
+                    open.pending.note(error);
+                    state.forget(&posted.field, posted.number);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn note(&mut self, error: Error) {
+        match &mut self.failed {
+            None => self.failed = Some((error, 0)),
+            Some((_, more)) => *more += 1,
+        }
+    }
+
+    /// Nobody waits for the answers any more.
+    pub(crate) fn forget(&mut self, rpc: &Rpc) {
+        self.waiting.drain(..).for_each(|posted| rpc.forget(posted.request));
+    }
+}
