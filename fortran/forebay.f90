@@ -66,6 +66,7 @@ module forebay
    integer, parameter, public :: FB_ASSOCIATION_CELL = 0, FB_ASSOCIATION_VERTEX = 1
    integer, parameter, public :: FB_POLICY_DROP_OLDEST = 0, FB_POLICY_BLOCK = 1, FB_POLICY_LATEST = 2
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
+   integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1
 
    ! One rank of a simulation; a reader of a stream; a step as a reader holds it.
@@ -171,11 +172,11 @@ contains
 
    ! Joins the stream as one rank; ranks count from 0.
    subroutine fb_producer_open(producer, stream, group, rank, ranks, policy, keep, timeout, transport, on_loss, &
-                               continues_run, continues_step, stat, errmsg)
+                               continues_run, continues_step, placement, stat, errmsg)
       type(fb_producer), intent(out) :: producer
       character(*), intent(in) :: stream
       character(*), intent(in), optional :: group, transport
-      integer, intent(in), optional :: rank, ranks, policy, keep, on_loss
+      integer, intent(in), optional :: rank, ranks, policy, keep, on_loss, placement
       real(real64), intent(in), optional :: timeout
       integer(int64), intent(in), optional :: continues_run, continues_step
       integer, intent(out), optional :: stat
@@ -197,6 +198,7 @@ contains
       if (present(keep)) options%keep = keep
       if (present(timeout)) options%timeout = timeout
       if (present(on_loss)) options%on_loss = on_loss
+      if (present(placement)) options%placement = placement
       if (present(continues_run) .and. present(continues_step)) then
          options%has_continues = 1
          options%continues_run = continues_run

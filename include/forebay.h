@@ -107,6 +107,12 @@ enum { /* what a producer does when its servers are gone */
     FB_ON_LOSS_FAIL = 1  /* calls fail with FB_UNREACHABLE */
 };
 
+enum { /* which server holds a block */
+    FB_PLACEMENT_NEAREST = 0,  /* the default: the rank's home, on its host if there is one there */
+    FB_PLACEMENT_BY_BLOCK = 1, /* by the block's id: spread evenly over all servers */
+    FB_PLACEMENT_FUNCTION = 2  /* as `place` says */
+};
+
 enum { /* with which step a consumer begins */
     FB_START_NEXT = 0,  /* the default: the next step that begins */
     FB_START_OLDEST = 1 /* the oldest closed step that is still held (the stream's `keep`) */
@@ -122,6 +128,22 @@ typedef struct fb_producer fb_producer;
 typedef struct fb_consumer fb_consumer;
 typedef struct fb_step fb_step; /* one step, as a consumer holds it */
 
+/* A block that is to be placed, as a function of the caller's sees it. */
+typedef struct fb_to_place {
+    uint64_t size;
+    const char *field;
+    uint64_t number;        /* the block's */
+    uint32_t rank;
+    uint32_t ndim;
+    const uint64_t *offset; /* [ndim] of the interior; NULL for a field without a global shape */
+    const uint64_t *shape;  /* [ndim] of the interior */
+    uint64_t servers;       /* how many there are */
+} fb_to_place;
+#define FB_TO_PLACE_INIT { sizeof(fb_to_place), NULL, 0, 0, 0, NULL, NULL, 0 }
+/* Gives the index of the server that is to hold a block, in the order of `forebay status`; below 0: fail.  It is
+ * called in the thread that puts, must not call Forebay, and should give the same for the same block. */
+typedef int64_t (*fb_place_function)(void *context, const fb_to_place *block);
+
 typedef struct fb_producer_options {
     uint64_t size;
     const char *group;       /* connection file: a path, a group's name, or the file's text; NULL: FOREBAY_GROUP */
@@ -136,9 +158,14 @@ typedef struct fb_producer_options {
     uint64_t continues_run;
     uint64_t continues_step; /* the last step of that run that is still true */
     uint64_t queue_bytes;    /* bytes of closed steps that may wait for readers before the policy decides; 0: 1 GiB */
+    int32_t placement;       /* FB_PLACEMENT_...: which server holds a block of more than 1 KiB */
+    int32_t reserved;        /* 0 */
+    fb_place_function place; /* with FB_PLACEMENT_FUNCTION */
+    void *place_context;     /* what `place` is called with */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
-    { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, FB_ON_LOSS_SKIP, 0, 0, 0 }
+    { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, FB_ON_LOSS_SKIP, 0, 0, 0, \
+      FB_PLACEMENT_NEAREST, 0, NULL, NULL }
 
 /* A field of the output contract. */
 typedef struct fb_field {

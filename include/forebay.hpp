@@ -95,6 +95,10 @@ struct ProducerOptions {
     std::string transport = "auto";
     std::int32_t on_loss = FB_ON_LOSS_SKIP;
     std::uint64_t queue_bytes = 0;
+    std::int32_t placement = FB_PLACEMENT_NEAREST;
+    // With FB_PLACEMENT_FUNCTION; see fb_place_function in forebay.h.
+    fb_place_function place = nullptr;
+    void *place_context = nullptr;
     // The run, and the last step of it that is still true: a restart from a checkpoint.
     std::optional<std::pair<std::uint64_t, std::uint64_t>> continues = {};
 };
@@ -420,6 +424,9 @@ public:
         given.transport = options.transport.c_str();
         given.on_loss = options.on_loss;
         given.queue_bytes = options.queue_bytes;
+        given.placement = options.placement;
+        given.place = options.place;
+        given.place_context = options.place_context;
         if (options.continues) {
             given.has_continues = 1;
             given.continues_run = options.continues->first;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 from collections.abc import Callable
@@ -159,25 +160,37 @@ def test_all_ranks_agree_on_the_first_step(two: forebay.LocalGroup) -> None:
         whole = reference((8, 3))
         staged: dict[int, set[bool]] = {}
         readers: list[forebay.Consumer] = []
-        # Rank r is r steps behind rank 0; readers attach and leave in between.
-        for tick in range(40):
-            if tick % 5 == 1:
-                readers.append(consumer(two, window=64))
-            if tick % 10 == 9:
-                readers.pop(0).close()
+
+        def write(tick: int) -> None:
+            """Rank r is r steps behind rank 0."""
             for index, rank in enumerate(sim):
                 number = tick - index
                 if number >= 0:
                     with rank.step(number) as step:
                         wanted = step.put("U", whole[2 * index : 2 * index + 2], offset=(2 * index, 0))
                     staged.setdefault(number, set()).add(wanted)
+
+        # Readers attach and leave in between.
+        for tick in range(40):
+            if tick % 5 == 1:
+                readers.append(consumer(two, window=64))
+            if tick % 10 == 9:
+                readers.pop(0).close()
+            write(tick)
+        # The last ones wait for a step that was not begun anywhere when they came.
+        ticks = itertools.count(40)
+        for reader in readers:
+            found = None
+            while found is None:
+                write(next(ticks))
+                with contextlib.suppress(forebay.Timeout):
+                    found = reader.next(timeout=0.05)
+            np.testing.assert_array_equal(found["U"][...], whole)
+            assert not found.torn
+            found.release()
+            reader.close()
         assert all(len(answers) == 1 for answers in staged.values()), staged
         assert {True} in staged.values()
-        for reader in readers:
-            with reader.next() as found:
-                np.testing.assert_array_equal(found["U"][...], whole)
-                assert not found.torn
-            reader.close()
 
 
 def test_detaching_ends_the_demand(two: forebay.LocalGroup) -> None:

@@ -16,6 +16,7 @@ from support import (
     producer,
     reference,
     stream_status,
+    total,
     wait_until,
     write_steps,
 )
@@ -156,3 +157,51 @@ def test_views_share_the_servers_memory(two: forebay.LocalGroup) -> None:
             lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd" in line]
             bounds = [tuple(int(part, 16) for part in line.split()[0].split("-")) for line in lines]
             assert any(low <= address < high for low, high in bounds)
+
+
+def test_what_a_reader_pins_is_bounded(two: forebay.LocalGroup) -> None:
+    """A reader that keeps arrays of many steps gets copies from a point on: their memory is free again."""
+    whole = reference((64, 1024))
+    with (
+        forebay.Consumer("s", group=two, timeout=20, pin=3 * whole.nbytes) as reader,
+        forebay.Producer("s", group=two, timeout=20) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=whole.shape)
+        kept = []
+        for number in range(12):
+            with sim.step(number) as step:
+                step.put("U", whole + number, offset=(0, 0))
+            with reader.next() as step:
+                kept.extend(block.data for block in step.blocks("U"))
+        assert total(two, "staged_bytes") <= 4 * whole.nbytes
+        assert all(np.array_equal(array, whole + number) for number, array in enumerate(kept))
+        # What was pinned is let go: later steps are seen where they lie again.
+        del kept[:6]
+        for number in range(12, 14):
+            with sim.step(number) as step:
+                step.put("U", whole + number, offset=(0, 0))
+            with reader.next() as step:
+                kept.extend(block.data for block in step.blocks("U"))
+        wait_until(lambda: total(two, "staged_bytes") == 2 * whole.nbytes)
+        assert np.array_equal(kept[-1], whole + 13)
+        del kept
+    wait_until(lambda: is_given_back(two))
+
+
+def test_one_step_may_be_pinned_whatever_its_size(two: forebay.LocalGroup) -> None:
+    whole = reference((64, 1024))
+    with (
+        forebay.Consumer("s", group=two, timeout=20, pin=1) as reader,
+        forebay.Producer("s", group=two, timeout=20) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=whole.shape)
+        kept = []
+        for number in range(3):
+            with sim.step(number) as step:
+                step.put("U", whole + number, offset=(0, 0))
+            with reader.next() as step:
+                kept.extend(block.data for block in step.blocks("U"))
+        wait_until(lambda: total(two, "staged_bytes") == whole.nbytes)
+        assert all(np.array_equal(array, whole + number) for number, array in enumerate(kept))
+        with pytest.raises(forebay.Invalid, match="pin=-1"):
+            forebay.Consumer("s", group=two, pin=-1)

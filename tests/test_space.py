@@ -243,3 +243,18 @@ def test_numbers_without_dimensions(two: forebay.LocalGroup, transport: str) -> 
         assert float(found) == 2.5
         mine.put("none", np.zeros((0, 4)), step=0)
         assert mine.get("none", step=0).shape == (0, 4)
+
+
+@pytest.mark.parametrize("shape", [(7, 300), (12, 40), (90,)])
+def test_a_shape_that_is_another_at_another_step(two: forebay.LocalGroup, shape: tuple[int, ...]) -> None:
+    """A reader remembers a field's shape, and looks again where a region or an array does not fit it."""
+    with forebay.Space(group=two) as space:
+        first, second = reference((9, 40)), reference(shape, step=1)
+        space.put("T", first, step=0)
+        space.put("T", second, step=1)
+        for out in (None, np.empty(shape)):
+            assert np.array_equal(space.get("T", step=0, region=np.s_[:, :]), first)
+            region = tuple(slice(0, n) for n in shape)
+            assert np.array_equal(space.get("T", step=1, region=region, out=out), second)
+        with pytest.raises(forebay.OutOfBounds, match="out has shape"):
+            space.get("T", step=1, out=np.empty((3, 3)))

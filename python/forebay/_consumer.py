@@ -70,6 +70,10 @@ class Consumer:
         `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps.
     follow:
         Whether to go on with the next run when the simulation is restarted.
+    pin:
+        Bytes of earlier steps that arrays may keep in the servers' memory (default 1 GiB). Beyond that the blocks
+        of further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
+        of one step may be kept whatever its size.
     """
 
     def __init__(
@@ -83,10 +87,13 @@ class Consumer:
         window: int = 4,
         start: Literal["next", "oldest"] = "next",
         follow: bool = False,
+        pin: int | None = None,
     ) -> None:
+        if pin is not None and not 0 <= pin < 1 << 64:
+            raise Invalid(f"pin={pin} is out of range")
         path = os.fspath(group) if group is not None else None
         self._core = _forebay.Consumer(
-            stream, as_needs(fields), 1, path, window, start, follow, timeout, transport
+            stream, as_needs(fields), 1, path, window, start, follow, timeout, transport, pin
         )
         self.stream = stream
 

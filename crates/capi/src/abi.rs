@@ -69,6 +69,9 @@ numbers! {
     FB_POLICY_SPILL = 3,
     FB_ON_LOSS_SKIP = 0,
     FB_ON_LOSS_FAIL = 1,
+    FB_PLACEMENT_NEAREST = 0,
+    FB_PLACEMENT_BY_BLOCK = 1,
+    FB_PLACEMENT_FUNCTION = 2,
     FB_START_NEXT = 0,
     FB_START_OLDEST = 1,
     FB_OUTCOME_STAGED = 0,
@@ -80,7 +83,7 @@ const NULL: *const c_char = std::ptr::null();
 
 sized!(
     /// How to open a producer.
-    fb_producer_options, 88, {
+    fb_producer_options, 112, {
         group: *const c_char = NULL,
         stream: *const c_char = NULL,
         rank: u32 = 0,
@@ -94,6 +97,23 @@ sized!(
         continues_run: u64 = 0,
         continues_step: u64 = 0,
         queue_bytes: u64 = 0,
+        placement: i32 = 0,
+        reserved: i32 = 0,
+        place: *const c_void = std::ptr::null(),
+        place_context: *mut c_void = std::ptr::null_mut(),
+    }
+);
+
+sized!(
+    /// A block that is to be placed, as a caller's function sees it.
+    fb_to_place, 56, {
+        field: *const c_char = NULL,
+        number: u64 = 0,
+        rank: u32 = 0,
+        ndim: u32 = 0,
+        offset: *const u64 = std::ptr::null(),
+        shape: *const u64 = std::ptr::null(),
+        servers: u64 = 0,
     }
 );
 

@@ -94,7 +94,7 @@ fn the_header_is_what_was_built() {
     assert_eq!(built, declared());
 
     let mut c = String::from("#include \"forebay.h\"\n");
-    assert_struct!(c, fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info fb_selection
+    assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info fb_selection
         fb_view fb_space_options);
     for (name, number) in abi::NUMBERS {
         let _ = writeln!(c, "_Static_assert({name} == {number}, \"{name}\");");

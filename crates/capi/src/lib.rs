@@ -16,5 +16,6 @@ mod consumer;
 mod general;
 #[cfg(test)]
 mod header_test;
+mod placement;
 mod producer;
 mod space;

@@ -259,7 +259,7 @@ contains
       integer(int64) :: dropped
       integer :: i, number
       call fb_consumer_open(viewer, trim(name), timeout=20.0_real64)
-      call fb_producer_open(sim, name, timeout=20.0_real64, transport='tcp')
+      call fb_producer_open(sim, name, timeout=20.0_real64, transport='tcp', placement=FB_PLACEMENT_BY_BLOCK)
       call fb_array(sim, 'u', FB_F64, [400, 3])
       call fb_array(sim, 'i2', FB_I16, [700])
       call fb_wait(sim, stat=stat, errmsg=text)
@@ -492,6 +492,8 @@ contains
       call fails(FB_CONNECTION_FILE, '/nonexistent/group.json')
       call fb_producer_open(sim, 's', rank=2, stat=stat, errmsg=text)
       call fails(FB_INVALID, 'rank 2 of 1')
+      call fb_producer_open(sim, 's', placement=2, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'options->place is NULL')
       call fb_consumer_open(viewer, 's', transport='pigeon', stat=stat, errmsg=text)
       call fails(FB_INVALID, 'pigeon')
       call open_both(sim, viewer)

@@ -52,6 +52,7 @@ impl Consumer {
         follow: bool,
         timeout: Option<f64>,
         transport: &str,
+        pin_bytes: Option<u64>,
     ) -> PyResult<Consumer> {
         let start = match start {
             "next" => Start::Next,
@@ -68,6 +69,7 @@ impl Consumer {
             window,
             start,
             follow,
+            pin_bytes,
             ..ConsumerOptions::new(&stream)
         };
         py.detach(|| forebay_client::Consumer::open(&options)).map(Consumer).map_err(raise)

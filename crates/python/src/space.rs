@@ -72,8 +72,18 @@ impl Space {
                 Some(field) => field,
                 None => py.detach(|| self.space.field(name, step, timeout)).map_err(raise)?,
             };
-            let (offset, shape, every, address, strides): Made =
-                make.call1((describe(py, &field)?,))?.extract()?;
+            let made = make.call1((describe(py, &field)?,)).and_then(|made| made.extract::<Made>());
+            let (offset, shape, every, address, strides) = match made {
+                Ok(made) => made,
+                // What does not fit the field as it was once may fit it as it is at this step.
+                Err(error) => match py.detach(|| self.space.field(name, step, timeout)).map_err(raise)? {
+                    now if now != field => {
+                        known = Some(now);
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
             let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
             let found =
                 py.detach(|| self.space.find(name, step, &selection.span(&field)?, timeout)).map_err(raise);

@@ -262,14 +262,14 @@ impl Session {
 
     fn take_trouble(&mut self) -> Option<Error> {
         let producing = self.producing.as_mut()?;
-        let own = producing.trouble.take();
+        if let Some(own) = producing.trouble.take() {
+            // What the coordinator told comes with the next answer.
+            return Some(own);
+        }
         let key = (producing.run, producing.rank);
         let mut state = self.node.state.lock();
-        let told = state
-            .members
-            .get_mut(&producing.stream)
-            .and_then(|member| member.ranks.get_mut(&key)?.trouble.take());
-        own.or(told)
+        let member = state.members.get_mut(&producing.stream)?;
+        member.ranks.get_mut(&key)?.trouble.take()
     }
 
     async fn begin(
@@ -358,6 +358,7 @@ impl Session {
         if let Some(member) = state.members.get(&producing.stream)
             && member.cut.is_settled(producing.run, step)
             && let Some(rank) = member.ranks.get(&(producing.run, producing.rank))
+            && rank.trouble.is_none()
             && let Some(page) = &rank.begin
         {
             page.may_begin_after(step);
