@@ -81,6 +81,9 @@ numbers! {
 
 const NULL: *const c_char = std::ptr::null();
 
+/// A caller's function that places blocks; NULL is `None`, any other pointer must be one.
+pub(crate) type fb_place_function = Option<unsafe extern "C" fn(*mut c_void, *const fb_to_place) -> i64>;
+
 sized!(
     /// How to open a producer.
     fb_producer_options, 112, {
@@ -99,7 +102,7 @@ sized!(
         queue_bytes: u64 = 0,
         placement: i32 = 0,
         reserved: i32 = 0,
-        place: *const c_void = std::ptr::null(),
+        place: fb_place_function = None,
         place_context: *mut c_void = std::ptr::null_mut(),
     }
 );

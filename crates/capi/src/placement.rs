@@ -54,12 +54,10 @@ pub(crate) fn placement(given: &fb_producer_options) -> Result<Placement> {
     match given.placement {
         FB_PLACEMENT_NEAREST => Ok(Placement::Nearest),
         FB_PLACEMENT_BY_BLOCK => Ok(Placement::ByBlock),
-        FB_PLACEMENT_FUNCTION if given.place.is_null() => {
-            Err(Error::invalid("options->place is NULL: with FB_PLACEMENT_FUNCTION give a function"))
-        }
         FB_PLACEMENT_FUNCTION => {
-            // SAFETY: the header says what the pointer points at, and it is not NULL.
-            let function = unsafe { std::mem::transmute::<*const c_void, Function>(given.place) };
+            let null =
+                || Error::invalid("options->place is NULL: with FB_PLACEMENT_FUNCTION give a function");
+            let function = given.place.ok_or_else(null)?;
             let callback = Callback { function, context: given.place_context };
             Ok(Placement::Function(Arc::new(move |block| callback.place(block))))
         }

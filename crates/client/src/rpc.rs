@@ -88,6 +88,12 @@ impl Rpc {
         lock(&self.sender).send(&self.header(0), message, &[], deadline)
     }
 
+    /// Tells the server something with the next message that is sent to it.
+    pub(crate) fn queue(&self, message: &ToServer) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        lock(&self.sender).queue(&self.header(0), message, deadline)
+    }
+
     /// Asks and waits for the answer, no longer than the default deadline.
     pub(crate) fn call(&self, message: &ToServer, what: &str) -> Result<Answer> {
         self.call_within(message, None, self.patience, what)

@@ -18,7 +18,7 @@ use forebay_store::strided::{Source, Target};
 use forebay_transport::Kind;
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,10 @@ impl Space {
     /// Finds the group. Connects at first use.
     pub fn open(options: &GroupOptions) -> Result<Space> {
         let group = Group::find(options)?;
-        // Spread over the servers by process, since there is no rank.
-        let home = group.home_of(std::process::id())?;
+        // Spread over the servers by process and handle, since there is no rank.
+        static HANDLES: AtomicU32 = AtomicU32::new(0);
+        let number = std::process::id().wrapping_add(HANDLES.fetch_add(1, Ordering::Relaxed));
+        let home = group.home_of(number)?;
         Ok(Space {
             guard: ForkGuard::new(),
             holders: Holders::new(group),

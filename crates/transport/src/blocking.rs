@@ -33,6 +33,8 @@ fn interrupted() -> bool {
     INTERRUPT_CHECK.get().is_some_and(|check| check())
 }
 
+/// How many bytes of messages may wait for the next one that is sent.
+const QUEUE_MAX: usize = 64 << 10;
 /// How long a wait looks again and again before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -159,7 +161,36 @@ impl Sender {
         &self.end.peer
     }
 
-    /// Sends a message. Waits only while the peer does not take it.
+    /// Keeps a message to be sent together with the next one: waking the peer costs more than all else. Many
+    /// bytes are sent at once; then it waits while the peer does not take them.
+    pub fn queue<M: Serialize>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {
+        self.end.check()?;
+        self.append(header, message)?;
+        if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(0, &[], deadline) }
+    }
+
+    /// Encodes a message behind those that are queued.
+    fn append<M: Serialize>(&mut self, header: &Header, message: &M) -> Result<()> {
+        let queued = self.out.len();
+        let encoded = frame::encode(header, message, self.sealer.as_mut(), &mut self.out);
+        if self.out.len() < queued {
+            return Err(self.end.break_with(Error::internal("messages that were queued are lost")));
+        }
+        encoded
+    }
+
+    /// Sends all that is queued. Where nothing of it could be sent, only the first `keep` bytes stay queued.
+    fn send_queued(&mut self, keep: usize, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+        let mut out = std::mem::take(&mut self.out);
+        let result = self.end.send_all(&out, descriptors, deadline);
+        out.truncate(if result.is_ok() { 0 } else { keep });
+        if out.capacity() <= 1 << 20 || !out.is_empty() {
+            self.out = out;
+        }
+        result
+    }
+
+    /// Sends a message, and before it those that are queued. Waits only while the peer does not take them.
     pub fn send<M: Serialize>(
         &mut self,
         header: &Header,
@@ -168,15 +199,10 @@ impl Sender {
         deadline: Instant,
     ) -> Result<()> {
         self.end.check()?;
-        let mut out = std::mem::take(&mut self.out);
-        out.clear();
+        let queued = self.out.len();
         let header = Header { descriptors: descriptors.len() as u8, ..*header };
-        let result = frame::encode(&header, message, self.sealer.as_mut(), &mut out)
-            .and_then(|()| self.end.send_all(&out, descriptors, deadline));
-        if out.capacity() <= 1 << 20 {
-            self.out = out;
-        }
-        result
+        self.append(&header, message)?;
+        self.send_queued(queued, descriptors, deadline)
     }
 
     /// Sends payload bytes of a message whose header announced them. Raw bytes go from where they lie.
@@ -193,6 +219,7 @@ impl Sender {
                 None => return Err(Error::internal("a sealed payload on a link that is not sealed")),
             }
             self.end.send_all(&out, &[], deadline).map_err(|e| self.end.break_with(e))?;
+            out.clear();
             self.out = out;
         }
         Ok(())

@@ -6,7 +6,10 @@ begun it has given the last one back.
 
 put              inside the clock: `step.put` of an array that was filled just before, nothing else
 step with put    inside: begin, put, end
-alloc + commit   inside: `step.alloc` and `step.commit`, but not the filling between them
+alloc + commit   inside: fb_alloc and fb_commit in a C program, each with caches that hold nothing of ours, but
+                 not the filling between them
+from Python      inside: `step.alloc` and `step.commit`, with the caches as filling the array leaves them: what a
+                 large array washes out is the interpreter
 fill in place    inside: filling what `alloc` gave, beside filling touched shared memory: it shows whether
                  alloc hands out memory that still has to be touched
 memcpy           inside: numpy.copyto of the same array into one slot of touched shared memory, the same
@@ -19,7 +22,7 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
-from forebay.bench import forebay_side
+from forebay.bench import forebay_side, native_side
 from forebay.bench.baselines import SharedBuffer, copy_seconds
 from forebay.bench.children import Channel, Child
 from forebay.bench.harness import MIB, Report, at_least, named_size, repetitions_of, sizes_of, under, within
@@ -122,6 +125,7 @@ def run(options: argparse.Namespace, report: Report) -> None:
     sizes = sizes_of(options.sizes, options.quick, (1, 8, 64, 256), (0.25, 1))
     repetitions = repetitions_of(options.repetitions, options.quick, 31)
     allocs: dict[int, Samples] = {}
+    from_python: dict[int, Samples] = {}
     with forebay_side.local_group(servers=2) as group:
         for size in sizes:
             report.measuring(named_size(size))
@@ -142,7 +146,10 @@ def run(options: argparse.Namespace, report: Report) -> None:
                 against=f"filling {name} of touched shared memory",
                 base=series["bare fill"],
             )
-            allocs[size] = series["alloc"]
+            allocs[size] = native_side.zero_copy(group.path, size, repetitions)[0]
+            from_python[size] = series["alloc"]
     for size, samples in allocs.items():
         report.micros(f"alloc + commit {named_size(size)}", samples, bar=under(_ALLOC_LIMIT_US))
     report.growth("alloc + commit", allocs, within(_GROWTH_LIMIT_US))
+    for size, samples in from_python.items():
+        report.micros(f"from Python {named_size(size)}", samples)

@@ -129,9 +129,9 @@ impl Producer {
         Ok(Outcome::Staged)
     }
 
-    /// Tells the home of a block. Not answered: once the message is on its way, the block survives this process.
+    /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together.
     fn publish(&self, put: PutBlock) -> Result<()> {
-        self.home.rpc.tell(&ToServer::Put(put))
+        self.home.rpc.queue(&ToServer::Put(put))
     }
 
     /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
