@@ -174,6 +174,8 @@ impl Consumer {
         );
         if !std::mem::replace(&mut lock(&self.state).closed, true) {
             lock(&self.state).over = Some(closed);
+            // What arrays do not show any more needs not stay mapped until this handle is dropped.
+            self.shared.holders.forget_unused_arenas(0);
             let held = lock(&self.shared.held).iter().copied().collect();
             let detach = ToServer::Detach { attachment: self.attachment, held };
             return match self.shared.rpc.call(&detach, "to detach").map(drop) {

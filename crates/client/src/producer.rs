@@ -36,7 +36,8 @@ pub struct Producer {
     rank: u32,
     policy: Policy,
     on_loss: OnLoss,
-    placement: Placement,
+    /// A user's function may hold what holds this handle: it is let go when the handle is closed.
+    placement: Mutex<Placement>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -118,7 +119,7 @@ impl Producer {
             rank: options.rank,
             policy: options.policy,
             on_loss: options.on_loss,
-            placement: options.placement.clone(),
+            placement: Mutex::new(options.placement.clone()),
             state: Mutex::default(),
         })
     }
@@ -334,10 +335,11 @@ impl Producer {
             return Ok(());
         }
         state.closed = true;
+        lock(&self.others).clear();
+        *lock(&self.placement) = Placement::Nearest;
         if state.lost.is_some() {
             return Ok(());
         }
-        lock(&self.others).clear();
         let flushed = self.home.rpc.call(&ToServer::Flush, "to hold what was put");
         let left = self.home.rpc.call(&ToServer::Leave, "to let this rank go");
         match flushed.and(left) {

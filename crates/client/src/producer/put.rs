@@ -179,7 +179,9 @@ impl Producer {
     pub(crate) fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
         let view = self.group.view();
-        let server = self.placement.server_of(view, self.home.server, block.field, key, &block.extent)?;
+        // Called without the lock: it may take its time.
+        let placement = lock(&self.placement).clone();
+        let server = placement.server_of(view, self.home.server, block.field, key, &block.extent)?;
         if server == self.home.server {
             return Ok(self.home.clone());
         }
