@@ -30,6 +30,9 @@ pub(crate) use writing::BeginPage;
 /// How long a handshake and a greeting may take.
 const GREETING: Duration = Duration::from_secs(10);
 
+/// How long to look for the end of a step that is expected at once.
+const LOOK: Duration = Duration::from_micros(30);
+
 /// A client's connection.
 pub(crate) struct Session {
     pub(crate) node: Arc<Node>,
@@ -174,6 +177,10 @@ impl Session {
             }
             if header.request != 0 && self.outbox.is_closed() {
                 return Err(Error::unreachable("it does not read its answers"));
+            }
+            // A step of a few bytes ends as soon as it has begun: being woken for that is most of what it takes.
+            if self.producing.as_ref().is_some_and(Producing::ends_at_once) {
+                self.receiver.look(LOOK);
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -239,6 +240,23 @@ impl Receiver {
             }
             if self.fill().await? == 0 {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// Looks again and again, giving way to others, whether something comes: for where it is known to come at
+    /// once, since being woken takes longer. Blocks its thread for up to `patience`. What came is given by `next`.
+    pub fn look(&mut self, patience: Duration) {
+        let started = Instant::now();
+        while self.decoder.is_empty() {
+            let space = &mut [IoSliceMut::new(self.decoder.space())];
+            match self.link.get_ref().0.try_receive(space, &mut self.descriptors) {
+                Ok(received) => return self.decoder.filled(received),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && started.elapsed() < patience => {
+                    std::thread::yield_now();
+                }
+                // An error comes again when somebody waits.
+                Err(_) => return,
             }
         }
     }

@@ -83,6 +83,13 @@ impl Producing {
         self.trouble.get_or_insert(error);
     }
 
+    /// Whether a step is open whose blocks, like those of the step before, come with its end.
+    pub(crate) fn ends_at_once(&self) -> bool {
+        self.open.is_some()
+            && !self.predicted.is_empty()
+            && self.predicted.iter().all(|(_, bytes)| *bytes == 0)
+    }
+
     /// The rank closed its handle or died: tells the coordinator, once.
     pub(crate) fn leave(&self, node: &Node, died: bool) {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
