@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +160,17 @@ def test_views_share_the_servers_memory(two: forebay.LocalGroup) -> None:
             assert any(low <= address < high for low, high in bounds)
 
 
+def keep_a_step(
+    sim: forebay.Producer, reader: forebay.Consumer, number: int, whole: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Puts a step and reads it; the array that shows it outlives the step."""
+    with sim.step(number) as step:
+        step.put("U", whole + number, offset=(0, 0))
+    with reader.next() as found:
+        (block,) = found.blocks("U")
+        return block.data
+
+
 def test_what_a_reader_pins_is_bounded(two: forebay.LocalGroup) -> None:
     """A reader that keeps arrays of many steps gets copies from a point on: their memory is free again."""
     whole = reference((64, 1024))
@@ -167,21 +179,12 @@ def test_what_a_reader_pins_is_bounded(two: forebay.LocalGroup) -> None:
         forebay.Producer("s", group=two, timeout=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=whole.shape)
-        kept = []
-        for number in range(12):
-            with sim.step(number) as step:
-                step.put("U", whole + number, offset=(0, 0))
-            with reader.next() as step:
-                kept.extend(block.data for block in step.blocks("U"))
-        assert total(two, "staged_bytes") <= 4 * whole.nbytes
+        kept = [keep_a_step(sim, reader, number, whole) for number in range(12)]
+        wait_until(lambda: total(two, "staged_bytes") <= 4 * whole.nbytes)
         assert all(np.array_equal(array, whole + number) for number, array in enumerate(kept))
         # What was pinned is let go: later steps are seen where they lie again.
         del kept[:6]
-        for number in range(12, 14):
-            with sim.step(number) as step:
-                step.put("U", whole + number, offset=(0, 0))
-            with reader.next() as step:
-                kept.extend(block.data for block in step.blocks("U"))
+        kept.extend(keep_a_step(sim, reader, number, whole) for number in range(12, 14))
         wait_until(lambda: total(two, "staged_bytes") == 2 * whole.nbytes)
         assert np.array_equal(kept[-1], whole + 13)
         del kept
@@ -195,12 +198,7 @@ def test_one_step_may_be_pinned_whatever_its_size(two: forebay.LocalGroup) -> No
         forebay.Producer("s", group=two, timeout=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=whole.shape)
-        kept = []
-        for number in range(3):
-            with sim.step(number) as step:
-                step.put("U", whole + number, offset=(0, 0))
-            with reader.next() as step:
-                kept.extend(block.data for block in step.blocks("U"))
+        kept = [keep_a_step(sim, reader, number, whole) for number in range(3)]
         wait_until(lambda: total(two, "staged_bytes") == whole.nbytes)
         assert all(np.array_equal(array, whole + number) for number, array in enumerate(kept))
         with pytest.raises(forebay.Invalid, match="pin=-1"):

@@ -130,16 +130,6 @@ impl Arena {
         Ok(self.mapping.get_or_init(|| mapping).clone())
     }
 
-    /// How many fresh pages a range of this length may need at most, beyond those touched and unused.
-    pub fn fresh_needed(&self, bytes: u64) -> u64 {
-        pages(bytes).saturating_sub(self.touched.total() - self.used_touched())
-    }
-
-    fn used_touched(&self) -> u64 {
-        // Every used range counts as touched from its reservation on.
-        self.used_bytes
-    }
-
     /// Reserves a range; `None` if no hole is large enough. Page-aligned.
     pub fn reserve(&mut self, bytes: u64) -> Option<Range> {
         let length = pages(bytes.max(1));
