@@ -66,6 +66,32 @@ def test_alloc_over_tcp_says_what_to_do(two: forebay.LocalGroup) -> None:
             np.testing.assert_array_equal(found["U"][...], whole)
 
 
+def test_memory_is_touched_ahead_and_given_back(two: forebay.LocalGroup) -> None:
+    """After a step that took fresh memory as much is ready for the next one, within a bound, and not for ever."""
+    mib = 1 << 20
+    whole = reference((8, mib // 4 // 8), step=1)
+    big = reference((9, 1000, 1000))
+    with consumer(two) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(8, mib // 4 // 8))
+        write_steps([sim], [0], lambda _: whole)
+        assert total(two, "staged_bytes") == 2 * mib
+        wait_until(lambda: total(two, "arena_bytes") == 4 * mib, what="touched ahead")
+        assert total(two, "peak_staged_bytes") == 2 * mib
+        with reader.next() as step:
+            np.testing.assert_array_equal(step["U"][...], whole)
+        wait_until(
+            lambda: total(two, "arena_bytes") == total(two, "staged_bytes"),
+            what="given back as nobody used it",
+        )
+    with consumer(two, "big") as reader, producer(two, "big") as sim:
+        sim.array("U", dtype="f8", shape=big.shape)
+        write_steps([sim], [0], lambda _: big)
+        wait_until(lambda: total(two, "arena_bytes") > total(two, "staged_bytes") + 31 * mib)
+        assert total(two, "arena_bytes") <= total(two, "staged_bytes") + 32 * mib
+        with reader.next() as step:
+            np.testing.assert_array_equal(step["U"][...], big)
+
+
 @pytest.mark.parametrize("size", [(16, 8), (257, 129)], ids=["inline", "mapped"])
 def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[int, int]) -> None:
     """Views of released steps, of a closed reader, while many further steps pass: not a byte changes."""

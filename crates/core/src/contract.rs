@@ -116,6 +116,12 @@ impl Field {
         Ok(())
     }
 
+    /// Bytes of all its elements at a step; `None` if it has no global shape, or they cannot be counted.
+    pub fn bytes(&self) -> Option<u64> {
+        let size = self.dtype.size() as u64;
+        self.shape.as_ref()?.iter().try_fold(size, |bytes, extent| bytes.checked_mul(*extent))
+    }
+
     /// Whether `other`, given by another rank, is the same offer (the shape may change from step to step).
     pub fn agrees_with(&self, other: &Field) -> bool {
         Field { shape: None, ..self.clone() } == Field { shape: None, ..other.clone() }

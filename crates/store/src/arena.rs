@@ -27,9 +27,11 @@ pub struct Range {
 enum State {
     Reserved,
     Committed,
+    /// Being touched for whoever reserves it next: not counted as used.
+    Ahead,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Use {
     bytes: u64,
     generation: u64,
@@ -132,16 +134,27 @@ impl Arena {
 
     /// Reserves a range; `None` if no hole is large enough. Page-aligned.
     pub fn reserve(&mut self, bytes: u64) -> Option<Range> {
+        let range = self.take(bytes, State::Reserved)?;
+        self.used_bytes += pages(bytes.max(1));
+        self.idle_low = self.idle_low.min(self.touched.total() - self.used_bytes);
+        Some(range)
+    }
+
+    fn take(&mut self, bytes: u64, state: State) -> Option<Range> {
         let length = pages(bytes.max(1));
         let offset = self.allocator.allocate(length)?;
         let fresh = !self.touched.contains(offset, offset + length);
         self.touched.insert(offset, offset + length);
         let generation = self.next_generation;
         self.next_generation += 1;
-        self.used.insert(offset, Use { bytes, generation, state: State::Reserved });
-        self.used_bytes += length;
-        self.idle_low = self.idle_low.min(self.touched.total() - self.used_bytes);
+        self.used.insert(offset, Use { bytes, generation, state });
         Some(Range { offset, bytes, generation, fresh })
+    }
+
+    /// Takes a free range out, to touch its pages before somebody reserves them; [`Arena::free`] lets it be
+    /// reserved. Counts as touched from now on, but not as used.
+    pub fn take_ahead(&mut self, bytes: u64) -> Option<Range> {
+        self.take(bytes, State::Ahead)
     }
 
     fn find(&mut self, offset: u64, generation: u64) -> Result<&mut Use> {
@@ -180,10 +193,12 @@ impl Arena {
 
     /// Gives a range back, whatever its state. Its pages stay until [`Arena::trim`].
     pub fn free(&mut self, offset: u64, generation: u64) -> Result<()> {
-        let bytes = self.find(offset, generation)?.bytes;
+        let Use { bytes, state, .. } = *self.find(offset, generation)?;
         self.used.remove(&offset);
         let length = pages(bytes.max(1));
-        self.used_bytes -= length;
+        if state != State::Ahead {
+            self.used_bytes -= length;
+        }
         self.allocator.free(offset, length);
         Ok(())
     }

@@ -24,7 +24,7 @@ pub use arena::{Arena, Range};
 pub use begin_word::BeginWord;
 pub use element::Element;
 pub use mapping::{Access, Mapping};
-pub use store::{Store, Usage};
+pub use store::{Ahead, Store, Usage};
 
 /// Bytes of a page; arenas count in these.
 pub const PAGE: u64 = 4096;

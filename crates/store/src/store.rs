@@ -1,9 +1,9 @@
 //! All arenas of a server, under one byte budget.
 
 use crate::arena::{Arena, Range};
-use crate::{Mapping, pages};
+use crate::{Access, Mapping, PAGE, pages};
 use forebay_core::{Error, ErrorKind, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +18,29 @@ pub struct Usage {
     pub touched: u64,
     /// The limit.
     pub budget: u64,
+}
+
+/// Pages that are touched before somebody needs them: those of a whole server, all unused ones included. Its
+/// memory shall not exceed what is staged by more than this and what the process itself takes.
+const AHEAD_MAX: u64 = 32 << 20;
+
+/// A free range whose pages are to be touched before somebody reserves them.
+#[derive(Debug)]
+pub struct Ahead {
+    arena: u32,
+    range: Range,
+    file: OwnedFd,
+}
+
+impl Ahead {
+    /// Touches the pages. Takes about a second a gigabyte. Not through the server's own mapping: what is mapped
+    /// here counts as this process's memory as long as it is.
+    pub fn touch(&self) {
+        let bytes = pages(self.range.bytes);
+        if let Ok(mapping) = Mapping::part(self.file.as_fd(), self.range.offset, bytes, Access::Write) {
+            mapping.populate(0, bytes);
+        }
+    }
 }
 
 /// All arenas of a server.
@@ -126,6 +149,28 @@ impl Store {
         Ok(range)
     }
 
+    /// Takes a range of an arena whose next user will reserve `bytes`, to touch it ahead: as much as the arena
+    /// lacks and bounds allow. `None` if there is nothing to do.
+    pub fn take_ahead(&mut self, arena: u32, bytes: u64) -> Option<Ahead> {
+        let usage = self.usage();
+        let unused = usage.touched - usage.staged;
+        let room = AHEAD_MAX.saturating_sub(unused).min(self.budget.saturating_sub(usage.touched));
+        let entry = self.arenas.get_mut(&arena).filter(|entry| entry.open)?;
+        let lacking = pages(bytes).saturating_sub(entry.arena.touched_bytes() - entry.arena.used_bytes());
+        let length = lacking.min(room / PAGE * PAGE);
+        if length == 0 {
+            return None;
+        }
+        let file = entry.arena.writable_descriptor().ok()?;
+        let range = entry.arena.take_ahead(length)?;
+        Some(Ahead { arena, range, file })
+    }
+
+    /// What was touched ahead may be reserved now.
+    pub fn give_ahead(&mut self, ahead: &Ahead) -> Result<()> {
+        self.free(ahead.arena, ahead.range.offset, ahead.range.generation)
+    }
+
     /// A reserved range now holds a block.
     pub fn commit(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<()> {
         self.entry(arena)?.arena.commit(offset, generation, bytes)
@@ -189,6 +234,34 @@ mod tests {
         assert!(store.reserve(b, 600 << 10).unwrap().is_some());
         let usage = store.usage();
         assert!(usage.touched <= usage.budget, "unused pages of the first arena went back: {usage:?}");
+    }
+
+    #[test]
+    fn what_is_touched_ahead_is_reserved_next_and_is_bounded() {
+        let mut store = Store::new(40 << 20);
+        let (a, _) = store.create_arena().unwrap();
+        let (b, _) = store.create_arena().unwrap();
+        let first = store.reserve(a, 3 << 20).unwrap().unwrap();
+        let ahead = store.take_ahead(a, 3 << 20).unwrap();
+        assert!(store.take_ahead(a, 3 << 20).is_none(), "it is being done");
+        ahead.touch();
+        let (file, _) = store.readable_descriptor(a).unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_blocks * 512, 3 << 20);
+        let usage = store.usage();
+        assert_eq!((usage.staged, usage.peak, usage.touched), (3 << 20, 3 << 20, 6 << 20));
+        store.give_ahead(&ahead).unwrap();
+        let second = store.reserve(a, 3 << 20).unwrap().unwrap();
+        assert!(first.fresh && !second.fresh);
+        assert_eq!(store.usage().staged, 6 << 20);
+
+        let most = store.take_ahead(b, 1 << 30).unwrap();
+        assert_eq!(store.usage().touched, (6 << 20) + AHEAD_MAX);
+        assert!(store.take_ahead(a, 1 << 30).is_none(), "all that may be unused is there");
+        store.close_arena(b);
+        assert!(store.take_ahead(b, 1).is_none(), "nobody will reserve there");
+        store.give_ahead(&most).unwrap();
+        assert_eq!(store.usage().touched, 6 << 20, "it went with its arena");
+        assert!(store.take_ahead(b, 1).is_none());
     }
 
     #[test]

@@ -11,7 +11,8 @@ given back         after everything was removed, within 10 s: what is left beyon
 directory          the directory's bytes, as the servers tell, for each of many blocks of 8 bytes
 all of a block     resident memory that these blocks added, arena aside, for each (no bar)
 
-The same for blocks put by a single process, and by four at once.
+The same for blocks put by a single process, by four at once, and for the steps of a stream that its reader has
+not taken yet (servers touch memory ahead of such steps).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ import numpy as np
 
 from forebay.bench import forebay_side
 from forebay.bench.children import Channel, Child
-from forebay.bench.errors import BenchError
+from forebay.bench.errors import BenchError, WrongData
 from forebay.bench.harness import MIB, Report, under, within
 from forebay.bench.patterns import Pattern
-from forebay.bench.processes import footprint
+from forebay.bench.processes import Footprint, footprint
 from forebay.bench.rigs import own_array
 
 _SHARE = 1.05
@@ -85,13 +86,62 @@ def peak(report: Report, writers: int, block: int, staged: int) -> None:
             child.tell("remove", steps)
         for child in children:
             child.answer()
-        after = full.total
-        began = time.monotonic()
-        while after > before.total + _ROOM // 4 and time.monotonic() - began < _GIVE_BACK_SECONDS:
-            time.sleep(0.1)
-            after = footprint(group.pids).total
-        waited = time.monotonic() - began
+        after, waited = settled(group, before.total)
     who = "1 writer" if writers == 1 else f"{writers} writers"
+    tell_peak(report, who, bytes_staged, (before, full), told)
+    tell_given_back(report, who, before, after, waited)
+
+
+def stream_peak(report: Report, block: int, staged: int) -> None:
+    """The same, with steps of a stream that wait for their reader."""
+    steps = max(2, staged // block)
+    bytes_staged = steps * block
+    pattern, array, out = Pattern(block // 8), own_array(block // 8), own_array(block // 8)
+    with ExitStack() as stack:
+        group = stack.enter_context(forebay_side.local_group(servers=2, budget=2 * bytes_staged + _ROOM))
+        reader = stack.enter_context(forebay_side.consumer(group, "waiting"))
+        writer = stack.enter_context(forebay_side.producer(group, "waiting", (block // 8,), policy="block"))
+        before = footprint(group.pids)
+        for number in range(steps):
+            pattern.fill(array, number)
+            with writer.step(number, time=float(number)) as step:
+                step.put(forebay_side.FIELD, array, offset=(0,))
+        # What is touched after the last step counts as well.
+        full = before
+        for _ in range(20):
+            time.sleep(0.01)
+            full = max(full, footprint(group.pids), key=lambda one: one.total)
+        told = forebay_side.status(group)
+        for number in range(steps):
+            with reader.next(timeout=30.0) as step:
+                if step.number != number:
+                    raise WrongData(f"step {step.number} came where step {number} was due")
+                np.copyto(out, step[forebay_side.FIELD][...])
+                pattern.check_all(out, number)
+        after, waited = settled(group, before.total)
+    tell_peak(report, "stream", bytes_staged, (before, full), told)
+    tell_given_back(report, "stream", before, after, waited)
+
+
+def settled(group: forebay_side.Group, before: int) -> tuple[int, float]:
+    """Waits until memory is given back, if it is; returns what is taken then, and seconds."""
+    began = time.monotonic()
+    after = footprint(group.pids).total
+    while after > before + _ROOM // 4 and time.monotonic() - began < _GIVE_BACK_SECONDS:
+        time.sleep(0.1)
+        after = footprint(group.pids).total
+    return after, time.monotonic() - began
+
+
+def tell_peak(
+    report: Report,
+    who: str,
+    bytes_staged: int,
+    found: tuple[Footprint, Footprint],
+    told: list[forebay_side.ServerStatus],
+) -> None:
+    """What the servers took when all was staged, and what they took before."""
+    before, full = found
     limit = (_SHARE * bytes_staged + _ROOM) / MIB
     report.value(
         f"at the peak, {who}",
@@ -100,11 +150,19 @@ def peak(report: Report, writers: int, block: int, staged: int) -> None:
         against="bytes staged",
         against_value=bytes_staged / MIB,
         bar=within(round(limit, 1)),
-        more={"resident MiB": full.private / MIB, "arenas MiB": full.shared / MIB},
+        more={
+            "before MiB": before.total / MIB,
+            "resident MiB": full.private / MIB,
+            "arenas MiB": full.shared / MIB,
+        },
         note=f"the servers tell: arenas {sum(s.arena for s in told) / MIB:.1f} MiB, "
         f"peak staged {sum(s.peak_staged for s in told) / MIB:.1f} MiB, "
         f"rss {sum(s.rss for s in told) / MIB:.1f} MiB",
     )
+
+
+def tell_given_back(report: Report, who: str, before: Footprint, after: int, waited: float) -> None:
+    """What is left of it when nothing is staged any more."""
     report.value(
         f"given back, {who}",
         (after - before.total) / MIB,
@@ -143,6 +201,8 @@ def run(options: argparse.Namespace, report: Report) -> None:
     for writers in (1, 4):
         report.measuring(f"{writers} writers")
         peak(report, writers, block * MIB, staged * MIB)
+    report.measuring("stream")
+    stream_peak(report, block * MIB, staged * MIB)
     report.measuring("directory")
     directory(report, max(100, blocks))
     report.note(f"blocks of {block} MiB; two servers together")

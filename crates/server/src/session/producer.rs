@@ -33,8 +33,8 @@ pub(crate) struct Producing {
     rank: u32,
     run: RunNumber,
     pub(super) policy: Policy,
-    /// Whether the run has too many ranks for records to travel with its steps.
-    large: bool,
+    /// How many ranks its run has.
+    ranks: u32,
     pub(super) writing: Writing,
     fields: BTreeMap<String, Field>,
     begun: bool,
@@ -145,7 +145,7 @@ impl Session {
         if self.producing.is_some() {
             return Err(Error::protocol("this connection produces already"));
         }
-        let (policy, large) = (options.policy, options.size > RECORDS_TRAVEL_RANKS_MAX);
+        let (policy, ranks) = (options.policy, options.size);
         // The arena first: a rank that could have none must not have joined.
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let begin = writing.begin_page(&self.node);
@@ -176,7 +176,7 @@ impl Session {
             rank,
             run,
             policy,
-            large,
+            ranks,
             writing,
             fields: BTreeMap::new(),
             begun: false,
@@ -245,7 +245,15 @@ impl Session {
         if let PeerMessage::Answer { result, .. } = node.ask(&stream, rank, JOIN_PATIENCE, define).await? {
             result?;
         }
-        self.producing()?.fields.insert(field.name.clone(), field);
+        let demand = {
+            let state = node.state.lock();
+            state.members.get(&stream).and_then(|member| member.cut.demand_at(run, StepNumber::MAX))
+        };
+        let producing = self.producing()?;
+        producing.fields.insert(field.name.clone(), field);
+        if let Some(demand) = demand {
+            producing.writing.touch_ahead(&node, producing.likely_bytes(&demand));
+        }
         Ok(Some(ToClient::Done))
     }
 
@@ -498,6 +506,10 @@ impl Session {
         let lost = arrived as u64 != blocks;
         if arrived > 0 {
             producing.predicted = open.sizes;
+            if producing.writing.got_fresh() {
+                let bytes = producing.predicted.iter().map(|(_, bytes)| bytes).sum();
+                producing.writing.touch_ahead(&node, bytes);
+            }
         }
         // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
         if open.demand.is_empty() && arrived == 0 {
@@ -514,7 +526,8 @@ impl Session {
         let coordinator = node.coordinator_of(&stream);
         let mut state = node.state.lock();
         state.held.entry(id.clone()).or_default().extend(open.held);
-        if producing.large {
+        // In a run of too many ranks records do not travel with its steps.
+        if producing.ranks > RECORDS_TRAVEL_RANKS_MAX {
             node.end_registered(&mut state, id, rank, ended);
         } else if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
             // Nobody will ever read it.
@@ -536,6 +549,14 @@ impl Session {
 }
 
 impl Producing {
+    /// How many bytes the rank will likely put at its first step: an equal share of what is wanted of its fields.
+    fn likely_bytes(&self, demand: &Demand) -> u64 {
+        // A field that is wanted at any step is wanted at step 0.
+        let wanted = self.fields.values().filter(|field| demand.wants(field, 0));
+        let bytes: u64 = wanted.filter_map(Field::bytes).fold(0, u64::saturating_add);
+        bytes / u64::from(self.ranks)
+    }
+
     /// Ranges for the blocks of the last step, as far as their fields are wanted now and there is room.
     fn grant_predicted(&mut self, node: &Node, demand: &Demand, step: StepNumber) -> Vec<Grant> {
         let mut grants = Vec::new();

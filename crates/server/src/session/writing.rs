@@ -7,6 +7,11 @@ use forebay_store::{BeginWord, Mapping};
 use forebay_wire::message::{Grant, ToClient};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long memory is not touched ahead: what the end of a step frees, once its coordinator has heard of it, need
+/// not be found elsewhere.
+const AHEAD_DELAY: Duration = Duration::from_millis(2);
 
 /// The arena of a client on this server: its own if it shares memory and writes there itself; else the one
 /// into which this server receives, which all clients over the network share.
@@ -17,6 +22,7 @@ pub(crate) struct Writing {
     own: Option<u64>,
     /// Ranges that were granted and not used yet, by offset.
     grants: HashMap<u64, Grant>,
+    got_fresh: bool,
 }
 
 impl Writing {
@@ -29,7 +35,7 @@ impl Writing {
         } else {
             (store.network_arena()?, None)
         };
-        Ok(Writing { arena, own, grants: HashMap::new() })
+        Ok(Writing { arena, own, grants: HashMap::new(), got_fresh: false })
     }
 
     /// What a client that shares memory is told of it, and its descriptor.
@@ -47,6 +53,7 @@ impl Writing {
     /// Reserves a range, if there is room now.
     pub(crate) fn try_reserve(&mut self, node: &Node, bytes: u64) -> Result<Option<Grant>> {
         let range = node.store.lock().reserve(self.arena, bytes)?;
+        self.got_fresh |= range.is_some_and(|range| range.fresh);
         let grant = range.map(|range| Grant {
             arena: self.arena,
             offset: range.offset,
@@ -58,6 +65,31 @@ impl Writing {
             self.grants.insert(grant.offset, grant);
         }
         Ok(grant)
+    }
+
+    /// Touches memory for the client's next `bytes` in the background, as far as its arena lacks and bounds allow:
+    /// the first write to a page takes many times what a later one takes.
+    pub(crate) fn touch_ahead(&mut self, node: &Node, bytes: u64) {
+        self.got_fresh = false;
+        let (Some(_), Some(node)) = (self.own, node.me.upgrade()) else { return };
+        let arena = self.arena;
+        tokio::spawn(async move {
+            tokio::time::sleep(AHEAD_DELAY).await;
+            let Some(ahead) = node.store.lock().take_ahead(arena, bytes) else { return };
+            let touched = tokio::task::spawn_blocking(move || {
+                ahead.touch();
+                ahead
+            });
+            let given = touched.await.map(|ahead| node.store.lock().give_ahead(&ahead));
+            if !matches!(given, Ok(Ok(()))) {
+                tracing::warn!("memory that was touched ahead cannot be given: {given:?}");
+            }
+        });
+    }
+
+    /// Whether fresh memory was given since it was last touched ahead.
+    pub(crate) fn got_fresh(&self) -> bool {
+        self.got_fresh
     }
 
     /// A granted range now holds a block of this many bytes.
