@@ -109,7 +109,7 @@ def test_a_function_that_fails_or_names_no_server_is_an_error(three: forebay.Loc
 def test_what_a_killed_rank_placed_elsewhere_goes(
     three: forebay.LocalGroup, transport: str, child: Callable[..., Child]
 ) -> None:
-    """In a step that is not ended, no reader hears of the blocks, and their memory is free again."""
+    """From a step that is not ended readers get what the rank's home was told of; all memory is free again."""
     with forebay.Consumer("s", group=three, transport=transport) as viewer:
         writer = child(
             """
@@ -135,6 +135,11 @@ def test_what_a_killed_rank_placed_elsewhere_goes(
             assert np.array_equal(step["U"][...], np.full((9, 1000), 1.0))
             held = step.blocks("U")
         writer.kill()
+        if transport == "tcp":
+            # Each put was answered.
+            with viewer.next(timeout=20) as step:
+                assert step.torn
+                assert np.array_equal(step["U"][...], np.full((9, 1000), 2.0))
         with pytest.raises(forebay.Ended):
             viewer.next(timeout=20)
         assert all((block.data == 1.0).all() for block in held), "what readers hold stays as it is"

@@ -299,8 +299,8 @@ impl Session {
     /// The peer is gone: releases what it held. What it may still write to or read from in shared memory is
     /// given back only when its process has ended.
     async fn end(&mut self, dubious: bool) {
-        let producing = self.producing.take();
-        if let Some(producing) = &producing {
+        let mut producing = self.producing.take();
+        if let Some(producing) = &mut producing {
             producing.leave(&self.node, true);
         }
         let mut storing = self.storing.take();

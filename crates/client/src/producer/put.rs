@@ -152,7 +152,9 @@ impl Producer {
         let step = self.place_on(storage)?;
         let place = ToServer::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
         let location = placed(ask(&place)?.message)?;
-        self.publish(put_block(block, Bytes::Placed(location), stats))
+        // Answered like a put to the home: over the network what was only sent may be lost.
+        let put = ToServer::Put(put_block(block, Bytes::Placed(location), stats));
+        self.home.rpc.call(&put, "to know of a block").map(drop)
     }
 
     /// A range that was granted holds a block now: what its home is told of where the bytes are.

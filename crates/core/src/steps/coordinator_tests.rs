@@ -30,6 +30,7 @@ fn ended(rank: u32, step: StepNumber) -> StepEnded {
         time: step as f64,
         fields: vec![EndedField::new(field(), vec![block])],
         dropped: false,
+        torn: false,
         servers: Vec::new(),
     }
 }
@@ -165,6 +166,17 @@ fn a_dead_rank_tears_its_step_and_ends_the_run() {
     assert_eq!(stream.rank_gone(1, 0, false), []);
     stream.release(AttachmentId(7), 1, 0, false);
     assert!(stream.release(AttachmentId(7), 1, 1, false).contains(&Effect::Ended(AttachmentId(7))));
+}
+
+#[test]
+fn what_a_dead_rank_had_put_stays_in_its_torn_step() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    stream.step_ended(1, 1, S1, StepEnded { torn: true, ..ended(1, 0) });
+    assert_eq!(stream.rank_gone(1, 1, true), []);
+    let effects = stream.step_ended(1, 0, S0, ended(0, 0));
+    let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
+    assert!(report.torn);
+    assert_eq!(report.fields[0].blocks.len(), 2);
 }
 
 #[test]

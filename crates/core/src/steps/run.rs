@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for EndedField {
     }
 }
 
-/// A rank ended a step.
+/// A rank ended a step, or is gone in the middle of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEnded {
     /// Which step.
@@ -101,6 +101,8 @@ pub struct StepEnded {
     pub fields: Vec<EndedField>,
     /// Whether something of it did not fit and was dropped by policy.
     pub dropped: bool,
+    /// Whether the rank is gone and did not end the step: this is what it had put.
+    pub torn: bool,
     /// The servers that hold or know blocks which are not told here.
     pub servers: Vec<ServerId>,
 }
@@ -219,6 +221,7 @@ impl Step {
         let mut result = Ok(());
         self.ended.insert(rank);
         self.dropped |= ended.dropped;
+        self.torn |= ended.torn;
         self.servers.extend(ended.servers);
         for EndedField { field, blocks, registered } in ended.fields {
             if registered.blocks > 0 {

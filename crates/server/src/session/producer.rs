@@ -90,8 +90,40 @@ impl Producing {
             && self.predicted.iter().all(|(_, bytes)| *bytes == 0)
     }
 
-    /// The rank closed its handle or died: tells the coordinator, once.
-    pub(crate) fn leave(&self, node: &Node, died: bool) {
+    /// Tells the coordinator what the rank put in a step: the rank has ended it, or is gone and leaves it torn.
+    fn tell_step(&self, node: &Node, open: OpenStep, dropped: bool, torn: bool) -> Result<()> {
+        let mut fields = Vec::new();
+        for (name, blocks) in open.fields {
+            fields.push(EndedField::new(self.field(&name)?.clone(), blocks));
+        }
+        let (step, time) = (open.number, open.time);
+        let ended = StepEnded { step, time, fields, dropped, torn, servers: Vec::new() };
+        let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
+        let id = StepId { stream: stream.clone(), run, step };
+        let coordinator = node.coordinator_of(&stream);
+        let mut state = node.state.lock();
+        state.held.entry(id.clone()).or_default().extend(open.held);
+        // In a run of too many ranks records do not travel with its steps.
+        if self.ranks > RECORDS_TRAVEL_RANKS_MAX {
+            node.end_registered(&mut state, id, rank, ended);
+        } else if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
+            // Nobody will ever read it.
+            if let Some(held) = state.held.remove(&id) {
+                node.free(held);
+            }
+        }
+        node.drain(&mut state);
+        Ok(())
+    }
+
+    /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
+    /// stays in that step, which is torn.
+    pub(crate) fn leave(&mut self, node: &Node, died: bool) {
+        if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
+            && let Err(error) = self.tell_step(node, open, false, true)
+        {
+            tracing::warn!("the step that a rank left is not told: {error}");
+        }
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
         let known =
@@ -112,10 +144,7 @@ impl Producing {
     }
 
     /// The process has ended: what it could still write to is free.
-    pub(crate) fn give_back(mut self, node: &Node) {
-        if let Some(step) = self.open.take() {
-            node.free(step.held);
-        }
+    pub(crate) fn give_back(self, node: &Node) {
         self.writing.close(node);
     }
 
@@ -505,7 +534,7 @@ impl Session {
         let arrived: usize = open.fields.values().map(Vec::len).sum();
         let lost = arrived as u64 != blocks;
         if arrived > 0 {
-            producing.predicted = open.sizes;
+            producing.predicted.clone_from(&open.sizes);
             if producing.writing.got_fresh() {
                 let bytes = producing.predicted.iter().map(|(_, bytes)| bytes).sum();
                 producing.writing.touch_ahead(&node, bytes);
@@ -515,33 +544,12 @@ impl Session {
         if open.demand.is_empty() && arrived == 0 {
             return Ok(());
         }
-        let mut fields = Vec::new();
-        for (name, blocks) in open.fields {
-            fields.push(EndedField::new(producing.field(&name)?.clone(), blocks));
-        }
-        let ended =
-            StepEnded { step, time: open.time, fields, dropped: dropped || lost, servers: Vec::new() };
-        let id = StepId { stream: producing.stream.clone(), run: producing.run, step };
-        let (stream, run, rank) = (producing.stream.clone(), producing.run, producing.rank);
-        let coordinator = node.coordinator_of(&stream);
-        let mut state = node.state.lock();
-        state.held.entry(id.clone()).or_default().extend(open.held);
-        // In a run of too many ranks records do not travel with its steps.
-        if producing.ranks > RECORDS_TRAVEL_RANKS_MAX {
-            node.end_registered(&mut state, id, rank, ended);
-        } else if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
-            // Nobody will ever read it.
-            if let Some(held) = state.held.remove(&id) {
-                node.free(held);
-            }
-        }
-        node.drain(&mut state);
-        Ok(())
+        producing.tell_step(&node, open, dropped || lost, false)
     }
 
     /// The rank closes its handle as it should.
     fn leave_cleanly(&mut self) {
-        if let Some(producing) = &self.producing {
+        if let Some(producing) = &mut self.producing {
             // Within a step that is not ended, it leaves the step torn.
             producing.leave(&self.node, producing.open.is_some());
         }

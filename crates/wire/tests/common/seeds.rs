@@ -98,7 +98,7 @@ pub(crate) fn to_client() -> Vec<ToClient> {
 
 pub(crate) fn peer() -> Vec<PeerMessage> {
     let fields = vec![EndedField::new(field(), blocks())];
-    let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, servers: Vec::new() };
+    let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
     vec![
         PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended },
         PeerMessage::SpaceRegister { token: 9, step: 3, description: 0, report: field_report() },
