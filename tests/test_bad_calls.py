@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support import (
@@ -140,3 +142,24 @@ def test_options_that_cannot_be(two: forebay.LocalGroup) -> None:
     for timeout in (-1, float("nan"), float("inf"), 1e300):
         with pytest.raises(ValueError, match="timeout"):
             producer(two, timeout=timeout)
+
+
+def test_steps_that_are_left_do_not_use_up_the_budget(own_place: Path) -> None:
+    """A handle that is closed gives all of its memory back, also what was granted for a step that failed."""
+    array = np.ones(1 << 17)
+    with forebay.local(servers=1, budget=8 << 20) as group, consumer(group, follow=True) as reader:
+
+        def attempt() -> None:
+            with producer(group, policy="block", timeout=5) as sim:
+                sim.array("U", dtype="f8", shape=array.shape)
+                with sim.step(0) as step:
+                    assert step.put("U", array)
+                with sim.step(1):
+                    raise ZeroDivisionError
+
+        for _ in range(20):
+            with pytest.raises(ZeroDivisionError):
+                attempt()
+            with reader.next() as found:
+                assert found.number == 0
+        wait_until(lambda: is_given_back(group))

@@ -208,3 +208,23 @@ def test_sixteen_ranks_in_sixteen_processes(two: forebay.LocalGroup, child: Call
     for rank in ranks:
         rank.ended()
     wait_until(lambda: is_given_back(two))
+
+
+def test_refined_levels(two: forebay.LocalGroup, transport: str) -> None:
+    """A level has an index space of its own: its blocks are seen one by one, and not by regions."""
+    coarse, fine = reference((10, 12)), reference((8, 6), step=1)
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array("U", dtype="f8", shape=(10, 12))
+        with sim.step(0) as step:
+            step.put("U", coarse)
+            step.put("U", fine, offset=(12, 14), level=1, number=1)
+            step.put("U", fine[:3], offset=(12, 14), level=2, number=2)
+            with pytest.raises(forebay.OutOfBounds):
+                step.put("U", fine, offset=(12, 14), number=3)
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], coarse)
+            blocks = {block.level: block for block in found["U"].blocks()}
+            np.testing.assert_array_equal(blocks[1].data, fine)
+            np.testing.assert_array_equal(blocks[2].data, fine[:3])
+            assert (blocks[1].offset, blocks[1].shape) == ((12, 14), (8, 6))
+            del blocks

@@ -144,3 +144,32 @@ def test_a_reader_that_stops_reading(own_place: Path, transport: str) -> None:
         assert stuck.next().number == 0
         stuck.close()
         wait_until(lambda: is_given_back(group))
+
+
+def test_block_says_that_memory_is_full(own_place: Path, transport: str) -> None:
+    """At the producer's deadline, whichever way its bytes go; it is then as good as before."""
+    array = reference((1 << 17,))
+    with forebay.local(servers=1, budget=4 << 20) as group:
+        with (
+            consumer(group, window=1) as reader,
+            producer(group, policy="block", timeout=2, transport=transport) as sim,
+        ):
+            sim.array("U", dtype="f8", shape=array.shape)
+            full = ""
+            for number in itertools.count():
+                with sim.step(number) as step:
+                    try:
+                        step.put("U", array)
+                    except forebay.Full as error:
+                        full = str(error)
+                if full:
+                    break
+            assert "found no room" in full
+            assert number >= 3
+            for staged in range(number):
+                with reader.next() as found:
+                    assert found.number == staged
+                    np.testing.assert_array_equal(found["U"][...], array)
+            with sim.step(number + 1) as step:
+                assert step.put("U", array)
+        wait_until(lambda: is_given_back(group))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -258,3 +259,31 @@ def test_a_shape_that_is_another_at_another_step(two: forebay.LocalGroup, shape:
             assert np.array_equal(space.get("T", step=1, region=region, out=out), second)
         with pytest.raises(forebay.OutOfBounds, match="out has shape"):
             space.get("T", step=1, out=np.empty((3, 3)))
+
+
+def test_a_get_waits_for_many_blocks_in_any_order(two: forebay.LocalGroup, transport: str) -> None:
+    """Readers of the whole and of a part wait while blocks come, among others of other fields and steps."""
+    whole = reference((48, 30))
+    order = np.random.default_rng(5).permutation(48)
+    found: dict[str, np.ndarray] = {}
+    with space(two, transport=transport) as mine, space(two, transport=transport) as theirs:
+
+        def get(name: str, region: tuple[slice, ...]) -> None:
+            with space(two, transport=transport) as own:
+                found[name] = own.get("T", step=3, region=region)
+
+        regions = {"whole": np.s_[:, :], "part": np.s_[5:40:2, 3:20], "row": np.s_[17:18, :]}
+        threads = [threading.Thread(target=get, args=item) for item in regions.items()]
+        for thread in threads:
+            thread.start()
+        for row in order:
+            mine.put("T", whole[row : row + 1], step=3, offset=(int(row), 0), shape=whole.shape)
+            theirs.put("T", -whole[row : row + 1], step=4, offset=(int(row), 0), shape=whole.shape)
+            theirs.put("other", whole[row : row + 1], step=3, offset=(int(row), 0), shape=whole.shape)
+        for thread in threads:
+            thread.join(30)
+        for name, region in regions.items():
+            np.testing.assert_array_equal(found[name], whole[region])
+        mine.put("T", whole[:7], step=5, offset=(0, 0), shape=whole.shape)
+        with space(two, timeout=0.5) as hasty, pytest.raises(forebay.NotCovered, match=r"nothing was put at"):
+            hasty.get("T", step=5, region=np.s_[3:9, :])

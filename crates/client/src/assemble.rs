@@ -154,15 +154,8 @@ fn read_part(
         return target.fill_from_slice(inline, &stored, &offset, &selection.step);
     }
     if let Some(arena) = holders.arena(&block.location)? {
-        // Only what lies between the first and the last selected row needs to be in the mapping.
-        arena.populate(block.location.offset, block.location.bytes);
-        return target.fill_from_mapping(
-            &arena.mapping,
-            block.location.offset,
-            &stored,
-            &offset,
-            &selection.step,
-        );
+        let (mapping, start) = arena.show_all(block.location.offset, block.location.bytes)?;
+        return target.fill_from_mapping(&mapping, start, &stored, &offset, &selection.step);
     }
     let wire_part = Part { offset, shape: part.shape().into(), step: selection.step.clone() };
     if let Some(dense) = target.as_dense() {

@@ -151,6 +151,7 @@ impl Group {
             pid: std::process::id(),
             host: self.here.clone(),
             shared_memory: matches!(address, Address::Shm { .. }),
+            patience_ms: u64::try_from(self.options.patience().as_millis()).unwrap_or(u64::MAX),
         };
         match rpc.call(&ToServer::Hello(hello), "its welcome")?.message {
             ToClient::Welcome(welcome) if welcome.server == id => {

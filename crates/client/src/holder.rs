@@ -9,11 +9,11 @@ use forebay_core::ids::ServerId;
 use forebay_core::tiles::{TileCache, TileMap};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
-use forebay_store::{Access, Mapping, pages};
+use forebay_store::{Access, Mapping, PAGE, pages};
 use forebay_transport::Kind;
 use forebay_wire::message::{Part, Role, ToClient, ToServer};
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,22 +29,66 @@ pub(crate) struct Holders {
     tiles: Mutex<TileCache>,
 }
 
-/// An arena, mapped for reading.
+/// An arena, for reading.
 #[derive(Debug)]
 pub(crate) struct ReadableArena {
-    pub(crate) mapping: Arc<Mapping>,
-    populated: Mutex<RangeSet>,
+    mapped: Mapped,
+}
+
+#[derive(Debug)]
+enum Mapped {
+    /// The whole arena, and what of it was brought into the mapping.
+    Whole(Arc<Mapping>, Mutex<RangeSet>),
+    /// Its address space is not to be had (arenas are large, and there is one for each rank): each block is mapped by
+    /// itself.
+    Parts(OwnedFd),
 }
 
 impl ReadableArena {
-    /// Brings a range into this mapping in one go, before all of it is read.
-    pub(crate) fn populate(&self, offset: u64, bytes: u64) {
-        let mut populated = lock(&self.populated);
-        let end = offset + pages(bytes);
-        if !populated.contains(offset, end) {
-            self.mapping.populate(offset, bytes);
-            populated.insert(offset, end);
+    fn new(file: OwnedFd, bytes: u64) -> ReadableArena {
+        let mapped = match Mapping::new(file.as_fd(), bytes, Access::Read) {
+            Ok(mapping) => Mapped::Whole(Arc::new(mapping), Mutex::default()),
+            Err(_) => Mapped::Parts(file),
+        };
+        ReadableArena { mapped }
+    }
+
+    /// A mapping that shows a range, and where the range starts in it.
+    pub(crate) fn show(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
+        match &self.mapped {
+            Mapped::Whole(mapping, _) => Ok((mapping.clone(), offset)),
+            Mapped::Parts(file) => {
+                let before = offset % PAGE;
+                let part = Mapping::part(file.as_fd(), offset - before, pages(before + bytes), Access::Read)?;
+                Ok((Arc::new(part), before))
+            }
         }
+    }
+
+    /// As [`ReadableArena::show`], and brings the range into the mapping in one go, before all of it is read.
+    pub(crate) fn show_all(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
+        let (mapping, start) = self.show(offset, bytes)?;
+        match &self.mapped {
+            Mapped::Whole(_, populated) => {
+                let mut populated = lock(populated);
+                let end = offset + pages(bytes);
+                if !populated.contains(offset, end) {
+                    mapping.populate(offset, bytes);
+                    populated.insert(offset, end);
+                }
+            }
+            Mapped::Parts(_) => mapping.populate(start, bytes),
+        }
+        Ok((mapping, start))
+    }
+
+    /// Whether nobody looks at it.
+    fn is_unused(self: &Arc<ReadableArena>) -> bool {
+        let shown = match &self.mapped {
+            Mapped::Whole(mapping, _) => Arc::strong_count(mapping) > 1,
+            Mapped::Parts(_) => false,
+        };
+        Arc::strong_count(self) == 1 && !shown
     }
 }
 
@@ -119,7 +163,7 @@ impl Holders {
         lock(&self.connections).insert(server, rpc);
     }
 
-    /// The arena that a block is in, mapped; `None` if its server is reached over the network.
+    /// The arena that a block is in; `None` if its server is reached over the network.
     pub(crate) fn arena(&self, location: &Location) -> Result<Option<Arc<ReadableArena>>> {
         let key = (location.server, location.arena);
         if let Some(arena) = lock(&self.arenas).get(&key) {
@@ -129,12 +173,11 @@ impl Holders {
         if rpc.kind() != Kind::Shm {
             return Ok(None);
         }
-        let answer = rpc.call(&ToServer::OpenArena { arena: location.arena }, "to share an arena")?;
-        let (ToClient::Arena { bytes }, Some(file)) = (&answer.message, answer.descriptors.first()) else {
+        let mut answer = rpc.call(&ToServer::OpenArena { arena: location.arena }, "to share an arena")?;
+        let (ToClient::Arena { bytes }, Some(file)) = (&answer.message, answer.descriptors.pop()) else {
             return Err(unexpected(&answer.message));
         };
-        let mapping = Arc::new(Mapping::new(file.as_fd(), *bytes, Access::Read)?);
-        let arena = Arc::new(ReadableArena { mapping, populated: Mutex::default() });
+        let arena = Arc::new(ReadableArena::new(file, *bytes));
         lock(&self.arenas).insert(key, arena.clone());
         Ok(Some(arena))
     }
@@ -172,7 +215,7 @@ impl Holders {
     pub(crate) fn forget_unused_arenas(&self, keep: usize) {
         let mut arenas = lock(&self.arenas);
         if arenas.len() > keep {
-            arenas.retain(|_, arena| Arc::strong_count(arena) > 1 || Arc::strong_count(&arena.mapping) > 1);
+            arenas.retain(|_, arena| !arena.is_unused());
         }
     }
 }

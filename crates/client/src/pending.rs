@@ -8,6 +8,7 @@ use crate::producer::{Block, Outcome, Producer, State, gather, no_step, put_bloc
 use crate::rpc::{Payload, Rpc, lock};
 use forebay_core::block::{INLINE_MAX, Stats};
 use forebay_core::contract::Field;
+use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::stats;
 use forebay_store::strided::Source;
@@ -109,7 +110,7 @@ impl Producer {
                     open.pending.waiting.push_front(posted);
                     return Err(error);
                 }
-                ErrorKind::Full => {
+                ErrorKind::Full if self.policy != Policy::Block => {
                     open.blocks -= 1;
                     open.dropped = true;
                     open.pending.dropped += 1;

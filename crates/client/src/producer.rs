@@ -34,7 +34,7 @@ pub struct Producer {
     stream: String,
     run: RunNumber,
     rank: u32,
-    policy: Policy,
+    pub(crate) policy: Policy,
     on_loss: OnLoss,
     /// A user's function may hold what holds this handle: it is let go when the handle is closed.
     placement: Mutex<Placement>,

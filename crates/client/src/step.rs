@@ -3,7 +3,6 @@
 use crate::assemble::{self, Selection};
 use crate::buffers::Buffer;
 use crate::consumer::Shared;
-use crate::holder::ReadableArena;
 use crate::lookup::{self, Asked, Records};
 use crate::rpc::lock;
 use forebay_core::attr::Attrs;
@@ -13,6 +12,7 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::Mapping;
 use forebay_store::strided::Target;
 use forebay_wire::message::Part;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +85,7 @@ pub enum BlockBytes {
 /// A range of a mapped arena and the hold on it.
 #[derive(Debug)]
 pub struct MappedBytes {
-    arena: Arc<ReadableArena>,
+    mapping: Arc<Mapping>,
     offset: u64,
     bytes: u64,
     _hold: Arc<Hold>,
@@ -97,7 +97,7 @@ impl BlockBytes {
     pub fn as_raw(&self) -> Result<(*const u8, usize)> {
         match self {
             BlockBytes::Mapped(mapped) => {
-                Ok((mapped.arena.mapping.address(mapped.offset, mapped.bytes)?, mapped.bytes as usize))
+                Ok((mapped.mapping.address(mapped.offset, mapped.bytes)?, mapped.bytes as usize))
             }
             BlockBytes::Owned(bytes) => Ok((bytes.as_ptr(), bytes.len())),
         }
@@ -225,11 +225,12 @@ impl Step {
         if let Some(arena) = holders.arena(&record.location)? {
             if holders.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
                 let mut copy = holders.buffers.take(bytes as usize);
-                arena.populate(offset, bytes);
-                arena.mapping.read(offset, copy.as_mut())?;
+                let (mapping, start) = arena.show_all(offset, bytes)?;
+                mapping.read(start, copy.as_mut())?;
                 return Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(copy)) });
             }
-            let mapped = MappedBytes { arena, offset, bytes, _hold: hold.clone() };
+            let (mapping, offset) = arena.show(offset, bytes)?;
+            let mapped = MappedBytes { mapping, offset, bytes, _hold: hold.clone() };
             return Ok(BlockView { field, record, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
         }
         let stored = record.extent.stored_shape();

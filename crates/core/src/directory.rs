@@ -1,6 +1,6 @@
 //! The directory's leaf: the blocks of one field at one step, found by region.
 
-use crate::block::BlockRecord;
+use crate::block::{BlockRecord, Extent};
 use crate::contract::Field;
 use crate::coverage;
 use crate::ids::BlockKey;
@@ -17,14 +17,19 @@ const PLACE_MAX: u64 = 1 << 48;
 
 /// The blocks of one field at one step.
 ///
-/// Placed blocks are found through a uniform grid whose cell is the first block's shape: decompositions
-/// are nearly always into equal boxes, so that a block touches one cell and a search few.
+/// Placed blocks are found through a uniform grid whose cell is the shape of the first block: decompositions are
+/// nearly always into equal boxes, so that a block touches one cell and a search few. Where it turns out that most
+/// blocks have another size, the grid is made anew.
 #[derive(Debug)]
 pub struct FieldIndex {
     field: Field,
     blocks: Vec<BlockRecord>,
     by_key: HashMap<BlockKey, u32>,
     cell: Vec<u64>,
+    /// The sum of the logarithms of the extents in each dimension, and of how many blocks.
+    logs: (Vec<f64>, u64),
+    /// How often blocks were taken out.
+    removals: u64,
     /// For each cell that blocks touch, by its hash, the first of its chain in `links`. Cells that share a
     /// hash share a chain: what is found is checked anyway.
     cells: HashMap<u64, u32>,
@@ -50,6 +55,8 @@ impl FieldIndex {
             blocks: Vec::new(),
             by_key: HashMap::new(),
             cell: Vec::new(),
+            logs: (Vec::new(), 0),
+            removals: 0,
             cells: HashMap::new(),
             links: Vec::new(),
             large: Vec::new(),
@@ -103,14 +110,17 @@ impl FieldIndex {
                     other.extent.interior()
                 )));
             }
-            self.add_to_cells(index, &interior);
         }
+        let placed = record.extent.offset().is_some().then(|| record.extent.interior());
         self.by_key.insert(record.key, index);
         if self.blocks.len() == self.blocks.capacity() {
             // By a quarter, not doubled: there are very many of these.
             self.blocks.reserve_exact(self.blocks.len() / 4 + 4);
         }
         self.blocks.push(record);
+        if let Some(interior) = placed {
+            self.add_to_cells(index, &interior);
+        }
         Ok(true)
     }
 
@@ -120,16 +130,21 @@ impl FieldIndex {
             return;
         }
         // Rare, after a conflict: the rest is registered anew, so that all tables agree.
-        let blocks = std::mem::take(&mut self.blocks);
-        *self = FieldIndex::new(self.field.clone());
+        let (blocks, removals) = (std::mem::take(&mut self.blocks), self.removals + 1);
+        *self = FieldIndex { removals, ..FieldIndex::new(self.field.clone()) };
         for block in blocks.into_iter().filter(|block| !gone(block)) {
             // They were there together before.
             let _ = self.insert(block);
         }
     }
 
+    /// How often blocks were taken out: while it stays the same, [`FieldIndex::blocks`] only grows at its end.
+    pub fn removals(&self) -> u64 {
+        self.removals
+    }
+
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
-        check_block_fits(&self.field, &record.key.to_string(), record.extent.offset(), record.extent.shape())
+        check_block_fits(&self.field, &record.key.to_string(), record.level, &record.extent)
     }
 
     fn add_to_cells(&mut self, index: u32, interior: &Region) {
@@ -138,6 +153,43 @@ impl FieldIndex {
         }
         if self.cell.is_empty() {
             self.cell = interior.shape().to_vec();
+            self.logs = (vec![0.0; self.cell.len()], 0);
+        }
+        for (sum, extent) in self.logs.0.iter_mut().zip(interior.shape()) {
+            *sum += (*extent as f64).ln();
+        }
+        self.logs.1 += 1;
+        self.add_to_grid(index, interior);
+        // Rarely enough that it costs little beside the insertions before.
+        if self.logs.1 >= 16 && self.logs.1.is_power_of_two() {
+            self.fit_grid();
+        }
+    }
+
+    /// Makes the grid anew if its cells have another size than most blocks.
+    fn fit_grid(&mut self) {
+        let mean = |sum: &f64| (sum / self.logs.1 as f64).exp().round().max(1.0);
+        let typical: Vec<u64> = self.logs.0.iter().map(|sum| mean(sum) as u64).collect();
+        let apart = |(a, b): (&u64, &u64)| *a > b.saturating_mul(2) || *b > a.saturating_mul(2);
+        if !typical.iter().zip(&self.cell).any(apart) {
+            return;
+        }
+        self.cell = typical;
+        self.cells = HashMap::new();
+        self.links = Vec::new();
+        self.large = Vec::new();
+        for index in 0..self.blocks.len() {
+            let extent = &self.blocks[index].extent;
+            if extent.offset().is_some() {
+                let interior = extent.interior();
+                self.add_to_grid(index as u32, &interior);
+            }
+        }
+    }
+
+    fn add_to_grid(&mut self, index: u32, interior: &Region) {
+        if interior.is_empty() {
+            return;
         }
         match cells_of(interior, &self.cell) {
             Some(cells) => {
@@ -200,8 +252,10 @@ pub fn not_covered(field: &str, step: &str, part: &Region, region: &Region) -> E
     Error::new(ErrorKind::NotCovered, text)
 }
 
-/// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds.
-pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shape: &[u64]) -> Result<()> {
+/// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds. Those of a
+/// refined level are not known: its blocks lie in an index space of their own.
+pub fn check_block_fits(field: &Field, block: &str, level: u32, extent: &Extent) -> Result<()> {
+    let (offset, shape) = (extent.offset(), extent.shape());
     let fail = |text: String| Err(Error::out_of_bounds(format!("{block} of field '{}': {text}", field.name)));
     if shape.len() != field.ndim as usize {
         return fail(format!("it has {} dimensions, the field {}", shape.len(), field.ndim));
@@ -210,6 +264,7 @@ pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shap
         (None, None) => Ok(()),
         (None, Some(_)) => fail("it has an offset, but the field has no global shape; declare one".into()),
         (Some(_), None) => fail("it has no offset; say where it lies in the field's global shape".into()),
+        (Some(_), Some(_)) if level > 0 => Ok(()),
         (Some(global), Some(offset)) => {
             for d in 0..shape.len() {
                 if offset[d].checked_add(shape[d]).is_none_or(|end| end > global[d]) {
@@ -228,7 +283,7 @@ pub fn check_block_fits(field: &Field, block: &str, offset: Option<&[u64]>, shap
 /// fits their boxes. What reads them relies on it.
 pub fn check_blocks(field: &Field, blocks: &[BlockRecord]) -> Result<()> {
     for block in blocks {
-        check_block_fits(field, "a block", block.extent.offset(), block.extent.shape())?;
+        check_block_fits(field, "a block", block.level, &block.extent)?;
         let (bytes, place) = (block.extent.bytes(field.dtype)?, &block.location);
         let ends = place.offset.checked_add(place.bytes).is_some_and(|end| end <= PLACE_MAX);
         if place.bytes != bytes || !ends || block.inline.as_ref().is_some_and(|own| own.len() as u64 != bytes)
@@ -311,6 +366,40 @@ mod tests {
         let error = index.check_parts_covered("step 3", &whole, &parts(3)).unwrap_err();
         assert!(error.text.contains("[5:6, 0:3], which is part of [0:10, 0:7]"), "{error}");
         assert!(index.insert(record(2, &[5, 0], &[5, 7])).unwrap());
+    }
+
+    #[test]
+    fn the_grid_fits_most_blocks_whatever_the_first_is() {
+        for (first, rest) in [(1, 10), (4000, 3)] {
+            let mut index = FieldIndex::new(field(&[first + 300 * rest]));
+            index.insert(record(0, &[0], &[first])).unwrap();
+            for number in 0..300 {
+                index.insert(record(1 + number, &[first + u64::from(number) * rest], &[rest])).unwrap();
+            }
+            assert!(index.cell[0].abs_diff(rest) <= rest, "{:?} for blocks of {rest}", index.cell);
+            assert!(index.large.len() <= 1, "{} blocks are in no cell", index.large.len());
+            for number in 0..300 {
+                let region = Region::new(&[first + number * rest + rest / 2], &[1]).unwrap();
+                let found: Vec<u32> = index.find(&region).map(|block| block.key.rank).collect();
+                assert_eq!(found, [1 + number as u32]);
+            }
+            let overlapping = record(999, &[first + 17 * rest], &[1]);
+            assert_eq!(index.insert(overlapping).unwrap_err().kind, ErrorKind::Conflict);
+        }
+    }
+
+    #[test]
+    fn a_refined_level_has_an_index_space_of_its_own() {
+        let mut index = FieldIndex::new(field(&[10]));
+        let refined = |rank, offset: u64, level| BlockRecord { level, ..record(rank, &[offset], &[10]) };
+        assert!(index.insert(refined(0, 0, 0)).unwrap());
+        assert!(index.insert(refined(1, 5, 1)).unwrap(), "no overlap with another level, nor a bound");
+        assert_eq!(index.insert(refined(2, 14, 1)).unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(index.insert(refined(3, 5, 0)).unwrap_err().kind, ErrorKind::OutOfBounds);
+        assert!(index.check_covered("step 0", &Region::whole(&[10]).unwrap()).is_ok());
+        index.remove(|block| block.level == 0);
+        assert_eq!(index.removals(), 1);
+        assert!(index.check_covered("step 0", &Region::whole(&[10]).unwrap()).is_err(), "by no other level");
     }
 
     proptest! {

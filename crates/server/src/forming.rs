@@ -209,7 +209,8 @@ pub(crate) async fn dial(
 /// The greeting of one server to another.
 pub(crate) fn hello(from: ServerId) -> ToServer {
     let pid = std::process::id();
-    ToServer::Hello(Hello { role: Role::Server(from), pid, host: host::this_host(), shared_memory: false })
+    let (role, host) = (Role::Server(from), host::this_host());
+    ToServer::Hello(Hello { role, pid, host, shared_memory: false, patience_ms: 0 })
 }
 
 /// A server that is not the first joins through the file.

@@ -239,7 +239,11 @@ impl Node {
         let known = state.held.keys().chain(state.directory.steps());
         let orphans: Vec<_> = known.filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
         for id in orphans {
-            self.forget_step(state, &id);
+            state.directory.forget(&id);
+            // Readers may hold it: the coordinator alone knew.
+            if let Some(held) = state.held.remove(&id) {
+                self.free_unseen(held);
+            }
         }
         self.endings_peer_gone(state, peer);
         let lost: Vec<u64> = state

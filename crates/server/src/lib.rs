@@ -5,6 +5,7 @@
 //! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
+//! - `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
@@ -17,6 +18,7 @@ mod node;
 pub mod options;
 mod peers;
 mod pipelines;
+mod process;
 mod session;
 mod space;
 mod status;
@@ -28,11 +30,17 @@ use forebay_core::ids::Lineage;
 use forebay_core::{Error, Result};
 use forebay_transport::Listener;
 use node::Node;
+use process::Process;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+/// How many connections may be at their handshake at once. Others wait to be accepted, so that those who have no
+/// secret cannot take all descriptors.
+const STRANGERS_MAX: usize = 256;
+/// How often it is said that no connection can be accepted.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs a server until it is told to end. `ready` is called once its group is complete.
 ///
@@ -56,11 +64,12 @@ pub fn new_lineage() -> Result<Lineage> {
 }
 
 async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
+    raise_descriptor_limit();
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let mut terminate =
         signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
-    let parent = options.watch_parent.map(watch_process).transpose()?;
+    let parent = options.watch_parent.map(Process::watch).transpose()?;
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,
         _ = interrupt.recv() => return forming::abandon(&options),
@@ -68,15 +77,16 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     };
     let node = Node::new(&options, &formed)?;
     let founder = formed.founder;
+    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     for listener in formed.listeners {
-        tokio::spawn(accept(node.clone(), listener));
+        tokio::spawn(accept(node.clone(), listener, strangers.clone()));
     }
     tokio::spawn(node::housekeeping(node.clone()));
     ready();
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
-        () = parent_gone(parent) => {}
+        () = process::ended(parent.as_ref()) => {}
         () = node.shutdown.notified() => {}
     }
     workers::stop_all(&node).await;
@@ -86,14 +96,16 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     Ok(())
 }
 
-async fn accept(node: Arc<Node>, listener: Listener) {
+async fn accept(node: Arc<Node>, listener: Listener, strangers: Arc<Semaphore>) {
     let Ok(readable) = forming::pollable(&listener) else { return };
+    let mut complained: Option<Instant> = None;
     loop {
         let Ok(mut ready) = readable.readable().await else { return };
         loop {
+            let Ok(stranger) = strangers.clone().acquire_owned().await else { return };
             match listener.try_accept() {
                 Ok(link) => {
-                    tokio::spawn(session::run(node.clone(), link));
+                    tokio::spawn(session::run(node.clone(), link, stranger));
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
                     ready.clear_ready();
@@ -101,7 +113,10 @@ async fn accept(node: Arc<Node>, listener: Listener) {
                 }
                 Err(e) => {
                     // Out of descriptors, most likely: existing connections go on.
-                    tracing::warn!("cannot accept a connection: {e}");
+                    if complained.is_none_or(|when| when.elapsed() > COMPLAIN_EVERY) {
+                        tracing::warn!("cannot accept connections: {e}");
+                        complained = Some(Instant::now());
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     break;
                 }
@@ -110,25 +125,14 @@ async fn accept(node: Arc<Node>, listener: Listener) {
     }
 }
 
-/// A descriptor that becomes readable when the process has ended.
-pub(crate) fn watch_process(pid: u32) -> Result<rustix::fd::OwnedFd> {
-    let gone = || Error::not_found(format!("process {pid} has ended already"));
-    let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(gone)?;
-    rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()).map_err(|_| gone())
-}
-
-async fn parent_gone(parent: Option<rustix::fd::OwnedFd>) {
-    let Some(parent) = parent else { return std::future::pending().await };
-    process_gone(&parent).await;
-}
-
-/// Waits until a watched process has ended.
-pub(crate) async fn process_gone(process: &rustix::fd::OwnedFd) {
-    let Ok(copy) = process.try_clone() else { return };
-    // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
-    #[allow(unsafe_code)]
-    let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
-    if let Ok(pollable) = registered {
-        let _ = pollable.readable().await;
+/// Allows itself as many descriptors as the system lets it: each client takes a few.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::info!("the limit of descriptors stays at {:?}: {error}", limit.current);
+        }
     }
 }

@@ -8,7 +8,7 @@ mod storing;
 mod writing;
 
 use crate::node::Node;
-use crate::{process_gone, watch_process};
+use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
@@ -22,6 +22,7 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use storing::Storing;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use writing::Writing;
 
@@ -33,24 +34,32 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long to look for the end of a step that is expected at once.
 const LOOK: Duration = Duration::from_micros(30);
 
+/// The longest that a client can ask a server to wait on its behalf by default.
+const PATIENCE_MAX: Duration = Duration::from_secs(600);
+
 /// A client's connection.
 pub(crate) struct Session {
     pub(crate) node: Arc<Node>,
     pub(crate) receiver: Receiver,
     pub(crate) outbox: Arc<Outbox>,
     /// Its process, watched, if it is on this host: proves its death.
-    pub(crate) process: Option<OwnedFd>,
+    pub(crate) process: Option<Arc<Process>>,
     shared_memory: bool,
+    /// How long the server waits at most on the peer's behalf where it does not say so: a little less than it waits
+    /// itself, so that it hears why.
+    patience: Duration,
     role: Role,
     producing: Option<Producing>,
     storing: Option<Storing>,
     space_writing: Option<Writing>,
     attachments: Vec<(AttachmentId, String)>,
     leases: Vec<u64>,
+    /// Its number as one that has arenas mapped for reading.
+    reader: Option<u64>,
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
+/// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
+pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
     let lineage = node.view.lineage;
     let accepted = timeout(GREETING, asynchronous::accept(link, &node.secret, &lineage)).await;
     let (receiver, outbox) = match accepted {
@@ -58,6 +67,7 @@ pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
         Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),
         Err(_) => return tracing::info!("a connection was refused: it did not finish its handshake"),
     };
+    drop(stranger);
     converse(node, receiver, outbox.clone()).await;
     // Whatever was said or not: what sends would keep the connection open.
     outbox.close();
@@ -83,9 +93,18 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
     *node.state.lock().connections.entry(name).or_default() += 1;
     // Over TCP on one host the process says itself who it is; it has proven that it holds the secret.
     let told = (hello.host == forebay_transport::host::this_host()).then_some(hello.pid);
-    let process = receiver.peer_process().or(told).and_then(|pid| watch_process(pid).ok());
+    let shared_memory = receiver.kind() == Kind::Shm && hello.shared_memory;
+    let process = match receiver.peer_process().or(told).map(Process::watch) {
+        // What it has mapped must not be used again while it lives.
+        Some(Err(error)) if shared_memory => {
+            node.tell_client(&outbox, &ToClient::Failed(error));
+            return;
+        }
+        process => process.and_then(Result::ok).map(Arc::new),
+    };
     let mut session = Session {
-        shared_memory: receiver.kind() == Kind::Shm && hello.shared_memory,
+        shared_memory,
+        patience: Duration::from_millis(hello.patience_ms / 10 * 9).min(PATIENCE_MAX),
         node,
         receiver,
         outbox,
@@ -96,6 +115,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         space_writing: None,
         attachments: Vec::new(),
         leases: Vec::new(),
+        reader: None,
     };
     let result = session.serve(&hello, frame.header.request).await;
     if let Err(error) = &result {
@@ -142,7 +162,7 @@ impl Session {
         if let Role::Worker { pipeline, instance } = &hello.role {
             self.node.worker_connected(pipeline, *instance, self.outbox.clone())?;
         }
-        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
+        let process = self.process.clone();
         let mut gone = false;
         loop {
             // A process that died is gone even if a forked child of it keeps the connection open; what it
@@ -150,7 +170,7 @@ impl Session {
             let next = tokio::select! {
                 biased;
                 next = self.receiver.next() => next?,
-                () = process_ended(process.as_ref(), gone) => {
+                () = process_ended(process.as_deref(), gone) => {
                     if gone {
                         break;
                     }
@@ -296,8 +316,8 @@ impl Session {
         }
     }
 
-    /// The peer is gone: releases what it held. What it may still write to or read from in shared memory is
-    /// given back only when its process has ended.
+    /// The connection has ended: releases what the peer held. What it may still write to or look at in shared memory
+    /// is given back only when its process has ended.
     async fn end(&mut self, dubious: bool) {
         let mut producing = self.producing.take();
         if let Some(producing) = &mut producing {
@@ -314,9 +334,10 @@ impl Session {
         let writings = producing.iter().map(|producing| &producing.writing);
         let writings = writings.chain(storing.iter().map(|storing| &storing.writing)).chain(&space_writing);
         let writes = writings.into_iter().any(|writing| !writing.is_idle());
-        let maps_memory = self.shared_memory && (writes || dubious);
+        let reads = self.shared_memory && self.stop_reading();
+        let maps_memory = self.shared_memory && (writes || reads || dubious);
         if let (true, Some(process)) = (maps_memory, &self.process) {
-            process_gone(process).await;
+            process.ended().await;
         }
         if let Some(producing) = producing {
             producing.give_back(&self.node);
@@ -330,15 +351,42 @@ impl Session {
         for lease in std::mem::take(&mut self.leases) {
             self.node.space_release(lease);
         }
+        if let Some(reader) = self.reader {
+            self.node.reader_gone(reader);
+        }
+    }
+
+    /// Tells the peer of no further steps; returns whether it may still look at some that it was told of.
+    fn stop_reading(&mut self) -> bool {
+        let node = self.node.clone();
+        let mut state = node.state.lock();
+        let mut reads = !self.leases.is_empty();
+        for (id, stream) in &self.attachments {
+            let held = node.coordinator(&mut state, stream).held_by(*id);
+            if !held.is_empty() {
+                reads = true;
+                let effects = node.coordinator(&mut state, stream).close(*id, &held);
+                node.apply(&mut state, stream, effects);
+            }
+        }
+        node.drain(&mut state);
+        reads
+    }
+}
+
+/// Waits until a client has closed its connection, or its process has ended: what is done for it needs not go on.
+async fn left(receiver: &Receiver, process: Option<&Process>) {
+    tokio::select! {
+        () = receiver.hung_up() => {}
+        () = process::ended(process) => {}
     }
 }
 
 /// Waits until a process has ended. Once that is known, only lets what has arrived be taken first.
-async fn process_ended(process: Option<&OwnedFd>, known: bool) {
+async fn process_ended(process: Option<&Process>, known: bool) {
     match process {
         Some(_) if known => tokio::time::sleep(Duration::from_millis(20)).await,
-        Some(process) => process_gone(process).await,
-        None => std::future::pending().await,
+        process => process::ended(process).await,
     }
 }
 

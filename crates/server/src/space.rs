@@ -14,19 +14,21 @@ mod remove;
 
 use crate::node::{Held, Node, State};
 use described::Described;
-use forebay_core::block::{BlockRecord, Location};
+use forebay_core::block::Location;
 use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, timeout_at};
 
 /// A field at a step.
@@ -49,7 +51,19 @@ pub(crate) struct Space {
     /// What was removed while readers held it; let go with the last lease on its key.
     removed: HashMap<Key, Vec<Location>>,
     described: Described,
-    changed: Arc<Notify>,
+    /// How those are woken who wait for blocks of a key; as long as somebody waits.
+    waiting: HashMap<Key, Arc<Notify>>,
+}
+
+/// What a reader that waits has seen, so that each block is looked at once, however many come.
+#[derive(Debug)]
+struct Seen {
+    description: u64,
+    removals: u64,
+    /// How many blocks of the index.
+    blocks: usize,
+    /// How many elements of its parts are in none of them.
+    missing: u64,
 }
 
 /// A field at a step, as one of its owners knows it.
@@ -72,11 +86,55 @@ pub(crate) struct Answer {
 }
 
 impl Space {
+    /// What ends when something of a key changes. To be called while what is waited for is known not to be there,
+    /// under the same lock.
+    fn wait_for(&mut self, key: &Key) -> Pin<Box<OwnedNotified>> {
+        // Those that nobody waits for any more are let go of here: each waiter adds one at most.
+        self.waiting.retain(|known, changed| known == key || Arc::strong_count(changed) > 1);
+        let changed = self.waiting.entry(key.clone()).or_default().clone();
+        let mut changed = Box::pin(changed.notified_owned());
+        changed.as_mut().enable();
+        changed
+    }
+
+    /// Something of a key changed.
+    fn wake(&self, key: &Key) {
+        if let Some(changed) = self.waiting.get(key) {
+            changed.notify_waiters();
+        }
+    }
+
     /// How many blocks its index knows, and about how many bytes that takes.
     pub(crate) fn size(&self) -> (u64, u64) {
         self.index.values().fold((0, 0), |sum, owned| {
             (sum.0 + owned.index.blocks().len() as u64, sum.1 + owned.index.bytes())
         })
+    }
+}
+
+impl Owned {
+    /// Whether blocks cover these disjoint parts of the field. What a reader has seen is not looked at again.
+    fn covers(&self, parts: &[Region], seen: &mut Option<Seen>) -> bool {
+        let (description, removals) = (self.description, self.index.removals());
+        let known = seen.take().filter(|seen| (seen.description, seen.removals) == (description, removals));
+        let mut now = known.unwrap_or_else(|| Seen {
+            description,
+            removals,
+            blocks: 0,
+            missing: parts.iter().map(Region::volume).fold(0, u64::saturating_add),
+        });
+        for block in &self.index.blocks()[now.blocks..] {
+            if block.level == 0 && block.extent.offset().is_some() {
+                let interior = block.extent.interior();
+                let inside = parts.iter().filter_map(|part| part.intersect(&interior));
+                // Interiors do not overlap.
+                now.missing = now.missing.saturating_sub(inside.map(|part| part.volume()).sum());
+            }
+        }
+        now.blocks = self.index.blocks().len();
+        let covered = now.missing == 0;
+        *seen = Some(now);
+        covered
     }
 }
 
@@ -115,7 +173,7 @@ impl Node {
             return;
         }
         let result = self.space_insert(state, from, &key, description, report, describes);
-        state.space.changed.notify_waiters();
+        state.space.wake(&key);
         self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
     }
 
@@ -174,35 +232,35 @@ impl Node {
             self.check_describes(field, step)?;
         }
         let deadline = Instant::now() + patience;
+        let mut seen = None;
         loop {
-            let (changed, missing) = {
+            let changed = {
                 let mut state = self.state.lock();
-                let missing = match self.space_look(&mut state, &key, region, shape) {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) if matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => error,
-                    Err(error) => return Err(error),
-                };
-                let mut changed = Box::pin(state.space.changed.clone().notified_owned());
-                changed.as_mut().enable();
-                (changed, missing)
+                if let Some(answer) = self.space_look(&mut state, &key, region, shape, &mut seen)? {
+                    return Ok(answer);
+                }
+                state.space.wait_for(&key)
             };
             if timeout_at(deadline, changed).await.is_err() {
-                return Err(missing);
+                let state = &mut *self.state.lock();
+                self.space_missing(state, &key, region)?;
+                // It came at the last moment.
+                seen = None;
             }
         }
     }
 
+    /// The blocks that meet a region; `None` if those of this owner's parts are not all there.
     fn space_look(
         &self,
         state: &mut State,
         key: &Key,
         region: Option<&Region>,
         shape: Option<&Dims>,
-    ) -> Result<Answer> {
+        seen: &mut Option<Seen>,
+    ) -> Result<Option<Answer>> {
         let (name, step) = (&key.0, key.1);
-        let Some(owned) = state.space.index.get(key) else {
-            return Err(Error::timeout(format!("nothing of field '{name}' was put at step {step} in time")));
-        };
+        let Some(owned) = state.space.index.get(key) else { return Ok(None) };
         let field = owned.index.field().clone();
         let tiles = state.tiles.map(&self.view, hash_in_space(name, step), field.shape.as_deref());
         let other = match shape {
@@ -211,7 +269,7 @@ impl Node {
         };
         let Some(region) = region.filter(|_| !other) else {
             let report = FieldReport::new(field, Vec::new());
-            return Ok(Answer { lease: 0, description: owned.description, report });
+            return Ok(Some(Answer { lease: 0, description: owned.description, report }));
         };
         check_inside(&field, region)?;
         let parts = tiles.parts_of(self.id, region);
@@ -221,10 +279,25 @@ impl Node {
                 self.id
             )));
         }
-        let blocks = find(&owned.index, region, &parts, step)?;
+        if !owned.covers(&parts, seen) {
+            return Ok(None);
+        }
+        let blocks = owned.index.find(region).cloned().collect();
         let (description, lease) = (owned.description, self.unique());
         state.space.leases.insert(lease, key.clone());
-        Ok(Answer { lease, description, report: FieldReport::new(field, blocks) })
+        Ok(Some(Answer { lease, description, report: FieldReport::new(field, blocks) }))
+    }
+
+    /// An error that says what is missing of this owner's parts of a region, if something is.
+    fn space_missing(&self, state: &mut State, key: &Key, region: Option<&Region>) -> Result<()> {
+        let (name, step) = (&key.0, key.1);
+        let Some(owned) = state.space.index.get(key) else {
+            return Err(Error::timeout(format!("nothing of field '{name}' was put at step {step} in time")));
+        };
+        let Some(region) = region else { return Ok(()) };
+        let shape = owned.index.field().shape.as_deref();
+        let tiles = state.tiles.map(&self.view, hash_in_space(name, step), shape);
+        owned.index.check_parts_covered(&format!("step {step}"), region, &tiles.parts_of(self.id, region))
     }
 
     /// A reader has finished with the blocks of an answer.
@@ -309,10 +382,4 @@ fn check_inside(field: &Field, region: &Region) -> Result<()> {
         "region {region} reaches outside field '{}', which is {whole}",
         field.name
     )))
-}
-
-/// The blocks of an index that meet a region, if they cover these parts of it.
-fn find(index: &FieldIndex, region: &Region, parts: &[Region], step: StepNumber) -> Result<Vec<BlockRecord>> {
-    index.check_parts_covered(&format!("step {step}"), region, parts)?;
-    Ok(index.find(region).cloned().collect())
 }

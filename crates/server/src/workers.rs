@@ -340,7 +340,7 @@ pub(crate) async fn stop_all(node: &Arc<Node>) {
         workers.values().filter_map(|worker| worker.pid).collect()
     };
     let deadline = Instant::now() + Duration::from_secs(3);
-    let alive = |pid: &u32| crate::watch_process(*pid).is_ok();
+    let alive = |pid: &u32| crate::process::Process::watch(*pid).is_ok();
     while pids.iter().any(alive) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

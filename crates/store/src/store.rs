@@ -4,7 +4,7 @@ use crate::arena::{Arena, Range};
 use crate::{Access, Mapping, PAGE, pages};
 use forebay_core::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, OwnedFd};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a server's memory is used for, in bytes.
@@ -59,6 +59,18 @@ struct Entry {
     arena: Arena,
     /// Whether somebody may still reserve: when not, it goes with its last block.
     open: bool,
+    /// The clients that have it mapped for reading.
+    readers: BTreeSet<u64>,
+    /// Ranges that are free but for those who may still look at them.
+    seen: Vec<Seen>,
+}
+
+/// A range that nobody needs any more, but somebody may still look at.
+#[derive(Debug)]
+struct Seen {
+    offset: u64,
+    generation: u64,
+    readers: BTreeSet<u64>,
 }
 
 impl Store {
@@ -84,7 +96,8 @@ impl Store {
         let arena = Arena::create(self.budget.saturating_mul(2))?;
         let (number, size) = (self.next, arena.size());
         self.next += 1;
-        self.arenas.insert(number, Entry { arena, open: true });
+        let entry = Entry { arena, open: true, readers: BTreeSet::new(), seen: Vec::new() };
+        self.arenas.insert(number, entry);
         Ok((number, size))
     }
 
@@ -183,6 +196,45 @@ impl Store {
         result
     }
 
+    /// Gives a range back of which nobody knows any more who reads it: it is free once all clients that have its
+    /// arena mapped now are gone.
+    pub fn free_unseen(&mut self, arena: u32, offset: u64, generation: u64) -> Result<()> {
+        let entry = self.entry(arena)?;
+        if entry.readers.is_empty() {
+            return self.free(arena, offset, generation);
+        }
+        let readers = entry.readers.clone();
+        entry.seen.push(Seen { offset, generation, readers });
+        Ok(())
+    }
+
+    /// Somebody reads from an arena that he did not map, until he is gone.
+    pub fn add_reader(&mut self, arena: u32, reader: u64) -> Result<()> {
+        self.entry(arena)?.readers.insert(reader);
+        Ok(())
+    }
+
+    /// A reader is gone, with its mappings. Returns whether memory became free.
+    pub fn reader_gone(&mut self, reader: u64) -> bool {
+        let mut freed = Vec::new();
+        for (arena, entry) in &mut self.arenas {
+            if entry.readers.remove(&reader) {
+                entry.seen.retain_mut(|seen| {
+                    seen.readers.remove(&reader);
+                    if seen.readers.is_empty() {
+                        freed.push((*arena, seen.offset, seen.generation));
+                    }
+                    !seen.readers.is_empty()
+                });
+            }
+        }
+        for (arena, offset, generation) in &freed {
+            // It was in use until now.
+            let _ = self.free(*arena, *offset, *generation);
+        }
+        !freed.is_empty()
+    }
+
     /// The server's own mapping of an arena.
     pub fn mapping(&mut self, arena: u32) -> Result<Arc<Mapping>> {
         self.entry(arena)?.arena.mapping()
@@ -206,10 +258,12 @@ impl Store {
         self.entry(arena)?.arena.writable_descriptor()
     }
 
-    /// A descriptor of an arena for readers, and its size.
-    pub fn readable_descriptor(&mut self, arena: u32) -> Result<(OwnedFd, u64)> {
+    /// A descriptor of an arena for a reader, and its size. The reader has it mapped until it is gone.
+    pub fn readable_descriptor(&mut self, arena: u32, reader: u64) -> Result<(OwnedFd, u64)> {
         let entry = self.entry(arena)?;
-        Ok((entry.arena.readable_descriptor()?, entry.arena.size()))
+        let descriptor = entry.arena.readable_descriptor()?;
+        entry.readers.insert(reader);
+        Ok((descriptor, entry.arena.size()))
     }
 
     /// Gives pages back that were not needed since the last call; returns how many bytes.
@@ -245,7 +299,7 @@ mod tests {
         let ahead = store.take_ahead(a, 3 << 20).unwrap();
         assert!(store.take_ahead(a, 3 << 20).is_none(), "it is being done");
         ahead.touch();
-        let (file, _) = store.readable_descriptor(a).unwrap();
+        let (file, _) = store.readable_descriptor(a, 1).unwrap();
         assert_eq!(rustix::fs::fstat(&file).unwrap().st_blocks * 512, 3 << 20);
         let usage = store.usage();
         assert_eq!((usage.staged, usage.peak, usage.touched), (3 << 20, 3 << 20, 6 << 20));
@@ -265,13 +319,35 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_looked_at_is_not_used_again() {
+        let mut store = Store::new(1 << 20);
+        let (a, _) = store.create_arena().unwrap();
+        let range = store.reserve(a, 100).unwrap().unwrap();
+        store.commit(a, range.offset, range.generation, 100).unwrap();
+        for reader in 1..4 {
+            store.readable_descriptor(a, reader).unwrap();
+        }
+        assert!(!store.reader_gone(3));
+        store.free_unseen(a, range.offset, range.generation).unwrap();
+        store.readable_descriptor(a, 4).unwrap();
+        assert!(!store.reader_gone(4), "it came later");
+        assert!(!store.reader_gone(1));
+        assert_ne!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
+        assert!(store.reader_gone(2));
+        assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
+        assert!(store.free_unseen(a, range.offset, range.generation).is_err(), "it is free already");
+        store.free_unseen(a, range.offset, range.generation + 2).unwrap();
+        assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset, "nobody has it mapped");
+    }
+
+    #[test]
     fn a_closed_arena_goes_with_its_last_block() {
         let mut store = Store::new(1 << 20);
         let (a, _) = store.create_arena().unwrap();
         let range = store.reserve(a, 100).unwrap().unwrap();
         store.commit(a, range.offset, range.generation, 100).unwrap();
         store.mapping(a).unwrap().write(range.offset, &[7; 100]).unwrap();
-        let (reader, _) = store.readable_descriptor(a).unwrap();
+        let (reader, _) = store.readable_descriptor(a, 1).unwrap();
         let pages = || rustix::fs::fstat(&reader).unwrap().st_blocks;
         assert!(pages() > 0);
         store.close_arena(a);

@@ -11,6 +11,7 @@ use forebay_wire::frame::{self, Decoder, Frame, Header};
 use forebay_wire::handshake::{self, HANDSHAKE_MAX, Initiator, Secret, Session};
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -258,6 +259,22 @@ impl Receiver {
                 // An error comes again when somebody waits.
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Waits until the peer has closed the connection, or it broke, without taking what it has sent; notices within
+    /// half a second. For use while something else is waited for on the peer's behalf.
+    pub async fn hung_up(&self) {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let descriptor = self.link.get_ref().0.descriptor();
+            let mut poll = [PollFd::from_borrowed_fd(descriptor, PollFlags::RDHUP)];
+            let looked = rustix::event::poll(&mut poll, Some(&now));
+            if looked.is_ok_and(|ready| ready > 0) && poll[0].revents().intersects(gone) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Hello {
     pub host: HostId,
     /// Whether descriptors can be passed on this connection.
     pub shared_memory: bool,
+    /// How long it waits for an answer by default, in milliseconds.
+    pub patience_ms: u64,
 }
 
 /// The answer to [`Hello`].

@@ -10,6 +10,7 @@ use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, StepNumber};
+use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_store::{Mapping, stats};
@@ -34,7 +35,7 @@ impl Producer {
             check_dtype(&field, source.dtype())?;
         }
         let name = format!("block {} of rank {}", block.number, self.rank);
-        check_block_fits(&field, &name, block.extent.offset(), block.extent.shape())?;
+        check_block_fits(&field, &name, block.level, &block.extent)?;
         let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
         let Some(open) = state.open.as_ref() else { return Err(no_step("a put")) };
         let wanted = wanted(open.step);
@@ -114,7 +115,9 @@ impl Producer {
             let dense = gather(source, wanted);
             return match self.send(&storage, block, &dense, statistics) {
                 Ok(()) => Ok(Outcome::Staged),
-                Err(error) if error.kind == ErrorKind::Full => Ok(Outcome::Dropped),
+                Err(error) if error.kind == ErrorKind::Full && self.policy != Policy::Block => {
+                    Ok(Outcome::Dropped)
+                }
                 Err(error) => Err(error),
             };
         };

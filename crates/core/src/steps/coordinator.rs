@@ -475,6 +475,12 @@ impl StreamCoordinator {
         effects
     }
 
+    /// The steps that an attachment was told of and may still look at.
+    pub fn held_by(&self, id: AttachmentId) -> Vec<(RunNumber, StepNumber)> {
+        let attachment = self.attachments.get(&id);
+        attachment.into_iter().flat_map(|held| held.delivered.iter().chain(&held.pinned)).copied().collect()
+    }
+
     /// An attachment has finished with a step; `pinned` says that arrays of it live on.
     pub fn release(
         &mut self,

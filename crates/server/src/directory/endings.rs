@@ -62,7 +62,8 @@ impl Node {
             let hash = hash_in_stream(&id, &field.name);
             let tiles = state.tiles.map(&self.view, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
-            for block in blocks {
+            // A refined level has an index space of its own, which is not cut into tiles: its blocks travel.
+            for block in blocks.iter().filter(|block| block.level == 0) {
                 let touched = tiles.owners_of(&block.extent.interior());
                 for owner in &touched {
                     let batch = &mut batches.entry(*owner).or_default().0;

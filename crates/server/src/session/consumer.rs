@@ -1,6 +1,6 @@
 //! What a consumer's connection does: attaches, releases, maps arenas, fetches bytes, uses the space.
 
-use super::Session;
+use super::{Session, left};
 use crate::node::{Attached, Held, Node};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::ids::{RunNumber, StepNumber, check_name};
@@ -74,7 +74,8 @@ impl Session {
         if !self.shared_memory {
             return Err(Error::invalid("memory is not shared on this connection: fetch instead"));
         }
-        let opened = self.node.store.lock().readable_descriptor(arena);
+        let reader = *self.reader.get_or_insert_with(|| self.node.unique());
+        let opened = self.node.store.lock().readable_descriptor(arena, reader);
         let (descriptor, bytes) = opened.map_err(|_| {
             Error::new(forebay_core::ErrorKind::Lost, format!("arena {arena} is gone with all its blocks"))
         })?;
@@ -88,12 +89,14 @@ impl Session {
             return Err(Error::internal("not a fetch"));
         };
         let selection = Selection::check(&stored, element, bytes, &part)?;
+        let reading = Reading { node: self.node.clone(), reader: self.node.unique() };
         let mapping = {
             let mut store = self.node.store.lock();
             store.check_committed(arena, offset, generation, bytes)?;
+            store.add_reader(arena, reading.reader)?;
             store.mapping(arena)?
         };
-        let payload = selection.payload(mapping, offset);
+        let payload = selection.payload(mapping, offset, reading);
         self.outbox.push_with(self.node.header(request), &ToClient::Data, Vec::new(), Some(payload))?;
         Ok(None)
     }
@@ -108,12 +111,7 @@ impl Session {
     ) -> Result<Option<ToClient>> {
         let checked = field.check().and_then(|()| {
             let name = format!("block {}", block.number);
-            forebay_core::directory::check_block_fits(
-                &field,
-                &name,
-                block.extent.offset(),
-                block.extent.shape(),
-            )?;
+            forebay_core::directory::check_block_fits(&field, &name, block.level, &block.extent)?;
             block.extent.bytes(field.dtype)
         });
         let bytes = match checked {
@@ -160,10 +158,11 @@ impl Session {
                 return Err(error);
             }
         };
-        let mapping = node.store.lock().mapping(held.arena)?;
-        let filled = match &block.bytes {
-            Bytes::Inline(given) => mapping.write(held.offset, given),
-            _ => {
+        let mapping = node.store.lock().mapping(held.arena);
+        let filled = match (mapping, &block.bytes) {
+            (Err(error), _) => Err(error),
+            (Ok(mapping), Bytes::Inline(given)) => mapping.write(held.offset, given),
+            (Ok(mapping), _) => {
                 if fresh {
                     mapping.populate(held.offset, bytes);
                 }
@@ -185,7 +184,12 @@ impl Session {
             return Err(Error::internal("not a search"));
         };
         let patience = Duration::from_millis(patience_ms);
-        let found = self.node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await?;
+        let found = tokio::select! {
+            found = self.node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience) => found?,
+            () = left(&self.receiver, self.process.as_deref()) => {
+                return Err(Error::unreachable("the client left while it waited for blocks"));
+            }
+        };
         if found.lease != 0 {
             self.leases.push(found.lease);
         }
@@ -214,6 +218,19 @@ impl Node {
             self.drain(&mut state);
             self.forget_idle(&mut state, &stream);
         }
+    }
+}
+
+/// A block's bytes are being sent.
+#[derive(Debug)]
+struct Reading {
+    node: Arc<Node>,
+    reader: u64,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.node.reader_gone(self.reader);
     }
 }
 
@@ -263,8 +280,9 @@ impl Selection {
         Some(first * self.element as u64)
     }
 
-    /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise.
-    fn payload(self, mapping: Arc<Mapping>, offset: u64) -> Payload {
+    /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise. The guard
+    /// is dropped when all are sent.
+    fn payload(self, mapping: Arc<Mapping>, offset: u64, guard: impl Send + 'static) -> Payload {
         // Of no bytes, the offset of the part may be anything.
         let first = if self.bytes == 0 { Some(0) } else { self.contiguous() };
         if let Some(first) = first {
@@ -272,12 +290,13 @@ impl Selection {
                 mapping,
                 offset: offset + first,
                 bytes: self.bytes,
-                guard: Box::new(()),
+                guard: Box::new(guard),
             };
         }
         let bytes = self.bytes;
         let mut pieces = Pieces::new(&self.part.shape, self.element);
         let generator = Box::new(move |out: &mut Vec<u8>| {
+            let _kept = &guard;
             let Some(piece) = pieces.next() else { return Ok(()) };
             let first: Dims = (0..piece.ndim())
                 .map(|d| self.part.offset[d] + piece.offset()[d] * self.part.step[d])
@@ -392,7 +411,7 @@ mod tests {
             let far: Dims = stored.iter().map(|_| u64::MAX).collect();
             let one: Dims = stored.iter().map(|_| 1).collect();
             let nothing = check(&stored, 8, bytes, part(&far, &zero, &one)).unwrap();
-            let payload = nothing.payload(arena.mapping().unwrap(), 0);
+            let payload = nothing.payload(arena.mapping().unwrap(), 0, ());
             assert!(matches!(payload, Payload::Mapped { offset: 0, bytes: 0, .. }));
         }
     }

@@ -501,7 +501,7 @@ impl Session {
         let producing = self.producing()?;
         let field = producing.field(&block.field)?;
         let name = format!("block {} of rank {}", block.number, producing.rank);
-        check_block_fits(field, &name, block.extent.offset(), block.extent.shape())?;
+        check_block_fits(field, &name, block.level, &block.extent)?;
         let Some(open) = &producing.open else { return Err(no_step("a put")) };
         if open.keys.contains(&(block.field.clone(), block.number)) {
             return Err(Error::conflict(format!(
@@ -552,6 +552,8 @@ impl Session {
         if let Some(producing) = &mut self.producing {
             // Within a step that is not ended, it leaves the step torn.
             producing.leave(&self.node, producing.open.is_some());
+            // It writes no more, and its arena is not used again: its process needs not be waited for.
+            producing.writing.abort_all(&self.node);
         }
     }
 }

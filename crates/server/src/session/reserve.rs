@@ -1,52 +1,50 @@
 //! Reserving memory for a client, and taking bytes from the network into it.
 
-use super::Session;
+use super::producer::Producing;
+use super::storing::Storing;
 use super::writing::Writing;
+use super::{Session, left};
 use crate::node::Held;
-use crate::process_gone;
 use forebay_core::block::Location;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Grant};
 use forebay_wire::peer::PeerMessage;
-use rustix::fd::OwnedFd;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a stream that drops may wait for memory that is just being given up elsewhere.
 const DROP_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a put whose bytes are on their way may wait for room. The client's own deadline may end earlier.
-const PUT_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a process has ended, if it is one that can be watched.
-async fn ended(process: Option<&OwnedFd>) {
-    match process {
-        Some(process) => process_gone(process).await,
-        None => std::future::pending().await,
+/// What a client writes to, and its stream and policy unless it writes to the space.
+fn writing_of<'a>(
+    producing: &'a mut Option<Producing>,
+    storing: &'a mut Option<Storing>,
+    space_writing: &'a mut Option<Writing>,
+) -> Result<(&'a mut Writing, Option<(&'a str, Policy)>)> {
+    if let Some(producing) = producing {
+        return Ok((&mut producing.writing, Some((&producing.stream, producing.policy))));
+    }
+    if let Some(storing) = storing {
+        return Ok((&mut storing.writing, Some((&storing.stream, storing.policy))));
+    }
+    match space_writing {
+        Some(writing) => Ok((writing, None)),
+        None => Err(Error::step_order("join a stream first")),
     }
 }
 
 impl Session {
     /// What this client writes to, and its stream and policy unless it writes to the space.
     pub(super) fn writing(&mut self) -> Result<(&mut Writing, Option<(&str, Policy)>)> {
-        if let Some(producing) = &mut self.producing {
-            return Ok((&mut producing.writing, Some((&producing.stream, producing.policy))));
-        }
-        if let Some(storing) = &mut self.storing {
-            return Ok((&mut storing.writing, Some((&storing.stream, storing.policy))));
-        }
-        match &mut self.space_writing {
-            Some(writing) => Ok((writing, None)),
-            None => Err(Error::step_order("join a stream first")),
-        }
+        writing_of(&mut self.producing, &mut self.storing, &mut self.space_writing)
     }
 
     /// Reserves a range, waiting for memory as the stream's policy says. `None`: it is to be dropped.
     pub(super) async fn reserve(&mut self, bytes: u64, patience: Duration) -> Result<Option<Grant>> {
         let node = self.node.clone();
-        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
-        let (writing, stream) = self.writing()?;
+        let (writing, stream) = writing_of(&mut self.producing, &mut self.storing, &mut self.space_writing)?;
         let Some((stream, policy)) = stream else {
             // Nothing of the space goes by itself.
             let granted = writing.try_reserve(&node, bytes)?;
@@ -73,8 +71,8 @@ impl Session {
             }
             let waited = tokio::select! {
                 waited = timeout_at(deadline, freed) => waited,
-                () = ended(process.as_ref()) => {
-                    return Err(Error::unreachable("the producer died while it waited for room"));
+                () = left(&self.receiver, self.process.as_deref()) => {
+                    return Err(Error::unreachable("the producer left while it waited for room"));
                 }
             };
             if waited.is_err() {
@@ -112,7 +110,7 @@ impl Session {
                         header.payload
                     )));
                 }
-                let grant = match self.reserve(size, PUT_PATIENCE).await {
+                let grant = match self.reserve(size, self.patience).await {
                     Ok(Some(grant)) => grant,
                     refused => {
                         self.receiver.discard_payload(header).await?;
@@ -120,7 +118,15 @@ impl Session {
                         return Err(refused.err().unwrap_or_else(|| Error::new(ErrorKind::Full, full)));
                     }
                 };
-                let mapping = node.store.lock().mapping(grant.arena)?;
+                let mapping = node.store.lock().mapping(grant.arena);
+                let mapping = match mapping {
+                    Ok(mapping) => mapping,
+                    Err(error) => {
+                        self.writing()?.0.abort(&node, grant.offset, grant.generation);
+                        self.receiver.discard_payload(header).await?;
+                        return Err(error);
+                    }
+                };
                 if grant.fresh {
                     mapping.populate(grant.offset, size);
                 }

@@ -35,9 +35,7 @@ impl Node {
                         tiles.owners().into_iter().filter(|owner| *owner != self.id).collect();
                     break (description, others, revokes);
                 }
-                let mut changed = Box::pin(state.space.changed.clone().notified_owned());
-                changed.as_mut().enable();
-                changed
+                state.space.wait_for(&key)
             };
             timeout_at(deadline, changed).await.map_err(|_| late())?;
         };
@@ -54,7 +52,7 @@ impl Node {
         // What came meanwhile to be described anew.
         let waiting = state.space.removing.remove(&key).unwrap_or_default();
         state.queue.extend(waiting);
-        state.space.changed.notify_waiters();
+        state.space.wake(&key);
         self.drain(&mut state);
         revoked.and(forgotten)
     }

@@ -86,7 +86,7 @@ impl Group {
         // Over TCP from another host, as far as the server knows: no process of it can be watched.
         let host = if shm { host::this_host() } else { HostId("elsewhere".into()) };
         let answers = !matches!(role, Role::Server(_));
-        let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm };
+        let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm, patience_ms: 30_000 };
         if answers {
             assert!(matches!(raw.ask(&ToServer::Hello(hello)).unwrap(), ToClient::Welcome(_)));
         } else {

@@ -1,0 +1,58 @@
+//! Other processes on this host, watched: the kernel proves their death.
+
+use forebay_core::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// How often a process is looked at that cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// A process that is watched.
+#[derive(Debug)]
+pub(crate) struct Process(AsyncFd<OwnedFd>);
+
+impl Process {
+    /// Watches a process from now on. `NotFound` if it has ended already.
+    pub(crate) fn watch(pid: u32) -> Result<Process> {
+        let gone = || Error::not_found(format!("process {pid} has ended already"));
+        let failed =
+            |e: &std::io::Error| Error::io(format!("cannot watch process {pid} (see `ulimit -n`)"), e);
+        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(gone)?;
+        let descriptor = rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty());
+        let descriptor = descriptor.map_err(|error| match error {
+            rustix::io::Errno::SRCH => gone(),
+            other => failed(&other.into()),
+        })?;
+        // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
+        #[allow(unsafe_code)]
+        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+        registered.map(Process).map_err(|error| failed(&error.into()))
+    }
+
+    /// Waits until it has ended. One that lives is never said to have ended, whatever this server lacks: others
+    /// would then use what it still shows.
+    pub(crate) async fn ended(&self) {
+        if self.0.readable().await.is_ok() {
+            return;
+        }
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let mut poll = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
+            if rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0) {
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Waits until a process has ended, if it is one that can be watched.
+pub(crate) async fn ended(process: Option<&Process>) {
+    match process {
+        Some(process) => process.ended().await,
+        None => std::future::pending().await,
+    }
+}
