@@ -46,6 +46,12 @@
 ! It is one more than `offset` in the other languages.  The array that is passed includes its ghosts; to put
 ! only the interior of a larger array, pass it as a section, u(2:nx+1, 2:ny+1): it is read where it lies.
 !
+! What may be passed.  Arrays, sections of them and components of arrays, p(:)%x, are read and written where they
+! lie.  Of an expression, 2*u, the compiler makes a copy for the call; fb_put_async too is done with it when it
+! returns.  One defect of gfortran (12, at least) cannot be mended here: a pointer to a component, q => p%x, that
+! another procedure associated than the one that passes it on arrives wrong in every call, Forebay's or not.  Pass
+! p%x itself.
+!
 ! Errors.  Every call takes `stat` (FB_OK or the kind of error) and `errmsg` (the text).  Without `stat` an
 ! error stops the program with its text.  What is said of threads and fork in forebay.h holds here too.
 module forebay
@@ -115,7 +121,8 @@ module forebay
    interface fb_put
       module procedure put_int32, put_int64, put_real32, put_real64, put_complex32, put_complex64
    end interface
-   ! The same without waiting for the server's answer: the array must stay as it is until fb_wait or fb_step_end.
+   ! The same without waiting for the server's answer: the array must stay as it is until fb_wait or fb_step_end,
+   ! unless it is an expression.
    interface fb_put_async
       module procedure put_async_int32, put_async_int64, put_async_real32, put_async_real64, put_async_complex32, &
          put_async_complex64

@@ -24,7 +24,7 @@ pub(crate) type fb_consumer = Handle<Consumer>;
 /// What a step's handle points at.
 pub(crate) struct StepInner {
     /// What `fb_step_block` showed, by field and index; freed before the step is released.
-    views: Mutex<HashMap<(String, u64), BlockBytes>>,
+    views: Mutex<HashMap<(String, usize), BlockBytes>>,
     /// The fields' names, as C has text.
     names: Vec<Box<CStr>>,
     /// The attributes as C has them, once they were asked for.
@@ -278,8 +278,9 @@ impl StepInner {
     fn view(&self, name: &str, index: u64) -> Result<fb_view> {
         let field = self.step.field(name)?;
         let records = self.step.records(name)?;
-        let found = usize::try_from(index).ok().and_then(|index| records.get(index));
-        let record = found.ok_or_else(|| {
+        // Past the last block on any machine.
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let record = records.get(index).ok_or_else(|| {
             let count = records.len();
             Error::not_found(format!("field '{name}' has no block {index}: it has {count}, counted from 0"))
         })?;
@@ -299,23 +300,21 @@ impl StepInner {
             ..fb_view::DEFAULT
         };
         if view.bytes > 0 {
-            view.data = self.bytes(name, index, record.key)?.cast();
+            view.data = self.bytes(name, index)?.cast();
         }
         Ok(view)
     }
 
     /// The address of a block's bytes, which stays valid until the step is released.
-    fn bytes(&self, name: &str, index: u64, key: forebay_client::core::ids::BlockKey) -> Result<*const u8> {
+    fn bytes(&self, name: &str, index: usize) -> Result<*const u8> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (name.to_owned(), index);
         if let Some(bytes) = views.get(&place) {
             return Ok(bytes.as_raw()?.0);
         }
-        let shown = self.step.blocks(name, |record| record.key == key)?;
-        let block =
-            shown.into_iter().next().ok_or_else(|| Error::internal("a block has a record and no bytes"))?;
-        let (address, _) = block.bytes.as_raw()?;
-        views.insert(place, block.bytes);
+        let bytes = self.step.block(name, index)?.bytes;
+        let (address, _) = bytes.as_raw()?;
+        views.insert(place, bytes);
         Ok(address)
     }
 }

@@ -6,6 +6,12 @@ program turned
    use, intrinsic :: iso_fortran_env
    implicit none
    integer, parameter :: nx = 6, ny = 5, nz = 4
+   type :: cell
+      integer(int32) :: kind
+      real(real64) :: rho
+      complex(real64) :: wave
+      real(real32) :: energy
+   end type
    character(64) :: name
    character(512) :: text
    integer :: stat
@@ -16,6 +22,12 @@ program turned
       call kinds
    case ('sections')
       call sections
+   case ('expressions')
+      call expressions(waits=.true.)
+   case ('expressions_asynchronously')
+      call expressions(waits=.false.)
+   case ('components')
+      call components
    case ('ranks')
       call ranks
    case ('addresses')
@@ -170,6 +182,146 @@ contains
          end do
       end do
       call fb_get(step, 'U', nothing, start=[1, 1, 1])
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine put_either(sim, field, array, waits)
+      type(fb_producer), intent(in) :: sim
+      character(*), intent(in) :: field
+      real(real64), intent(in) :: array(..)
+      logical, intent(in) :: waits
+      integer, parameter :: ones(4) = 1
+      if (waits) call fb_put(sim, field, array, start=ones(:rank(array)))
+      if (.not. waits) call fb_put_async(sim, field, array, start=ones(:rank(array)))
+   end subroutine
+
+   function doubled(a) result(twice)
+      real(real64), intent(in) :: a(:)
+      real(real64) :: twice(0:size(a) - 1)
+      twice = 2*a
+   end function
+
+   ! What the compiler makes a copy of for the call: expressions, function results, picked elements.
+   subroutine expressions(waits)
+      logical, intent(in) :: waits
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_space) :: space
+      real(real64) :: u(0:299), v(20, 15), w(3, 20, 5), x(2, 3, 10, 5), u_back(300), v_back(20, 15), w_back(3, 20, 5)
+      real(real64) :: x_back(2, 3, 10, 5), turned_back(15, 20)
+      real(real32) :: single(300)
+      integer(int32) :: i4(300), i4_back(300)
+      integer :: i
+      single = [(real(i), i=1, 300)]
+      i4 = [(i, i=1, 300)]
+      u = i4
+      v = reshape(u, shape(v)); w = reshape(u, shape(w)); x = reshape(u, shape(x))
+      call fb_consumer_open(viewer, trim(name), timeout=20.0_real64)
+      call fb_producer_open(sim, name, timeout=20.0_real64, transport='tcp')
+      call fb_array(sim, 'doubled', FB_F64, [300])
+      call fb_array(sim, 'single', FB_F64, [300])
+      call fb_array(sim, 'picked', FB_F64, [300])
+      call fb_array(sim, 'result', FB_F64, [300])
+      call fb_array(sim, 'i4', FB_I32, [300])
+      call fb_array(sim, 'two', FB_F64, [15, 20])
+      call fb_array(sim, 'three', FB_F64, [3, 20, 5])
+      call fb_array(sim, 'four', FB_F64, [2, 3, 10, 5])
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call put_either(sim, 'doubled', 2*u, waits)
+      call put_either(sim, 'single', real(single, real64), waits)
+      call put_either(sim, 'picked', u([(modulo(7*i, 300), i=0, 299)]), waits)
+      call put_either(sim, 'result', doubled(u), waits)
+      call put_either(sim, 'two', transpose(v), waits)
+      call put_either(sim, 'three', -w, waits)
+      call put_either(sim, 'four', (x), waits)
+      if (waits) call fb_put(sim, 'i4', i4 + 1, start=[1])
+      if (.not. waits) call fb_put_async(sim, 'i4', i4 + 1, start=[1])
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_get(step, 'doubled', u_back)
+      call check(all(u_back == 2*u), '2*u')
+      call fb_get(step, 'single', u_back)
+      call check(all(u_back == u), 'real(single, real64)')
+      call fb_get(step, 'picked', u_back)
+      call check(all(u_back == [(real(modulo(7*i, 300) + 1, real64), i=0, 299)]), 'by a vector subscript')
+      call fb_get(step, 'result', u_back)
+      call check(all(u_back == 2*u), 'a function result')
+      call fb_get(step, 'i4', i4_back)
+      call check(all(i4_back == i4 + 1), 'i4 + 1')
+      call fb_get(step, 'two', turned_back)
+      call check(all(turned_back == transpose(v)), 'transpose(v)')
+      call fb_get(step, 'three', w_back)
+      call check(all(w_back == -w), '-w')
+      call fb_get(step, 'four', x_back)
+      call check(all(x_back == x), '(x)')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+      call fb_space_open(space, timeout=20.0_real64)
+      call fb_space_put(space, trim(name), 3*v, step=1_int64)
+      call fb_space_get(space, trim(name), v_back, step=1_int64)
+      call check(all(v_back == 3*v), '3*v in the space')
+      call fb_space_close(space)
+   end subroutine
+
+   ! One component of an array of a derived type, as it lies among the others: put from, and read into.
+   subroutine components
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_space) :: space
+      type(cell), target :: p(0:199), c(10, 20)
+      real(real64), pointer :: rho(:)
+      integer :: i
+      p = [(cell(i, 2.0_real64*i, cmplx(i, -i, real64), 3.0*real(i)), i=0, 199)]
+      c = reshape(p, shape(c))
+      rho => p%rho
+      call open_both(sim, viewer)
+      call fb_array(sim, 'kind', FB_I32, [200])
+      call fb_array(sim, 'rho', FB_F64, [10, 20])
+      call fb_array(sim, 'back', FB_F64, [200])
+      call fb_array(sim, 'pointer', FB_F64, [200])
+      call fb_array(sim, 'wave', FB_C128, [200])
+      call fb_array(sim, 'energy', FB_F32, [5, 7])
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'kind', p%kind, start=[1])
+      call fb_put(sim, 'rho', c%rho, start=[1, 1])
+      call fb_put(sim, 'back', p(199:0:-1)%rho, start=[1])
+      call fb_put(sim, 'pointer', rho, start=[1])
+      call fb_put(sim, 'wave', p%wave, start=[1])
+      call fb_put_async(sim, 'energy', c(2:10:2, 20:1:-3)%energy, start=[1, 1])
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      block
+         type(cell) :: q(200), d(10, 20)
+         real(real64) :: back(200)
+         real(real32) :: energy(5, 7)
+         q = cell(-1, -2.0_real64, (-3.0_real64, -4.0_real64), -5.0)
+         d = cell(-1, -2.0_real64, (-3.0_real64, -4.0_real64), -5.0)
+         call fb_get(step, 'rho', d%rho)
+         call check(all(d%rho == c%rho), 'rho is read')
+         call check(all(d%kind == -1) .and. all(d%wave == (-3, -4)) .and. all(d%energy == -5), 'and nothing beside it')
+         call fb_get(step, 'wave', q%wave)
+         call check(all(q%wave == p%wave), 'wave is read')
+         call check(all(q%kind == -1) .and. all(q%rho == -2) .and. all(q%energy == -5), 'and nothing beside it')
+         call fb_get(step, 'kind', q(200:1:-1)%kind)
+         call check(all(q%kind == [(i, i=199, 0, -1)]), 'kind is read backwards')
+         call fb_get(step, 'back', back)
+         call check(all(back == [(2.0_real64*i, i=199, 0, -1)]), 'rho backwards')
+         call fb_get(step, 'pointer', back)
+         call check(all(back == p%rho), 'through a pointer')
+         call fb_get(step, 'energy', energy)
+         call check(all(energy == c(2:10:2, 20:1:-3)%energy), 'a section of energy')
+         call fb_space_open(space, timeout=20.0_real64)
+         call fb_space_put(space, trim(name), c%rho, step=1_int64)
+         d%rho = 0
+         call fb_space_get(space, trim(name), d%rho, step=1_int64)
+         call check(all(d%rho == c%rho) .and. all(d%energy == -5), 'rho in the space')
+         call fb_space_close(space)
+      end block
       call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)

@@ -184,6 +184,19 @@ impl Step {
         chosen.map(|record| self.view(&found.field, record, &hold)).collect()
     }
 
+    /// A view of one block of a field, by its place among the records.
+    pub fn block(&self, name: &str, index: usize) -> Result<BlockView> {
+        self.shared.guard.check("consumer")?;
+        let hold = self.hold()?;
+        let found = self.find(name)?;
+        let records = self.lookup(found, None)?;
+        let record = records.get(index).ok_or_else(|| {
+            let count = records.len();
+            Error::not_found(format!("field '{name}' has no block {index}: it has {count}, counted from 0"))
+        })?;
+        self.view(&found.field, record, &hold)
+    }
+
     /// In a worker: views of those of a field's blocks that the server beside it holds. Asks nobody for them.
     pub fn own_blocks(&self, name: &str, server: ServerId) -> Result<Vec<BlockView>> {
         self.shared.guard.check("consumer")?;
