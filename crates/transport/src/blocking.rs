@@ -64,6 +64,15 @@ pub struct Sender {
     out: Vec<u8>,
 }
 
+/// How far a sender was before a message.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// Bytes that were queued.
+    queued: usize,
+    /// The number of the next record, where the link is sealed.
+    record: u64,
+}
+
 /// The receiving half.
 #[derive(Debug)]
 pub struct Receiver {
@@ -165,8 +174,13 @@ impl Sender {
     /// bytes are sent at once; then it waits while the peer does not take them.
     pub fn queue<M: Serialize>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {
         self.end.check()?;
+        let before = self.mark();
         self.append(header, message)?;
-        if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(0, &[], deadline) }
+        if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(before, &[], deadline) }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { queued: self.out.len(), record: self.sealer.as_ref().map_or(0, Sealer::record) }
     }
 
     /// Encodes a message behind those that are queued.
@@ -179,11 +193,15 @@ impl Sender {
         encoded
     }
 
-    /// Sends all that is queued. Where nothing of it could be sent, only the first `keep` bytes stay queued.
-    fn send_queued(&mut self, keep: usize, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+    /// Sends all that is queued. Where nothing of it could be sent, only what was queued before stays so, and the
+    /// peer never misses the rest: its records' numbers are used again.
+    fn send_queued(&mut self, before: Mark, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
         let mut out = std::mem::take(&mut self.out);
         let result = self.end.send_all(&out, descriptors, deadline);
-        out.truncate(if result.is_ok() { 0 } else { keep });
+        out.truncate(if result.is_ok() { 0 } else { before.queued });
+        if let (Err(_), None, Some(sealer)) = (&result, self.end.broken.get(), &mut self.sealer) {
+            sealer.unseal_from(before.record);
+        }
         if out.capacity() <= 1 << 20 || !out.is_empty() {
             self.out = out;
         }
@@ -199,10 +217,10 @@ impl Sender {
         deadline: Instant,
     ) -> Result<()> {
         self.end.check()?;
-        let queued = self.out.len();
+        let before = self.mark();
         let header = Header { descriptors: descriptors.len() as u8, ..*header };
         self.append(&header, message)?;
-        self.send_queued(queued, descriptors, deadline)
+        self.send_queued(before, descriptors, deadline)
     }
 
     /// Sends payload bytes of a message whose header announced them. Raw bytes go from where they lie.
