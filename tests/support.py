@@ -47,6 +47,21 @@ def wait_until(condition: Callable[[], Any], timeout: float = 20.0, what: str = 
         time.sleep(0.005)
 
 
+def is_asleep(thread: int | None) -> bool:
+    """Whether a thread waits, and not only to be given the interpreter: that it was offered meanwhile."""
+    for _ in range(5):
+        if Path(f"/proc/{thread}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has reached every thread of a process: before that, one may still answer."""
+    states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
+
+
 class Child:
     """A Python process that runs a snippet. It talks by lines."""
 

@@ -4,9 +4,9 @@
 use crate::abi::Sized64;
 use forebay_client::core::region::MAX_NDIM;
 use forebay_client::{Error, Result, TransportChoice};
+pub(crate) use forebay_client::{patience, seconds};
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
-use std::time::Duration;
 
 /// No struct is larger; a larger size is a sign that it was never set.
 const SIZE_MAX: u64 = 1 << 16;
@@ -163,25 +163,6 @@ pub(crate) fn place<T>(given: *mut T, what: &str) -> Result<*mut T> {
     if given.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(given) }
 }
 
-/// A deadline in seconds. Infinity is allowed.
-pub(crate) fn seconds(given: f64, what: &str) -> Result<Duration> {
-    /// Longer than any simulation, and clocks do not overflow.
-    const FOREVER: f64 = 3.0e9;
-    if given.is_nan() || given < 0.0 {
-        return Err(Error::invalid(format!("{what} is {given}: give seconds, 0 or more")));
-    }
-    Duration::try_from_secs_f64(given.min(FOREVER))
-        .map_err(|e| Error::invalid(format!("{what} is {given}: {e}")))
-}
-
-/// The deadline of a handle's waits: zero would let nothing succeed.
-pub(crate) fn patience(given: f64, what: &str) -> Result<Duration> {
-    match seconds(given, what)? {
-        Duration::ZERO => Err(Error::invalid(format!("{what} is 0: give the seconds that a call may wait"))),
-        patience => Ok(patience),
-    }
-}
-
 /// A yes or no.
 pub(crate) fn truth(given: i32, what: &str) -> Result<bool> {
     match given {
@@ -247,15 +228,5 @@ mod tests {
         let read_newer = |newer: &Newer| unsafe { read((&raw const *newer).cast::<fb_need>(), "x") };
         assert_eq!(read_newer(&newer(0)).unwrap().every, 7);
         assert_eq!(read_newer(&newer(1)).unwrap_err().kind, ErrorKind::Unsupported);
-    }
-
-    #[test]
-    fn seconds_are_sane() {
-        for bad in [-1.0, f64::NAN, f64::NEG_INFINITY] {
-            assert!(seconds(bad, "x").is_err());
-        }
-        assert!(seconds(f64::INFINITY, "x").is_ok());
-        assert!(patience(0.0, "x").is_err());
-        assert_eq!(seconds(0.5, "x").unwrap(), Duration::from_millis(500));
     }
 }

@@ -71,7 +71,7 @@ enum Command {
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+    forebay_client::patience(seconds, "the timeout").map_err(|e| e.text)
 }
 
 impl Common {

@@ -1,6 +1,7 @@
 //! Attributes that a producer sets.
 
 use crate::producer::Producer;
+use crate::rpc::lock;
 use forebay_core::attr::Attr;
 use forebay_core::{Error, Result};
 use forebay_wire::message::ToServer;
@@ -11,7 +12,8 @@ impl Producer {
     /// it to another value is a conflict. All attributes of a stream take up to 64 KiB. Between steps; waits
     /// for an answer.
     pub fn attr(&self, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
-        let mut state = self.state()?;
+        let _turn = self.turn()?;
+        let state = self.state()?;
         attr.check(key)?;
         if state.open.is_some() {
             return Err(Error::step_order(format!("attribute '{key}' cannot be set within a step")));
@@ -22,10 +24,11 @@ impl Producer {
         if state.lost.is_some() {
             return Ok(());
         }
+        drop(state);
         let set = ToServer::SetAttr { field: field.map(str::to_owned), key: key.to_owned(), attr };
         match self.home.rpc.call(&set, "to take an attribute") {
             Ok(_) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Err(error) => self.survive(&mut lock(&self.state), error),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
+use crate::seconds::deadline_after;
 use crate::step::Step;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
@@ -14,7 +15,10 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// The most steps that a consumer may hold at once; servers let it hold no more either.
+const WINDOW_MAX: u32 = 1024;
 
 /// How to open a consumer.
 #[derive(Debug, Clone)]
@@ -25,7 +29,7 @@ pub struct ConsumerOptions {
     pub stream: String,
     /// What is needed.
     pub needs: Needs,
-    /// How many steps may be held at once; more wait in the stream, under its policy.
+    /// How many steps may be held at once, 1 to 1024; more wait in the stream, under its policy.
     pub window: u32,
     /// With which step to begin.
     pub start: Start,
@@ -57,8 +61,8 @@ pub struct Consumer {
     shared: Arc<Shared>,
     attachment: AttachmentId,
     state: Mutex<State>,
-    /// The attributes that were told last: a step tells them only when they are others. Whoever waits for the
-    /// next step holds them, so that steps learn of them in their order.
+    /// The attributes that were told last: a step tells them only when they are others, and they are taken off it
+    /// in the order in which steps are told.
     attrs: Mutex<Arc<Attrs>>,
 }
 
@@ -94,6 +98,10 @@ impl Consumer {
     /// Attaches to a stream, which may not exist yet. Waits for one answer of its coordinator.
     pub fn open(options: &ConsumerOptions) -> Result<Consumer> {
         options.needs.check()?;
+        if !(1..=WINDOW_MAX).contains(&options.window) {
+            let text = format!("window is {}: use 1 to {WINDOW_MAX} steps", options.window);
+            return Err(Error::invalid(text));
+        }
         let group = Group::find(&options.group)?;
         let coordinator = group.coordinator_of(&options.stream)?;
         let rpc = Arc::new(group.connect(coordinator, Role::Consumer)?);
@@ -132,23 +140,29 @@ impl Consumer {
         if let Some(over) = lock(&self.state).over.clone() {
             return Err(over);
         }
-        let deadline = Instant::now() + timeout.unwrap_or(self.shared.rpc.patience());
+        let deadline = deadline_after(timeout.unwrap_or(self.shared.rpc.patience()));
         let what = format!("to tell the next step of stream '{}'", self.shared.stream);
-        let mut attrs = lock(&self.attrs);
+        let with_attrs = |mut message| {
+            let mut attrs = lock(&self.attrs);
+            if let ToClient::Step { attachment, report } = &mut message
+                && *attachment == self.attachment
+                && let Some(told) = report.attrs.take()
+            {
+                *attrs = Arc::from(told);
+            }
+            (message, attrs.clone())
+        };
         loop {
-            match self.shared.rpc.told(deadline, &what) {
-                Ok(ToClient::Step { attachment, mut report }) if attachment == self.attachment => {
+            match self.shared.rpc.told(deadline, &what, with_attrs) {
+                Ok((ToClient::Step { attachment, report }, attrs)) if attachment == self.attachment => {
                     self.shared.holders.forget_unused_arenas(64);
-                    if let Some(told) = report.attrs.take() {
-                        *attrs = Arc::from(told);
-                    }
-                    return Ok(Step::new(self.shared.clone(), *report, attrs.clone()));
+                    return Ok(Step::new(self.shared.clone(), *report, attrs));
                 }
-                Ok(ToClient::Ended(attachment)) if attachment == self.attachment => {
+                Ok((ToClient::Ended(attachment), _)) if attachment == self.attachment => {
                     let text = format!("stream '{}' has ended", self.shared.stream);
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
-                Ok(ToClient::Detached { attachment, error }) if attachment == self.attachment => {
+                Ok((ToClient::Detached { attachment, error }, _)) if attachment == self.attachment => {
                     return Err(self.over(error));
                 }
                 // Of no concern to this attachment.

@@ -1,11 +1,12 @@
 //! Finding a group and connecting to its servers.
 
 use crate::rpc::Rpc;
+use crate::seconds::sane;
 use forebay_core::ids::ServerId;
 use forebay_core::placement::home_of;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::blocking::Connection;
+use forebay_transport::blocking::{self, Connection};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
@@ -50,7 +51,7 @@ pub struct GroupOptions {
 impl GroupOptions {
     /// The deadline of every wait.
     pub fn patience(&self) -> Duration {
-        self.timeout.unwrap_or(Duration::from_secs(30))
+        sane(self.timeout.unwrap_or(Duration::from_secs(30)))
     }
 }
 
@@ -84,6 +85,9 @@ impl Group {
                     file.size as usize - file.servers.len().min(file.size as usize),
                     file.size
                 )));
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("the group to become complete"));
             }
             #[expect(
                 clippy::disallowed_methods,

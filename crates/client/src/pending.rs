@@ -14,7 +14,7 @@ use forebay_store::stats;
 use forebay_store::strided::Source;
 use forebay_wire::message::{Bytes, ToServer};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// How many puts may be unanswered. One more waits for the oldest.
 const OUTSTANDING_MAX: usize = 256;
@@ -55,7 +55,7 @@ impl Producer {
         if !Arc::ptr_eq(&self.storage_for(block)?, &self.home) {
             return self.stage(block, field, source);
         }
-        self.collect(&mut lock(&self.state), OUTSTANDING_MAX - 1)?;
+        self.make_way()?;
         let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
         let dense = gather(source, statistics.as_mut().map(|stats| (field.dtype, stats)));
         let put = ToServer::Put(put_block(block, Bytes::Payload, statistics));
@@ -75,40 +75,70 @@ impl Producer {
     /// dropped, as the stream's policy says. Waits up to the deadline for each answer; in shared memory
     /// there is nothing to wait for.
     pub fn wait(&self) -> Result<u64> {
-        let mut state = self.state()?;
+        let turn = self.turn()?;
+        let state = self.state()?;
         if state.open.is_none() {
             return Err(no_step("a wait"));
         }
-        self.wait_for_all(&mut state)
+        self.wait_for_all(&turn, state).1
     }
 
-    /// As `wait`; outside a step there is nothing to wait for.
-    pub(crate) fn wait_for_all(&self, state: &mut State) -> Result<u64> {
-        self.collect(state, 0)?;
-        let Some(open) = state.open.as_mut() else { return Ok(0) };
-        match open.pending.failed.take() {
+    /// As `wait`; outside a step there is nothing to wait for. Gives the state back as it is then.
+    pub(crate) fn wait_for_all<'a>(
+        &'a self,
+        turn: &MutexGuard<'_, ()>,
+        state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, Result<u64>) {
+        let (mut state, collected) = self.collect(turn, state, 0);
+        if let Err(error) = collected {
+            return (state, Err(error));
+        }
+        let Some(open) = state.open.as_mut() else { return (state, Ok(0)) };
+        let told = match open.pending.failed.take() {
             None => Ok(open.pending.dropped),
             Some((error, 0)) => Err(error),
             Some((error, more)) => {
                 let text = format!("{} (and {more} more of the puts that were not waited for)", error.text);
                 Err(Error { text, ..error })
             }
+        };
+        (state, told)
+    }
+
+    /// Waits while as many puts are unanswered as may be.
+    fn make_way(&self) -> Result<()> {
+        let full = |state: &State| {
+            state.open.as_ref().is_some_and(|open| open.pending.waiting.len() >= OUTSTANDING_MAX)
+        };
+        if !full(&lock(&self.state)) {
+            return Ok(());
         }
+        let turn = self.turn()?;
+        self.collect(&turn, lock(&self.state), OUTSTANDING_MAX - 1).1
     }
 
     /// Collects answers until no more than so many are outstanding. What failed is remembered; an error means
-    /// that an answer did not come.
-    fn collect(&self, state: &mut State, outstanding: usize) -> Result<()> {
+    /// that an answer did not come. The state is not held while one is waited for.
+    fn collect<'a>(
+        &'a self,
+        _turn: &MutexGuard<'_, ()>,
+        mut state: MutexGuard<'a, State>,
+        outstanding: usize,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
         while let Some(open) = state.open.as_mut() {
             if open.pending.waiting.len() <= outstanding {
                 break;
             }
             let Some(posted) = open.pending.waiting.pop_front() else { break };
-            let Err(error) = self.home.rpc.collect(posted.request, "to hold a block") else { continue };
+            drop(state);
+            let answer = self.home.rpc.collect(posted.request, "to hold a block");
+            state = lock(&self.state);
+            // Only who has the turn ends a step.
+            let (Err(error), Some(open)) = (answer, state.open.as_mut()) else { continue };
             match error.kind {
                 ErrorKind::Timeout => {
                     open.pending.waiting.push_front(posted);
-                    return Err(error);
+                    return (state, Err(error));
                 }
                 ErrorKind::Full if self.policy != Policy::Block => {
                     open.blocks -= 1;
@@ -120,7 +150,9 @@ impl Producer {
                     open.pending.dropped += 1 + open.pending.waiting.len() as u64;
                     open.pending.forget(&self.home.rpc);
                     self.home.rpc.forget(posted.request);
-                    self.survive(state, error)?;
+                    if let Err(error) = self.survive(&mut state, error) {
+                        return (state, Err(error));
+                    }
                 }
                 _ => {
                     open.blocks -= 1;
@@ -129,7 +161,7 @@ impl Producer {
                 }
             }
         }
-        Ok(())
+        (state, Ok(()))
     }
 }
 

@@ -38,6 +38,9 @@ pub struct Producer {
     on_loss: OnLoss,
     /// A user's function may hold what holds this handle: it is let go when the handle is closed.
     placement: Mutex<Placement>,
+    /// Held by calls that wait in the name of the whole rank: they take turns.
+    pub(crate) turn: Mutex<()>,
+    /// Never held while something is waited for, so that whoever only looks needs not wait either.
     pub(crate) state: Mutex<State>,
 }
 
@@ -120,6 +123,7 @@ impl Producer {
             policy: options.policy,
             on_loss: options.on_loss,
             placement: Mutex::new(options.placement.clone()),
+            turn: Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -158,6 +162,12 @@ impl Producer {
         Err(error)
     }
 
+    /// The turn of a call that waits. A forked child is told before it could wait for it.
+    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, ()>> {
+        self.guard.check("producer")?;
+        Ok(lock(&self.turn))
+    }
+
     /// The state, if the handle can be used. A forked child is told before it could wait for a lock that was
     /// held in its parent when it was forked.
     pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>> {
@@ -175,16 +185,21 @@ impl Producer {
     /// Adds a field to the output contract, or changes its global shape from the next step on. Waits for an
     /// answer.
     pub fn array(&self, field: Field) -> Result<()> {
-        let mut state = self.state()?;
+        let _turn = self.turn()?;
+        let state = self.state()?;
         field.check()?;
         if state.open.is_some() {
             return Err(Error::step_order(format!("field '{}' cannot be defined within a step", field.name)));
         }
-        if state.lost.is_none()
-            && let Err(error) = self.home.rpc.call(&ToServer::Define(field.clone()), "to take a field")
-        {
-            self.survive(&mut state, error)?;
-        }
+        let lost = state.lost.is_some();
+        drop(state);
+        let defined = if lost {
+            Ok(())
+        } else {
+            self.home.rpc.call(&ToServer::Define(field.clone()), "to take a field").map(drop)
+        };
+        let mut state = lock(&self.state);
+        defined.or_else(|error| self.survive(&mut state, error))?;
         state.fields.insert(field.name.clone(), field);
         Ok(())
     }
@@ -200,6 +215,7 @@ impl Producer {
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
     /// rank is wanted: then it does not wait.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
+        let _turn = self.turn()?;
         let mut state = self.state()?;
         if let Some(open) = &state.open {
             return Err(Error::step_order(format!("step {} is begun, end it before step {step}", open.step)));
@@ -221,8 +237,10 @@ impl Producer {
                 known: state.demand.version,
                 patience_ms: patience.as_millis() as u64,
             };
+            drop(state);
             // The server gives up first, and says what it was waiting for.
             let answer = self.home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step");
+            state = lock(&self.state);
             match answer.map(|answer| answer.message) {
                 Ok(ToClient::Begun { demand, grants: given, trouble }) => {
                     state.answered = true;
@@ -231,9 +249,10 @@ impl Producer {
                     }
                     grants = given;
                     if let Some(error) = trouble {
+                        drop(state);
                         // The step is begun at the server: end it there, so that the next one can begin.
                         self.home.rpc.tell(&ToServer::End { step, blocks: 0, dropped: true })?;
-                        state.last = Some(step);
+                        lock(&self.state).last = Some(step);
                         return Err(error);
                     }
                 }
@@ -283,45 +302,42 @@ impl Producer {
     /// the answers to what was put with [`Producer::put_async`]; if one says what failed, that is returned, and
     /// the step is ended all the same and counted as dropped.
     pub fn end(&self) -> Result<()> {
-        let mut state = self.state()?;
-        let waited = self.wait_for_all(&mut state).map(drop);
+        let turn = self.turn()?;
+        let (mut state, waited) = self.wait_for_all(&turn, self.state()?);
         let Some(mut open) = state.open.take() else { return Err(no_step("an end")) };
+        let (lost, wanted) = (state.lost.is_some(), !state.demand.is_empty());
+        drop(state);
         open.pending.forget(&self.home.rpc);
-        if state.lost.is_some() {
-            return waited;
+        if lost {
+            return waited.map(drop);
         }
         open.dropped |= waited.is_err();
-        if open.passing {
+        let told = if !open.passing {
+            let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
+            // The home is told first: from then on it answers for the blocks that other servers hold.
+            let told = self.home.rpc.tell(&end);
+            open.elsewhere.values().fold(told, |told, storage| told.and(storage.rpc.tell(&end)))
+        } else if wanted {
+            self.home.rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
+        } else {
             // Where nothing of the stream is wanted, nobody needs to know of the step.
-            let told = if state.demand.is_empty() {
-                Ok(())
-            } else {
-                self.home.rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
-            };
-            return told.or_else(|error| self.survive(&mut state, error));
-        }
-        let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
-        // The home is told first: from then on it answers for the blocks that other servers hold.
-        let mut told = self.home.rpc.tell(&end);
-        for storage in open.elsewhere.values() {
-            told = told.and(storage.rpc.tell(&end));
-        }
-        match told {
-            Ok(()) => waited,
-            Err(error) => self.survive(&mut state, error).and(waited),
-        }
+            Ok(())
+        };
+        told.or_else(|error| self.survive(&mut lock(&self.state), error)).and(waited).map(drop)
     }
 
     /// Waits until the home server holds all that was put, or says what failed.
     pub fn flush(&self) -> Result<()> {
-        let mut state = self.state()?;
-        self.wait_for_all(&mut state)?;
+        let turn = self.turn()?;
+        let (state, waited) = self.wait_for_all(&turn, self.state()?);
+        waited?;
         if state.lost.is_some() {
             return Ok(());
         }
+        drop(state);
         match self.home.rpc.call(&ToServer::Flush, "to hold what was put") {
             Ok(_) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Err(error) => self.survive(&mut lock(&self.state), error),
         }
     }
 
@@ -330,21 +346,24 @@ impl Producer {
         if self.guard.is_child() {
             return Ok(());
         }
+        let _turn = lock(&self.turn);
         let mut state = lock(&self.state);
         if state.closed {
             return Ok(());
         }
         state.closed = true;
+        let lost = state.lost.is_some();
+        drop(state);
         lock(&self.others).clear();
         *lock(&self.placement) = Placement::Nearest;
-        if state.lost.is_some() {
+        if lost {
             return Ok(());
         }
         let flushed = self.home.rpc.call(&ToServer::Flush, "to hold what was put");
         let left = self.home.rpc.call(&ToServer::Leave, "to let this rank go");
         match flushed.and(left) {
             Ok(_) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Err(error) => self.survive(&mut lock(&self.state), error),
         }
     }
 }

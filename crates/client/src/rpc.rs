@@ -2,13 +2,13 @@
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Kind;
-use forebay_transport::blocking::{Connection, Receiver, Sender};
+use forebay_transport::blocking::{self, Connection, Receiver, Sender};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{ToClient, ToServer};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// An answer with what came along; its payload is still to be received.
@@ -21,27 +21,56 @@ pub(crate) struct Answer {
 
 /// A connection that asks and is answered, and is told things in between.
 ///
-/// Sending and receiving have locks of their own, so that somebody can tell the server something while
-/// somebody else waits for it.
+/// Many threads may wait for it at once, each with its own deadline. One of them reads the socket, and hands on
+/// what is for others; when it has what it waited for, another one reads.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     sender: Mutex<Sender>,
+    /// Locked by the thread that reads, which says so in the inbox first.
+    receiver: Mutex<Receiver>,
     inbox: Mutex<Inbox>,
-    /// Questions that were posted, with their answers once those are there. Bounded by who posts.
-    posted: Mutex<HashMap<u64, Option<ToClient>>>,
+    /// Something came, or nobody reads any more.
+    changed: Condvar,
     requests: AtomicU64,
     epoch: u64,
     patience: Duration,
     seal_payload: bool,
     kind: Kind,
+    peer: String,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    /// A thread reads the socket.
+    reading: bool,
+    /// How many threads wait for what another one reads.
+    waiting: usize,
+    /// What was told and nobody took yet. Bounded by the attachment's window.
+    told: VecDeque<ToClient>,
+    /// Questions with their answers, once those are there. Bounded by who asks and posts.
+    asked: HashMap<u64, Question>,
+    /// Data that comes next on the socket, before any other frame.
+    data: Option<Data>,
 }
 
 #[derive(Debug)]
-struct Inbox {
-    receiver: Receiver,
-    /// What was told while an answer was awaited. Bounded by the attachment's window.
-    told: VecDeque<ToClient>,
+struct Question {
+    wants_data: bool,
+    answer: Option<Answer>,
 }
+
+/// The payload of an answer, as far as it was not received yet.
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    request: u64,
+    left: u64,
+    sealed: bool,
+}
+
+/// How long a wait for what another thread reads may take no notice of a signal, which wakes only that thread's.
+const LOOK: Duration = Duration::from_millis(100);
+/// How many bytes of data that nobody wants any more are skipped at once; a sealed record fits.
+const SKIP: u64 = 64 << 10;
 
 /// The payload of a question.
 pub(crate) struct Payload<'a>(pub(crate) &'a [u8]);
@@ -55,9 +84,11 @@ impl Rpc {
     pub(crate) fn new(connection: Connection, epoch: u64, patience: Duration) -> Rpc {
         let kind = connection.kind();
         Rpc {
+            peer: connection.sender.peer().to_owned(),
             sender: Mutex::new(connection.sender),
-            inbox: Mutex::new(Inbox { receiver: connection.receiver, told: VecDeque::new() }),
-            posted: Mutex::default(),
+            receiver: Mutex::new(connection.receiver),
+            inbox: Mutex::default(),
+            changed: Condvar::new(),
             requests: AtomicU64::new(1),
             epoch,
             patience,
@@ -111,19 +142,23 @@ impl Rpc {
         self.ask(message, payload, patience)?.answer(what)
     }
 
-    /// Asks. Until the answer is taken nobody else is answered on this connection: who asks several servers at
-    /// once asks them in the order of their ids.
+    /// Asks. The answer can be taken after others were asked.
     pub(crate) fn ask(
         &self,
         message: &ToServer,
         payload: Option<Payload<'_>>,
         patience: Duration,
     ) -> Result<Asked<'_>> {
-        let inbox = lock(&self.inbox);
-        let deadline = Instant::now() + patience;
+        let asked = Asked { rpc: self, request: self.expect(false), deadline: Instant::now() + patience };
+        self.send(asked.request, message, payload, asked.deadline)?;
+        Ok(asked)
+    }
+
+    /// The number of a question that is about to be asked.
+    fn expect(&self, wants_data: bool) -> u64 {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        self.send(request, message, payload, deadline)?;
-        Ok(Asked { rpc: self, inbox, request, deadline })
+        lock(&self.inbox).asked.insert(request, Question { wants_data, answer: None });
+        request
     }
 
     fn send(
@@ -143,28 +178,13 @@ impl Rpc {
         }
     }
 
-    /// Keeps what came while something else was awaited for whoever wants it.
-    fn put_by(&self, inbox: &mut Inbox, header: &Header, message: ToClient) -> Result<()> {
-        if header.request == 0 {
-            inbox.told.push_back(message);
-        } else if let Some(place) = lock(&self.posted).get_mut(&header.request) {
-            *place = Some(message);
-        } else if header.payload > 0 {
-            let error = Error::timeout("an earlier answer arrived too late and its data is in the way");
-            return Err(inbox.receiver.break_with(error));
-        }
-        // Else the answer to a question that was given up at its deadline.
-        Ok(())
-    }
-
     /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
     /// take the bytes. The payload is the caller's again on return.
     pub(crate) fn post(&self, message: &ToServer, payload: Payload<'_>) -> Result<u64> {
-        let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        lock(&self.posted).insert(request, None);
+        let request = self.expect(false);
         let sent = self.send(request, message, Some(payload), Instant::now() + self.patience);
         if sent.is_err() {
-            lock(&self.posted).remove(&request);
+            self.forget(request);
         }
         sent.map(|()| request)
     }
@@ -172,69 +192,180 @@ impl Rpc {
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
     /// be asked for again, or be forgotten.
     pub(crate) fn collect(&self, request: u64, what: &str) -> Result<()> {
-        let mut inbox = lock(&self.inbox);
-        let deadline = Instant::now() + self.patience;
-        loop {
-            let answered = lock(&self.posted).get_mut(&request).and_then(Option::take);
-            if let Some(message) = answered {
-                self.forget(request);
-                return match message {
-                    ToClient::Failed(error) => Err(error),
-                    _ => Ok(()),
-                };
-            }
-            let answer = inbox.next(deadline, what)?;
-            match (answer.header.request, answer.message) {
-                (0, ToClient::Failed(error)) => return Err(error),
-                (_, message) => self.put_by(&mut inbox, &answer.header, message)?,
-            }
+        let answer = self.answer_to(request, Instant::now() + self.patience, what)?;
+        self.forget(request);
+        match answer.message {
+            ToClient::Failed(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
-    /// The answer to what was posted is of no interest any more.
+    /// The answer to a question is of no interest any more.
     pub(crate) fn forget(&self, request: u64) {
-        lock(&self.posted).remove(&request);
+        let mut inbox = lock(&self.inbox);
+        inbox.asked.remove(&request);
+        if inbox.data.is_some_and(|data| data.request == request) {
+            // Its data is in the way: somebody else has to skip it.
+            self.wake(&inbox);
+        }
     }
 
     /// Asks for bytes and receives them to where they belong.
     pub(crate) fn fetch(&self, message: &ToServer, target: &mut [u8], what: &str) -> Result<()> {
-        let answer = self.call(message, what)?;
-        if answer.header.payload != target.len() as u64 {
+        let deadline = Instant::now() + self.patience;
+        let asked = Asked { rpc: self, request: self.expect(true), deadline };
+        self.send(asked.request, message, None, deadline)?;
+        let header = asked.take(what)?.header;
+        if header.payload != target.len() as u64 {
             let error = Error::protocol(format!(
                 "{} bytes came where {} were asked for",
-                answer.header.payload,
+                header.payload,
                 target.len()
             ));
-            return Err(lock(&self.inbox).receiver.break_with(error));
+            return Err(lock(&self.receiver).break_with(error));
         }
         let deadline = Instant::now() + self.patience;
-        lock(&self.inbox).receiver.receive_payload(target, answer.header.sealed_payload, deadline)
+        let mut at = 0;
+        while at < target.len() {
+            // Nobody reads while the data of a question that is still asked comes next.
+            let inbox = lock(&self.inbox);
+            let target = &mut target[at..];
+            let (received, inbox) =
+                self.read(inbox, |receiver| receiver.receive_part(target, header.sealed_payload, deadline));
+            drop(inbox);
+            at += received?;
+        }
+        Ok(())
     }
 
-    /// The next thing that the server tells, no later than `deadline`.
-    pub(crate) fn told(&self, deadline: Instant, what: &str) -> Result<ToClient> {
+    /// The next thing that the server tells, no later than `deadline`, as `take` makes it: that is called in the
+    /// order in which things were told, by one thread at a time, and must not wait.
+    pub(crate) fn told<T>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        mut take: impl FnMut(ToClient) -> T,
+    ) -> Result<T> {
+        self.wait(deadline, what, |inbox| inbox.told.pop_front().map(&mut take))
+    }
+
+    fn answer_to(&self, request: u64, deadline: Instant, what: &str) -> Result<Answer> {
+        self.wait(deadline, what, |inbox| inbox.asked.get_mut(&request)?.answer.take())
+    }
+
+    /// Waits until `find` finds something in the inbox: reads the socket, or waits for the thread that does.
+    fn wait<T>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        mut find: impl FnMut(&mut Inbox) -> Option<T>,
+    ) -> Result<T> {
         let mut inbox = lock(&self.inbox);
-        if let Some(message) = inbox.told.pop_front() {
-            return Ok(message);
-        }
         loop {
-            let answer = inbox.next(deadline, what)?;
-            match (answer.header.request, answer.message) {
-                (0, ToClient::Failed(error)) => return Err(error),
-                (0, message) => return Ok(message),
-                _ => {}
+            if let Some(found) = find(&mut inbox) {
+                return Ok(found);
+            }
+            inbox = match inbox.data {
+                _ if inbox.reading => self.wait_for_reader(inbox, deadline, what)?,
+                Some(data) if inbox.asked.contains_key(&data.request) => {
+                    self.wait_for_reader(inbox, deadline, what)?
+                }
+                Some(data) => {
+                    let mut nowhere = vec![0; data.left.min(SKIP) as usize];
+                    let (skipped, inbox) = self
+                        .read(inbox, |receiver| receiver.receive_part(&mut nowhere, data.sealed, deadline));
+                    skipped?;
+                    inbox
+                }
+                None => {
+                    let (answer, mut inbox) = self.read(inbox, |receiver| next(receiver, deadline, what));
+                    self.accept(&mut inbox, answer?)?;
+                    inbox
+                }
             }
         }
     }
 
-    /// Whether nothing has come that was not taken, not even the connection's end. Does not wait.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.inbox.try_lock().is_ok_and(|inbox| inbox.told.is_empty() && inbox.receiver.is_quiet())
+    /// Reads the socket, which nobody else does meanwhile; without the inbox, so that others find there what
+    /// came for them. Bytes that were read are those of the data that comes next.
+    fn read<'a, R: Came>(
+        &'a self,
+        mut inbox: MutexGuard<'a, Inbox>,
+        work: impl FnOnce(&mut Receiver) -> Result<R>,
+    ) -> (Result<R>, MutexGuard<'a, Inbox>) {
+        inbox.reading = true;
+        drop(inbox);
+        let result = work(&mut lock(&self.receiver));
+        let mut inbox = lock(&self.inbox);
+        inbox.reading = false;
+        if let Ok(came) = &result {
+            came.note(&mut inbox);
+        }
+        // Whether or not something came for them: one of them reads now.
+        self.wake(&inbox);
+        (result, inbox)
     }
 
-    /// Whether the connection is of no more use.
+    fn wake(&self, inbox: &Inbox) {
+        if inbox.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait_for_reader<'a>(
+        &'a self,
+        mut inbox: MutexGuard<'a, Inbox>,
+        deadline: Instant,
+        what: &str,
+    ) -> Result<MutexGuard<'a, Inbox>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let text = format!("the deadline passed while waiting for {} {what}", self.peer);
+            return Err(Error::timeout(text));
+        }
+        let look = if blocking::watches_signals() { left.min(LOOK) } else { left };
+        inbox.waiting += 1;
+        let (mut inbox, waited) =
+            self.changed.wait_timeout(inbox, look).unwrap_or_else(PoisonError::into_inner);
+        inbox.waiting -= 1;
+        if !waited.timed_out() {
+            return Ok(inbox);
+        }
+        drop(inbox);
+        if blocking::interrupted() {
+            return Err(blocking::interrupted_while(format_args!("{} {what}", self.peer)));
+        }
+        Ok(lock(&self.inbox))
+    }
+
+    /// Keeps what came for whoever waits for it.
+    fn accept(&self, inbox: &mut Inbox, answer: Answer) -> Result<()> {
+        match (answer.header.request, answer.message) {
+            (0, ToClient::Failed(error)) => return Err(error),
+            (0, message) => inbox.told.push_back(message),
+            (request, message) => match inbox.asked.get_mut(&request) {
+                Some(question) if answer.header.payload > 0 && !question.wants_data => {
+                    let error = Error::protocol("data came where none was asked for");
+                    return Err(lock(&self.receiver).break_with(error));
+                }
+                Some(question) => question.answer = Some(Answer { message, ..answer }),
+                // The answer to a question that was given up at its deadline.
+                None => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has come that was not taken, not even the connection's end. Does not wait.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        !inbox.reading && inbox.told.is_empty() && lock(&self.receiver).is_quiet()
+    }
+
+    /// Whether the connection is known to be of no more use. Does not wait.
     pub(crate) fn is_broken(&self) -> bool {
-        self.inbox.try_lock().is_ok_and(|inbox| inbox.receiver.is_broken())
+        let inbox = lock(&self.inbox);
+        !inbox.reading && lock(&self.receiver).is_broken()
     }
 }
 
@@ -242,41 +373,59 @@ impl Rpc {
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     rpc: &'a Rpc,
-    inbox: MutexGuard<'a, Inbox>,
     request: u64,
     deadline: Instant,
 }
 
 impl Asked<'_> {
     /// Waits for the answer. One that says what failed is an error.
-    pub(crate) fn answer(mut self, what: &str) -> Result<Answer> {
-        loop {
-            let answer = self.inbox.next(self.deadline, what)?;
-            match (answer.header.request, answer.message) {
-                (n, ToClient::Failed(error)) if n == self.request || n == 0 => return Err(error),
-                (n, message) if n == self.request => {
-                    return Ok(Answer { message, ..answer_rest(answer.header, answer.descriptors) });
-                }
-                (_, message) => self.rpc.put_by(&mut self.inbox, &answer.header, message)?,
-            }
+    pub(crate) fn answer(self, what: &str) -> Result<Answer> {
+        self.take(what)
+    }
+
+    fn take(&self, what: &str) -> Result<Answer> {
+        let answer = self.rpc.answer_to(self.request, self.deadline, what)?;
+        match answer.message {
+            ToClient::Failed(error) => Err(error),
+            _ => Ok(answer),
         }
     }
 }
 
-fn answer_rest(header: Header, descriptors: Vec<OwnedFd>) -> Answer {
-    Answer { message: ToClient::Done, header, descriptors }
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.rpc.forget(self.request);
+    }
 }
 
-impl Inbox {
-    fn next(&mut self, deadline: Instant, what: &str) -> Result<Answer> {
-        let received = self.receiver.receive(deadline, what)?;
-        let message = received.frame.message::<ToClient>().map_err(|e| self.receiver.break_with(e))?;
-        if received.frame.header.payload > 0 && !matches!(message, ToClient::Data) {
-            let error = Error::new(ErrorKind::Protocol, "a payload with a message that has none");
-            return Err(self.receiver.break_with(error));
-        }
-        Ok(Answer { message, header: received.frame.header, descriptors: received.descriptors })
+/// What was read off the socket, and what that says of the data that comes next.
+trait Came {
+    fn note(&self, inbox: &mut Inbox);
+}
+
+impl Came for Answer {
+    fn note(&self, inbox: &mut Inbox) {
+        let Header { request, payload: left, sealed_payload: sealed, .. } = self.header;
+        inbox.data = (left > 0).then_some(Data { request, left, sealed });
     }
+}
+
+impl Came for usize {
+    fn note(&self, inbox: &mut Inbox) {
+        let left = inbox.data.map_or(0, |data| data.left.saturating_sub(*self as u64));
+        inbox.data = inbox.data.filter(|_| left > 0).map(|data| Data { left, ..data });
+    }
+}
+
+/// The next frame.
+fn next(receiver: &mut Receiver, deadline: Instant, what: &str) -> Result<Answer> {
+    let received = receiver.receive(deadline, what)?;
+    let message = received.frame.message::<ToClient>().map_err(|e| receiver.break_with(e))?;
+    if received.frame.header.payload > 0 && !matches!(message, ToClient::Data) {
+        let error = Error::new(ErrorKind::Protocol, "a payload with a message that has none");
+        return Err(receiver.break_with(error));
+    }
+    Ok(Answer { message, header: received.frame.header, descriptors: received.descriptors })
 }
 
 /// The error for an answer of another kind than asked for.

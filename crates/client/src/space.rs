@@ -5,6 +5,7 @@ use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::rpc::{Payload, Rpc, lock, unexpected};
+use crate::seconds::{deadline_after, sane};
 use crate::storage::{GRACE, Storage};
 use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
@@ -165,7 +166,7 @@ impl Space {
     /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
         self.guard.check("space")?;
-        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), timeout)?;
+        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), sane(timeout))?;
         let field = found.report.field.clone();
         self.remember(&field);
         Ok(field)
@@ -182,7 +183,7 @@ impl Space {
         timeout: Duration,
     ) -> Result<Found<'_>> {
         self.guard.check("space")?;
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         let left = || deadline.saturating_duration_since(Instant::now());
         let describer = self.describer(field, step)?;
         // Whom to ask follows from the shape, and most fields have one at all steps.

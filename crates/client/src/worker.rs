@@ -5,6 +5,7 @@ use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
 use crate::holder::Holders;
 use crate::rpc::Rpc;
+use crate::seconds::deadline_after;
 use crate::step::Step;
 use forebay_comm::{Comm, Endpoint, EndpointOptions};
 use forebay_core::Result;
@@ -14,7 +15,7 @@ use forebay_transport::Address;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What runs one pipeline beside one server.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl Worker {
     /// The next order; `ErrorKind::Timeout` after `timeout`, or when a signal ends the wait. Another error means
     /// that the server is gone: end.
     pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
-        let told = self.rpc.told(Instant::now() + timeout, "to order an execution");
+        let told = self.rpc.told(deadline_after(timeout), "to order an execution", |message| message);
         let mut order = match told {
             Ok(ToClient::Execute(order)) => order,
             Ok(_) => return Ok(None),

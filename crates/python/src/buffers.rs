@@ -2,7 +2,7 @@
 //! and so the memory that they show, alive.
 #![allow(unsafe_code)]
 
-use crate::errors::raise;
+use crate::errors::{Freed, raise};
 use forebay_client::{Allocation, BlockBytes};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 
 /// Read-only bytes of a block.
 #[pyclass(frozen)]
-pub(crate) struct ReadBuffer(pub(crate) BlockBytes);
+pub(crate) struct ReadBuffer(pub(crate) Freed<BlockBytes>);
 
 /// Writable bytes of a block that is being computed.
 #[pyclass(frozen)]

@@ -1,6 +1,6 @@
 //! The communicator of one execution.
 
-use crate::errors::{raise, seconds};
+use crate::errors::{seconds, waiting};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -25,20 +25,20 @@ impl Comm {
     }
 
     fn send(&self, py: Python<'_>, dest: u32, tag: u64, bytes: &[u8]) -> PyResult<()> {
-        py.detach(|| self.0.send(dest, tag, bytes)).map_err(raise)
+        waiting(py, || self.0.send(dest, tag, bytes))
     }
 
     fn recv<'py>(&self, py: Python<'py>, source: u32, tag: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.0.recv(source, tag)).map_err(raise)?;
+        let bytes = waiting(py, || self.0.recv(source, tag))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.barrier()).map_err(raise)
+        waiting(py, || self.0.barrier())
     }
 
     fn broadcast<'py>(&self, py: Python<'py>, root: u32, bytes: Vec<u8>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.0.broadcast(root, bytes)).map_err(raise)?;
+        let bytes = waiting(py, || self.0.broadcast(root, bytes))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -48,12 +48,12 @@ impl Comm {
         root: u32,
         bytes: &[u8],
     ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
-        let gathered = py.detach(|| self.0.gather(root, bytes)).map_err(raise)?;
+        let gathered = waiting(py, || self.0.gather(root, bytes))?;
         Ok(gathered.map(|all| all.iter().map(|bytes| PyBytes::new(py, bytes)).collect()))
     }
 
     fn allgather<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let gathered = py.detach(|| self.0.allgather(bytes)).map_err(raise)?;
+        let gathered = waiting(py, || self.0.allgather(bytes))?;
         Ok(gathered.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arrays::Array;
 use crate::buffers::ReadBuffer;
-use crate::errors::{raise, seconds};
+use crate::errors::{Freed, raise, seconds, waiting};
 use crate::group_options;
 use crate::producer::{dims, list};
 use forebay_client::core::block::BlockRecord;
@@ -15,11 +15,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 #[pyclass(frozen)]
-pub(crate) struct Consumer(forebay_client::Consumer);
+pub(crate) struct Consumer(Freed<forebay_client::Consumer>);
 
 #[pyclass(frozen)]
 pub(crate) struct Step {
-    pub(crate) step: forebay_client::Step,
+    pub(crate) step: Freed<forebay_client::Step>,
     /// In a worker: the server whose blocks are its own.
     pub(crate) server: Option<ServerId>,
 }
@@ -72,17 +72,17 @@ impl Consumer {
             pin_bytes,
             ..ConsumerOptions::new(&stream)
         };
-        py.detach(|| forebay_client::Consumer::open(&options)).map(Consumer).map_err(raise)
+        waiting(py, || forebay_client::Consumer::open(&options)).map(|opened| Consumer(Freed::new(opened)))
     }
 
     fn next_step(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Step> {
         let timeout = timeout.map(seconds).transpose()?;
-        let step = py.detach(|| self.0.next_step(timeout)).map_err(raise)?;
-        Ok(Step { step, server: None })
+        let step = waiting(py, || self.0.next_step(timeout))?;
+        Ok(Step { step: Freed::new(step), server: None })
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.close()).map_err(raise)
+        waiting(py, || self.0.close())
     }
 }
 
@@ -177,14 +177,13 @@ impl Step {
     /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.
     fn blocks<'py>(&self, py: Python<'py>, name: &str, all_servers: bool) -> PyResult<Vec<PyBlock<'py>>> {
         let mine = self.server.filter(|_| !all_servers);
-        let views = py.detach(|| match mine {
+        let views = waiting(py, || match mine {
             Some(server) => self.step.own_blocks(name, server),
             None => self.step.blocks(name, |_| true),
-        });
-        let views = views.map_err(raise)?;
+        })?;
         views
             .into_iter()
-            .map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(view.bytes))))
+            .map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(Freed::new(view.bytes)))))
             .collect()
     }
 
@@ -203,10 +202,13 @@ impl Step {
     ) -> PyResult<()> {
         let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
         let mut array = Array { address, shape, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
-        py.detach(|| self.step.read(name, &selection, &mut array.target()?)).map_err(raise)
+        waiting(py, || self.step.read(name, &selection, &mut array.target()?))
     }
 
-    fn release(&self, py: Python<'_>) {
-        py.detach(|| self.step.release());
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        waiting(py, || {
+            self.step.release();
+            Ok(())
+        })
     }
 }

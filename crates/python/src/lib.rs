@@ -23,7 +23,8 @@ pub(crate) fn group_options(
     timeout: Option<f64>,
 ) -> PyResult<forebay_client::GroupOptions> {
     let transport = forebay_client::TransportChoice::parse(transport).map_err(errors::raise)?;
-    let timeout = timeout.map(errors::seconds).transpose()?;
+    let timeout = timeout.map(|given| forebay_client::patience(given, "timeout")).transpose();
+    let timeout = timeout.map_err(errors::raise)?;
     Ok(forebay_client::GroupOptions { group, transport, timeout })
 }
 
@@ -31,8 +32,8 @@ pub(crate) fn group_options(
 #[pyfunction]
 fn status(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<String> {
     let options = group_options(group, transport, timeout)?;
-    let status = py.detach(|| Admin::open(&options)?.status());
-    status.map(|value| value.to_string()).map_err(errors::raise)
+    let status = errors::waiting(py, || Admin::open(&options)?.status())?;
+    Ok(status.to_string())
 }
 
 /// Creates a pipeline and waits until its workers are ready.
@@ -52,7 +53,7 @@ fn create_pipeline(
 ) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
     let spec = PipelineSpec { name, stream, command, code, config, needs: None, directory };
-    py.detach(|| Admin::open(&options)?.create_pipeline(&spec)).map_err(errors::raise)
+    errors::waiting(py, || Admin::open(&options)?.create_pipeline(&spec))
 }
 
 /// Ends a pipeline.
@@ -65,14 +66,14 @@ fn destroy_pipeline(
     name: String,
 ) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
-    py.detach(|| Admin::open(&options)?.destroy_pipeline(&name)).map_err(errors::raise)
+    errors::waiting(py, || Admin::open(&options)?.destroy_pipeline(&name))
 }
 
 /// Ends every server of a group.
 #[pyfunction]
 fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
-    py.detach(|| Admin::open(&options)?.shutdown()).map_err(errors::raise)
+    errors::waiting(py, || Admin::open(&options)?.shutdown())
 }
 
 /// Names and numbers of all error kinds.

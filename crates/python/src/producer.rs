@@ -2,7 +2,7 @@
 
 use crate::arrays::Array;
 use crate::buffers::WriteBuffer;
-use crate::errors::raise;
+use crate::errors::{raise, waiting};
 use crate::group_options;
 use forebay_client::core::block::Extent;
 use forebay_client::core::contract::{Association, Field};
@@ -132,7 +132,7 @@ impl Producer {
             placement: placement(placement_name, place)?,
             ..ProducerOptions::new(&stream)
         };
-        py.detach(|| forebay_client::Producer::open(&options)).map(Producer).map_err(raise)
+        waiting(py, || forebay_client::Producer::open(&options)).map(Producer)
     }
 
     #[getter]
@@ -146,8 +146,9 @@ impl Producer {
     }
 
     /// Why staging was given up and how many steps were skipped, or None.
-    fn lost(&self) -> Option<(String, u64)> {
-        self.0.lost().map(|(error, skipped)| (error.text, skipped))
+    fn lost(&self, py: Python<'_>) -> PyResult<Option<(String, u64)>> {
+        let lost = waiting(py, || Ok(self.0.lost()))?;
+        Ok(lost.map(|(error, skipped)| (error.text, skipped)))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -167,7 +168,7 @@ impl Producer {
         stats: bool,
     ) -> PyResult<()> {
         let field = field(name, dtype, ndim, shape, every, association, dims, spacing, origin, units, stats)?;
-        py.detach(|| self.0.array(field)).map_err(raise)
+        waiting(py, || self.0.array(field))
     }
 
     /// Declares a particle species: name, dtype, dimensions and units of each field.
@@ -183,11 +184,11 @@ impl Producer {
             Ok(Field { every, units, ..Field::new(&name, dtype, None, ndim) })
         });
         let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
-        py.detach(|| self.0.particles(species, fields)).map_err(raise)
+        waiting(py, || self.0.particles(species, fields))
     }
 
     fn buffer(&self, py: Python<'_>, name: &str, every: u32) -> PyResult<()> {
-        py.detach(|| self.0.buffer(name, every)).map_err(raise)
+        waiting(py, || self.0.buffer(name, every))
     }
 
     /// Sets an attribute; `kind` says of what type the values are.
@@ -207,15 +208,15 @@ impl Producer {
             _ => AttrValues::Text(values.extract()?),
         };
         let attr = Attr { list, values };
-        py.detach(|| self.0.attr(field.as_deref(), key, attr)).map_err(raise)
+        waiting(py, || self.0.attr(field.as_deref(), key, attr))
     }
 
     fn begin(&self, py: Python<'_>, step: u64, time: f64) -> PyResult<()> {
-        py.detach(|| self.0.begin(step, time)).map_err(raise)
+        waiting(py, || self.0.begin(step, time))
     }
 
-    fn demanded(&self, field: &str) -> PyResult<bool> {
-        self.0.demanded(field).map_err(raise)
+    fn demanded(&self, py: Python<'_>, field: &str) -> PyResult<bool> {
+        waiting(py, || self.0.demanded(field))
     }
 
     /// Puts an array; returns what became of it: "staged", "undemanded" or "dropped".
@@ -239,7 +240,7 @@ impl Producer {
         let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
         let array = Array { address, shape: stored, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
         let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
-        let outcome = py.detach(|| put(&self.0, &block, &array.source()?)).map_err(raise)?;
+        let outcome = waiting(py, || put(&self.0, &block, &array.source()?))?;
         Ok(match outcome {
             Outcome::Staged => "staged",
             Outcome::Undemanded => "undemanded",
@@ -249,7 +250,7 @@ impl Producer {
 
     /// Waits for what was put without waiting; how many blocks of it were dropped.
     fn wait(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.0.wait()).map_err(raise)
+        waiting(py, || self.0.wait())
     }
 
     /// Memory of a block to compute into, with the number that commits it, or None.
@@ -266,28 +267,28 @@ impl Producer {
         high: Vec<u64>,
     ) -> PyResult<Option<(u64, WriteBuffer)>> {
         let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
-        let allocated = py.detach(|| self.0.alloc(&block)).map_err(raise)?;
+        let allocated = waiting(py, || self.0.alloc(&block))?;
         Ok(allocated.map(|allocation| (allocation.id, WriteBuffer { allocation })))
     }
 
     fn commit(&self, py: Python<'_>, allocation: u64) -> PyResult<()> {
-        py.detach(|| self.0.commit(allocation)).map_err(raise)
+        waiting(py, || self.0.commit(allocation))
     }
 
     fn abort(&self, py: Python<'_>, allocation: u64) -> PyResult<()> {
-        py.detach(|| self.0.abort(allocation)).map_err(raise)
+        waiting(py, || self.0.abort(allocation))
     }
 
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.end()).map_err(raise)
+        waiting(py, || self.0.end())
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.flush()).map_err(raise)
+        waiting(py, || self.0.flush())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.close()).map_err(raise)
+        waiting(py, || self.0.close())
     }
 }
 

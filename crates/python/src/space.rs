@@ -2,11 +2,12 @@
 
 use crate::arrays::Array;
 use crate::consumer::describe;
-use crate::errors::{raise, seconds};
+use crate::errors::{Freed, raise, seconds, waiting};
 use crate::group_options;
 use crate::producer::{dims, extent, field};
 use forebay_client::core::contract::Field;
 use forebay_client::{Selection, SpacePut};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +27,7 @@ impl Space {
     #[new]
     fn open(py: Python<'_>, group: Option<String>, timeout: Option<f64>, transport: &str) -> PyResult<Space> {
         let options = group_options(group, transport, timeout)?;
-        let space = py.detach(|| forebay_client::Space::open(&options)).map_err(raise)?;
+        let space = waiting(py, || forebay_client::Space::open(&options))?;
         Ok(Space { space, fields: Mutex::default() })
     }
 
@@ -49,7 +50,7 @@ impl Space {
         let dtype = field.dtype;
         let put = SpacePut { field, step, extent: extent(name, offset, &shape, &[], &[])? };
         let array = Array { address, shape, strides, dtype };
-        py.detach(|| self.space.put(&put, &array.source()?)).map_err(raise)
+        waiting(py, || self.space.put(&put, &array.source()?))
     }
 
     /// Describes a field at a step to `make`, which says what to read to where, and reads it once it is covered.
@@ -70,13 +71,14 @@ impl Space {
         loop {
             let field = match known {
                 Some(field) => field,
-                None => py.detach(|| self.space.field(name, step, timeout)).map_err(raise)?,
+                None => waiting(py, || self.space.field(name, step, timeout))?,
             };
             let made = make.call1((describe(py, &field)?,)).and_then(|made| made.extract::<Made>());
             let (offset, shape, every, address, strides) = match made {
                 Ok(made) => made,
+                Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
                 // What does not fit the field as it was once may fit it as it is at this step.
-                Err(error) => match py.detach(|| self.space.field(name, step, timeout)).map_err(raise)? {
+                Err(error) => match waiting(py, || self.space.field(name, step, timeout))? {
                     now if now != field => {
                         known = Some(now);
                         continue;
@@ -85,26 +87,26 @@ impl Space {
                 },
             };
             let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
-            let found =
-                py.detach(|| self.space.find(name, step, &selection.span(&field)?, timeout)).map_err(raise);
+            let found = waiting(py, || {
+                let found =
+                    selection.span(&field).and_then(|span| self.space.find(name, step, &span, timeout));
+                match found {
+                    Ok(found) if found.field() != &field => Ok(Err(found.field().clone())),
+                    Ok(found) => Ok(Ok(found)),
+                    // The shape may be another one at this step.
+                    Err(error) => match self.space.field(name, step, timeout) {
+                        Ok(now) if now != field => Ok(Err(now)),
+                        _ => Err(error),
+                    },
+                }
+            })?;
             let found = match found {
-                Ok(found) => found,
-                // The shape may be another one at this step.
-                Err(error) => {
-                    let now = py.detach(|| self.space.field(name, step, timeout)).map_err(raise);
-                    match now {
-                        Ok(now) if now != field => {
-                            known = Some(now);
-                            continue;
-                        }
-                        _ => return Err(error),
-                    }
+                Ok(found) => Freed::new(found),
+                Err(now) => {
+                    known = Some(now);
+                    continue;
                 }
             };
-            if found.field() != &field {
-                known = Some(found.field().clone());
-                continue;
-            }
             let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
             if fields.len() >= FIELDS_MAX {
                 fields.clear();
@@ -113,11 +115,11 @@ impl Space {
             fields.insert(name.to_owned(), field);
             drop(fields);
             let mut array = Array { address, shape, strides, dtype };
-            return py.detach(|| found.read(&selection, &mut array.target()?)).map_err(raise);
+            return waiting(py, || found.read(&selection, &mut array.target()?));
         }
     }
 
     fn remove(&self, py: Python<'_>, name: &str, step: u64) -> PyResult<()> {
-        py.detach(|| self.space.remove(name, step)).map_err(raise)
+        waiting(py, || self.space.remove(name, step))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::comm::Comm;
 use crate::consumer::{Step, needs};
-use crate::errors::{raise, seconds};
+use crate::errors::{Freed, seconds, waiting};
 use crate::group_options;
 use forebay_client::core::ids::ServerId;
 use pyo3::prelude::*;
@@ -15,9 +15,8 @@ impl Worker {
     #[new]
     fn open(py: Python<'_>, group: String, server: u32, pipeline: &str, instance: u64) -> PyResult<Worker> {
         let options = group_options(Some(group), "auto", None)?;
-        py.detach(|| forebay_client::Worker::open(&options, ServerId(server), pipeline, instance))
-            .map(Worker)
-            .map_err(raise)
+        let open = || forebay_client::Worker::open(&options, ServerId(server), pipeline, instance);
+        waiting(py, open).map(Worker)
     }
 
     fn ready(
@@ -27,11 +26,11 @@ impl Worker {
         every: u32,
     ) -> PyResult<()> {
         let needs = needs(fields, every)?;
-        py.detach(|| self.0.ready(Some(needs))).map_err(raise)
+        waiting(py, || self.0.ready(Some(needs)))
     }
 
     fn failed(&self, py: Python<'_>, traceback: &str) -> PyResult<()> {
-        py.detach(|| self.0.failed(traceback)).map_err(raise)
+        waiting(py, || self.0.failed(traceback))
     }
 
     /// The next order as (execution, step, comm), or None after `timeout`.
@@ -42,13 +41,17 @@ impl Worker {
         comm_timeout: f64,
     ) -> PyResult<Option<(u64, Step, Comm)>> {
         let (timeout, comm_timeout) = (seconds(timeout)?, seconds(comm_timeout)?);
-        let order = py.detach(|| self.0.next_order(timeout, comm_timeout)).map_err(raise)?;
+        let order = waiting(py, || self.0.next_order(timeout, comm_timeout))?;
         Ok(order.map(|order| {
-            (order.execution, Step { step: order.step, server: Some(order.server) }, Comm(order.comm))
+            (
+                order.execution,
+                Step { step: Freed::new(order.step), server: Some(order.server) },
+                Comm(order.comm),
+            )
         }))
     }
 
     fn done(&self, py: Python<'_>, execution: u64, error: Option<String>, seconds: f64) -> PyResult<()> {
-        py.detach(|| self.0.done(execution, error, seconds)).map_err(raise)
+        waiting(py, || self.0.done(execution, error, seconds))
     }
 }

@@ -14,6 +14,7 @@ use forebay_wire::seal::{PLAIN_MAX, Sealer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use serde::Serialize;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, OnceLock};
@@ -24,13 +25,39 @@ pub type InterruptCheck = fn() -> bool;
 
 static INTERRUPT_CHECK: OnceLock<InterruptCheck> = OnceLock::new();
 
-/// Lets a language binding end waits, for example on Ctrl-C. The first one given stays.
+thread_local! {
+    /// A signal ended a wait of this thread. Whoever made it wait asks once for the reason: until then no
+    /// other wait of the same call begins, whatever became of the error of the first.
+    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets a language binding end waits, for example on Ctrl-C. The first one given stays. A binding calls
+/// [`forget_interrupt`] when a call of its user's has returned, however it did.
 pub fn set_interrupt_check(check: InterruptCheck) {
     let _ = INTERRUPT_CHECK.set(check);
 }
 
-fn interrupted() -> bool {
-    INTERRUPT_CHECK.get().is_some_and(|check| check())
+/// Whether signals may end waits in this process: then a wait that no signal wakes looks now and then.
+pub fn watches_signals() -> bool {
+    INTERRUPT_CHECK.get().is_some()
+}
+
+/// Whether a signal ends, or has ended, what this thread's call waits for. The binding is asked, which may wait
+/// for its interpreter, and locks are held meanwhile: who holds the interpreter never waits for one of them.
+pub fn interrupted() -> bool {
+    let now = INTERRUPTED.get() || INTERRUPT_CHECK.get().is_some_and(|check| check());
+    INTERRUPTED.set(now);
+    now
+}
+
+/// Lets this thread wait again.
+pub fn forget_interrupt() {
+    INTERRUPTED.set(false);
+}
+
+/// The error of a wait that a signal ended.
+pub fn interrupted_while(what: impl std::fmt::Display) -> Error {
+    Error::timeout(format!("a signal ended the wait for {what}"))
 }
 
 /// How many bytes of messages may wait for the next one that is sent.
@@ -62,6 +89,15 @@ pub struct Sender {
     end: Arc<End>,
     sealer: Option<Sealer>,
     out: Vec<u8>,
+}
+
+/// How far a sender was before a message.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// Bytes that were queued.
+    queued: usize,
+    /// The number of the next record, where the link is sealed.
+    record: u64,
 }
 
 /// The receiving half.
@@ -165,8 +201,13 @@ impl Sender {
     /// bytes are sent at once; then it waits while the peer does not take them.
     pub fn queue<M: Serialize>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {
         self.end.check()?;
+        let before = self.mark();
         self.append(header, message)?;
-        if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(0, &[], deadline) }
+        if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(before, &[], deadline) }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { queued: self.out.len(), record: self.sealer.as_ref().map_or(0, Sealer::record) }
     }
 
     /// Encodes a message behind those that are queued.
@@ -179,11 +220,15 @@ impl Sender {
         encoded
     }
 
-    /// Sends all that is queued. Where nothing of it could be sent, only the first `keep` bytes stay queued.
-    fn send_queued(&mut self, keep: usize, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
+    /// Sends all that is queued. Where nothing of it could be sent, only what was queued before stays so, and the
+    /// peer never misses the rest: its records' numbers are used again.
+    fn send_queued(&mut self, before: Mark, descriptors: &[BorrowedFd<'_>], deadline: Instant) -> Result<()> {
         let mut out = std::mem::take(&mut self.out);
         let result = self.end.send_all(&out, descriptors, deadline);
-        out.truncate(if result.is_ok() { 0 } else { keep });
+        out.truncate(if result.is_ok() { 0 } else { before.queued });
+        if let (Err(_), None, Some(sealer)) = (&result, self.end.broken.get(), &mut self.sealer) {
+            sealer.unseal_from(before.record);
+        }
         if out.capacity() <= 1 << 20 || !out.is_empty() {
             self.out = out;
         }
@@ -199,10 +244,10 @@ impl Sender {
         deadline: Instant,
     ) -> Result<()> {
         self.end.check()?;
-        let queued = self.out.len();
+        let before = self.mark();
         let header = Header { descriptors: descriptors.len() as u8, ..*header };
         self.append(&header, message)?;
-        self.send_queued(queued, descriptors, deadline)
+        self.send_queued(before, descriptors, deadline)
     }
 
     /// Sends payload bytes of a message whose header announced them. Raw bytes go from where they lie.
@@ -270,29 +315,35 @@ impl Receiver {
 
     /// Receives exactly as many payload bytes as `target` has room for, directly to where they belong.
     pub fn receive_payload(&mut self, target: &mut [u8], sealed: bool, deadline: Instant) -> Result<()> {
-        self.end.check()?;
         let mut at = 0;
         while at < target.len() {
-            let n = if sealed {
-                self.decoder.take_sealed_payload(&mut target[at..])
-            } else {
-                Ok(self.decoder.take_payload(&mut target[at..]))
-            };
-            let n = n.map_err(|e| self.end.break_with(e))?;
-            at += n;
-            if n > 0 || at == target.len() {
-                continue;
-            }
-            if sealed {
-                self.fill(deadline, "the rest of its data").map_err(|e| self.end.break_with(e))?;
-            } else {
-                let mut rest = [IoSliceMut::new(&mut target[at..])];
-                let received =
-                    self.end.receive_some(&mut rest, &mut self.descriptors, deadline, "the rest of its data");
-                at += received.map_err(|e| self.end.break_with(e))?;
-            }
+            let received = self.receive_part(&mut target[at..], sealed, deadline);
+            at += received.map_err(|e| self.end.break_with(e))?;
         }
         Ok(())
+    }
+
+    /// Receives some payload bytes, at least one, directly to where they belong; returns how many. After a
+    /// time-out the rest can still be received.
+    pub fn receive_part(&mut self, target: &mut [u8], sealed: bool, deadline: Instant) -> Result<usize> {
+        const WHAT: &str = "to send the rest of its data";
+        self.end.check()?;
+        loop {
+            let n = if sealed {
+                self.decoder.take_sealed_payload(target)
+            } else {
+                Ok(self.decoder.take_payload(target))
+            };
+            match n.map_err(|e| self.end.break_with(e))? {
+                0 if target.is_empty() => return Ok(0),
+                0 if sealed => self.fill(deadline, WHAT)?,
+                0 => {
+                    let space = &mut [IoSliceMut::new(target)];
+                    return self.end.receive_some(space, &mut self.descriptors, deadline, WHAT);
+                }
+                n => return Ok(n),
+            }
+        }
     }
 
     /// Marks the connection as unusable.
@@ -375,6 +426,10 @@ impl End {
     }
 
     fn wait(&self, flags: PollFlags, deadline: Instant, what: &str) -> Result<()> {
+        let interruption = || interrupted_while(format_args!("{} {what}", self.peer));
+        if INTERRUPTED.get() {
+            return Err(interruption());
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -389,9 +444,7 @@ impl End {
             match rustix::event::poll(&mut waiting, Some(&timeout)) {
                 Ok(0) => {}
                 Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) if interrupted() => {
-                    return Err(Error::timeout(format!("a signal ended the wait for {} {what}", self.peer)));
-                }
+                Err(rustix::io::Errno::INTR) if interrupted() => return Err(interruption()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(Error::io("cannot wait for a connection", &e.into())),
             }

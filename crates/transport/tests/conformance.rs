@@ -10,9 +10,10 @@ use forebay_transport::blocking::Connection;
 use forebay_transport::{Kind, Link, Listener, inprocess};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::Secret;
-use rustix::fd::AsFd;
-use std::io::{IoSlice, Write};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SECRET: Secret = Secret([5; 32]);
@@ -211,6 +212,63 @@ fn a_silent_peer_meets_the_deadline(kind: Kind) {
     server.join().unwrap().unwrap();
 }
 
+/// A link on which sending can be stopped, and that is sealed where its kind is.
+#[derive(Debug)]
+struct Stoppable {
+    link: Box<dyn Link>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Link for Stoppable {
+    fn kind(&self) -> Kind {
+        self.link.kind()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.link.descriptor()
+    }
+
+    fn try_send(&self, bytes: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> std::io::Result<usize> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        self.link.try_send(bytes, descriptors)
+    }
+
+    fn try_receive(
+        &self,
+        bytes: &mut [IoSliceMut<'_>],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> std::io::Result<usize> {
+        self.link.try_receive(bytes, descriptors)
+    }
+}
+
+/// A message of which no byte was taken is as if it had never been sent; those that were queued before stay.
+fn what_could_not_be_sent_is_not_missed(kind: Kind) {
+    let (client, server) = pair(kind);
+    let server = echo(server, SECRET);
+    let stopped = Arc::new(AtomicBool::new(false));
+    let client = Box::new(Stoppable { link: client, stopped: stopped.clone() });
+    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let header = |request| Header { request, ..Header::default() };
+    connection.sender.queue(&header(1), &vec![1u8; 5], soon()).unwrap();
+    stopped.store(true, Ordering::Relaxed);
+    let error = connection.sender.send(&header(2), &vec![2u8; 200_000], &[], Instant::now()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    // More than may be queued: it is to be sent at once.
+    let error = connection.sender.queue(&header(3), &vec![3u8; 100_000], Instant::now()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    stopped.store(false, Ordering::Relaxed);
+    connection.sender.send(&header(4), &vec![4u8; 7], &[], soon()).unwrap();
+    for (request, message) in [(1, vec![1u8; 5]), (4, vec![4u8; 7])] {
+        let frame = connection.receiver.receive(soon(), "an echo").unwrap().frame;
+        assert_eq!((frame.header.request, frame.message::<Vec<u8>>().unwrap()), (request, message));
+    }
+    drop(connection);
+    server.join().unwrap().unwrap();
+}
+
 fn a_slow_reader_is_cut_off_in_bounds(kind: Kind) {
     let (client, server) = pair(kind);
     let server = serve(server, SECRET, async |mut receiver, outbox| {
@@ -263,6 +321,7 @@ macro_rules! suite {
             #[test] fn a_wrong_secret_is_refused() { super::a_wrong_secret_is_refused($kind); }
             #[test] fn a_dead_peer_is_named() { super::a_dead_peer_is_named($kind); }
             #[test] fn a_silent_peer_meets_the_deadline() { super::a_silent_peer_meets_the_deadline($kind); }
+            #[test] fn what_could_not_be_sent_is_not_missed() { super::what_could_not_be_sent_is_not_missed($kind); }
             #[test] fn a_slow_reader_is_cut_off_in_bounds() { super::a_slow_reader_is_cut_off_in_bounds($kind); }
             #[test] fn streams_cut_anywhere_end_cleanly() { super::streams_cut_anywhere_end_cleanly($kind); }
         }

@@ -33,6 +33,17 @@ pub(crate) fn halves(state: StatelessTransportState) -> (Sealer, Opener) {
 }
 
 impl Sealer {
+    /// The number of the next record.
+    pub fn record(&self) -> u64 {
+        self.nonce
+    }
+
+    /// The records from this number on were thrown away, and the next one takes the place of the first of them.
+    /// No byte of them may have left this process: one number never seals two records that anybody sees.
+    pub fn unseal_from(&mut self, record: u64) {
+        self.nonce = self.nonce.min(record);
+    }
+
     /// Appends `plain` to `out`, as one or more records. Copies once.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<()> {
         for chunk in plain.chunks(PLAIN_MAX) {

@@ -299,11 +299,10 @@ impl Producer {
     /// Gives back what `alloc` gave, unpublished. Does not wait.
     pub fn abort(&self, id: u64) -> Result<()> {
         let Allocated { storage, grant, put, .. } = self.take_allocation(id)?;
-        let mut state = lock(&self.state);
-        state.forget(&put.field, put.number);
+        lock(&self.state).forget(&put.field, put.number);
         match grant.map_or(Ok(()), |grant| storage.give_back(&grant)) {
             Ok(()) => Ok(()),
-            Err(error) => self.survive(&mut state, error),
+            Err(error) => self.survive(&mut lock(&self.state), error),
         }
     }
 
