@@ -212,7 +212,8 @@ typedef struct fb_block {
     int32_t memory;             /* FB_MEMORY_HOST */
     int32_t dtype;
     uint32_t ndim;
-    uint32_t level;             /* refinement level (default 0) */
+    uint32_t level;             /* refinement level (default 0). Offsets above 0 count in an index space of that level's
+                                 * own, of any extent; such blocks are seen by fb_view, not by reads of regions */
     const uint64_t *offset;     /* [ndim] in the global array; NULL for an unplaced field */
     const uint64_t *shape;      /* [ndim] of the interior */
     const uint64_t *ghost_low;  /* [ndim] or NULL for none */

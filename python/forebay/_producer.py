@@ -324,7 +324,9 @@ class OpenStep:
         `array` may have any strides; its dtype must be the field's. It includes ghost layers, if there are
         any: `ghost` is one width, one for each dimension, or a pair (low, high) for each. `offset` is where
         the interior begins in the global array (default: zeros). `number` tells apart several blocks of
-        this rank. Returns whether it was staged: an undemanded field costs one check.
+        this rank. Blocks of a refined `level` (above 0) count their offsets in an index space of that level's
+        own, of any extent: readers see them among `blocks()`, and reads by region leave them out. Returns
+        whether it was staged: an undemanded field costs one check.
 
         With `wait=False` the server's answer is not waited for: `wait()`, or the step's end, does that and
         raises what failed, and until then the array must stay as it is. That pays over TCP, where many

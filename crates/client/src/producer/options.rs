@@ -69,7 +69,8 @@ pub struct Block<'a> {
     pub field: &'a str,
     /// Tells apart several blocks of one rank, field and step.
     pub number: u64,
-    /// Refinement level.
+    /// Refinement level. Above 0, offsets count in an index space of that level's own, of any extent; reads by region
+    /// leave such blocks out.
     pub level: u32,
     /// Its box.
     pub extent: Extent,
