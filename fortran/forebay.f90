@@ -3,9 +3,9 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
 ! Shipped as source, since module files differ from compiler to compiler.  There is one file to add to your
-! build, this one: compile it with your own code and link with -lforebay.  It includes two that lie beside it:
-! forebay_c.inc, the structs and functions of forebay.h, and forebay_types.inc, what must stand there once for
-! every type.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
+! build, this one: compile it with your own code and link with -lforebay.  It includes three that lie beside it:
+! forebay_c.inc, the structs and functions of forebay.h, and forebay_types.inc and forebay_far.inc, what must stand
+! there once for every type.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
 !
 !     use forebay
 !     type(fb_producer) :: sim
@@ -52,8 +52,12 @@
 ! another procedure associated than the one that passes it on arrives wrong in every call, Forebay's or not.  Pass
 ! p%x itself.
 !
+! Integers.  `start` and the shapes of fb_array, fb_alloc and fb_space_put may be of kind int32 or int64; all that can
+! only be small is a default integer.
+!
 ! Errors.  Every call takes `stat` (FB_OK or the kind of error) and `errmsg` (the text).  Without `stat` an
-! error stops the program with its text.  What is said of threads and fork in forebay.h holds here too.
+! error stops the program with its text.  A text that names shapes or places has them as C does, the slowest dimension
+! first and counted from 0, and says so.  What is said of threads and fork in forebay.h holds here too.
 module forebay
    use, intrinsic :: iso_c_binding
    use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64, error_unit
@@ -106,11 +110,14 @@ module forebay
       logical :: placed = .false.                      ! whether `start` means anything
       integer(int64), allocatable :: start(:), shape(:), ghost_low(:), ghost_high(:)
       integer(int64), allocatable :: stored(:)         ! of the array in memory: with its ghosts
+      logical :: has_stats = .false.                   ! whether the five below mean anything: see fb_array
+      real(real64) :: min = 0, max = 0, sum = 0        ! of the interior's finite elements; without any +inf, -inf, 0
+      integer(int64) :: count = 0, non_finite = 0      ! how many elements are finite, and how many not
    end type
 
    public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_step_begin, fb_demanded
    public :: fb_put, fb_put_address, fb_put_async, fb_put_async_address, fb_wait, fb_alloc, fb_commit, fb_abort
-   public :: fb_step_end, fb_flush, fb_producer_lost, fb_producer_close
+   public :: fb_step_end, fb_flush, fb_producer_run, fb_producer_transport, fb_producer_lost, fb_producer_close
    public :: fb_consumer_open, fb_consumer_next, fb_step_shape, fb_attr_get, fb_get, fb_get_address
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
@@ -119,13 +126,18 @@ module forebay
    ! call fb_put(producer, field, array, [start], [ghost_low], [ghost_high], [number], [level], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.
    interface fb_put
-      module procedure put_int32, put_int64, put_real32, put_real64, put_complex32, put_complex64
+      module procedure put_int32, put_int64, put_real32
+      module procedure put_real64, put_complex32, put_complex64
+      module procedure put_int32_far, put_int64_far, put_real32_far
+      module procedure put_real64_far, put_complex32_far, put_complex64_far
    end interface
    ! The same without waiting for the server's answer: the array must stay as it is until fb_wait or fb_step_end,
    ! unless it is an expression.
    interface fb_put_async
-      module procedure put_async_int32, put_async_int64, put_async_real32, put_async_real64, put_async_complex32, &
-         put_async_complex64
+      module procedure put_async_int32, put_async_int64, put_async_real32
+      module procedure put_async_real64, put_async_complex32, put_async_complex64
+      module procedure put_async_int32_far, put_async_int64_far, put_async_real32_far
+      module procedure put_async_real64_far, put_async_complex32_far, put_async_complex64_far
    end interface
    ! call fb_attr(producer, key, value, [field], [stat], [errmsg]) sets an attribute of the stream, or of a field,
    ! for the rest of the run.  Lists have one dimension, and are not turned round.
@@ -141,29 +153,58 @@ module forebay
    ! call fb_space_put(space, name, array, step, [start], [shape], [stat], [errmsg]): keeps a part of an array of
    ! global `shape` (default: the part with what is before it).  For arrays of 0 to 4 dimensions.
    interface fb_space_put
-      module procedure space_put_int32, space_put_int64, space_put_real32, space_put_real64, space_put_complex32, &
-         space_put_complex64
+      module procedure space_put_int32, space_put_int64, space_put_real32
+      module procedure space_put_real64, space_put_complex32, space_put_complex64
+      module procedure space_put_int32_far, space_put_int64_far, space_put_real32_far
+      module procedure space_put_real64_far, space_put_complex32_far, space_put_complex64_far
    end interface
    ! call fb_space_get(space, name, array, step, [start], [every], [timeout], [stat], [errmsg]): as much as the
    ! array holds, waiting up to `timeout` seconds (default 30) until all of it was put.
    interface fb_space_get
-      module procedure space_get_int32, space_get_int64, space_get_real32, space_get_real64, space_get_complex32, &
-         space_get_complex64
+      module procedure space_get_int32, space_get_int64, space_get_real32
+      module procedure space_get_real64, space_get_complex32, space_get_complex64
+      module procedure space_get_int32_far, space_get_int64_far, space_get_real32_far
+      module procedure space_get_real64_far, space_get_complex32_far, space_get_complex64_far
    end interface
    ! call fb_get(step, field, array, [start], [every], [stat], [errmsg]): as much as the array holds.
    interface fb_get
-      module procedure get_int32, get_int64, get_real32, get_real64, get_complex32, get_complex64
+      module procedure get_int32, get_int64, get_real32
+      module procedure get_real64, get_complex32, get_complex64
+      module procedure get_int32_far, get_int64_far, get_real32_far
+      module procedure get_real64_far, get_complex32_far, get_complex64_far
    end interface
    ! Where an array lies in memory, in C's order.
    interface locate
       module procedure locate_int32, locate_int64, locate_real32, locate_real64, locate_complex32, locate_complex64
    end interface
-   ! Integers of either kind.
+   ! Integers of either kind: the step's number; the shape; `start`, if it is present.
    interface fb_step_begin
       module procedure step_begin_int32, step_begin_int64
    end interface
+   interface fb_array
+      module procedure array_int32, array_int64
+   end interface
+   interface fb_alloc
+      module procedure alloc_int32, alloc_int64
+   end interface
+   interface fb_put_address
+      module procedure put_address_int32, put_address_int64
+   end interface
+   interface fb_put_async_address
+      module procedure put_async_address_int32, put_async_address_int64
+   end interface
+   interface fb_get_address
+      module procedure get_address_int32, get_address_int64
+   end interface
 
    integer, parameter :: max_ndim = 8, name_room = 256
+
+   ! One integer for each dimension, of whichever kind they were given.
+   type :: numbers
+      logical :: there = .false.
+      integer :: n = 0
+      integer(int64) :: of(2*max_ndim) = 0
+   end type
 
    type :: placed_array
       integer :: dtype = 0, ndim = 0
@@ -177,15 +218,16 @@ contains
 
    ! ---- producer ------------------------------------------------------------------------------
 
-   ! Joins the stream as one rank; ranks count from 0.
+   ! Joins the stream as one rank; ranks count from 0.  After a restart from a checkpoint, continues_run and
+   ! continues_step say which run goes on (see fb_producer_run), and the last step of it that is still true.
    subroutine fb_producer_open(producer, stream, group, rank, ranks, policy, keep, timeout, transport, on_loss, &
-                               continues_run, continues_step, placement, stat, errmsg)
+                               continues_run, continues_step, placement, queue_bytes, stat, errmsg)
       type(fb_producer), intent(out) :: producer
       character(*), intent(in) :: stream
       character(*), intent(in), optional :: group, transport
       integer, intent(in), optional :: rank, ranks, policy, keep, on_loss, placement
       real(real64), intent(in), optional :: timeout
-      integer(int64), intent(in), optional :: continues_run, continues_step
+      integer(int64), intent(in), optional :: continues_run, continues_step, queue_bytes
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: stream_c, group_c, transport_c
@@ -206,7 +248,12 @@ contains
       if (present(timeout)) options%timeout = timeout
       if (present(on_loss)) options%on_loss = on_loss
       if (present(placement)) options%placement = placement
-      if (present(continues_run) .and. present(continues_step)) then
+      if (present(queue_bytes)) options%queue_bytes = queue_bytes
+      if (present(continues_run) .neqv. present(continues_step)) then
+         call refused('continues_run and continues_step go together: give both, or neither', stat, errmsg, FB_INVALID)
+         return
+      end if
+      if (present(continues_run)) then
          options%has_continues = 1
          options%continues_run = continues_run
          options%continues_step = continues_step
@@ -215,14 +262,50 @@ contains
    end subroutine
 
    ! Adds a field to the output contract, or changes its global shape from the next step on.  Without `shape`
-   ! the field's blocks have no place in a global array, and `ndim` says how many dimensions they have.
-   subroutine fb_array(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, stat, errmsg)
+   ! the field's blocks have no place in a global array, and `ndim` says how many dimensions they have.  With `stats`
+   ! each block carries statistics of its interior, for fb_step_block to show.
+   subroutine array_int32(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
+                          stats, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: name
       integer, intent(in) :: dtype
-      integer, intent(in), optional :: shape(:), ndim, association, every
+      integer(int32), intent(in), optional :: shape(:)
+      integer, intent(in), optional :: ndim, association, every
       character(*), intent(in), optional :: dims(:), units
       real(real64), intent(in), optional :: spacing(:), origin(:)
+      logical, intent(in), optional :: stats
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call declare(producer, name, dtype, given_int32(shape), ndim, dims, spacing, origin, units, association, every, &
+                   stats, stat, errmsg)
+   end subroutine
+
+   subroutine array_int64(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
+                          stats, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: name
+      integer, intent(in) :: dtype
+      integer(int64), intent(in) :: shape(:)
+      integer, intent(in), optional :: ndim, association, every
+      character(*), intent(in), optional :: dims(:), units
+      real(real64), intent(in), optional :: spacing(:), origin(:)
+      logical, intent(in), optional :: stats
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call declare(producer, name, dtype, given_int64(shape), ndim, dims, spacing, origin, units, association, every, &
+                   stats, stat, errmsg)
+   end subroutine
+
+   subroutine declare(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, stats, &
+                      stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: name
+      integer, intent(in) :: dtype
+      type(numbers), intent(in) :: shape
+      integer, intent(in), optional :: ndim, association, every
+      character(*), intent(in), optional :: dims(:), units
+      real(real64), intent(in), optional :: spacing(:), origin(:)
+      logical, intent(in), optional :: stats
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: name_c, units_c
@@ -235,14 +318,15 @@ contains
 
       n = 0
       if (present(ndim)) n = ndim
-      if (present(shape)) n = size(shape)
+      if (shape%there) n = shape%n
+      if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return
       if (.not. fits('dims', dims_given=present(dims), length=length_of(dims), n=n, stat=stat, errmsg=errmsg)) return
       field%size = c_sizeof(field)
       field%dtype = dtype
       field%ndim = n
       name_c = c_text(name); field%name = c_loc(name_c)
-      if (present(shape)) then
-         shape_c = int(shape(n:1:-1), c_int64_t)
+      if (shape%there) then
+         shape_c = shape%of(n:1:-1)
          if (n > 0) field%shape = c_loc(shape_c)
       end if
       if (present(dims)) then
@@ -269,16 +353,18 @@ contains
       end if
       if (present(association)) field%association = association
       if (present(every)) field%every = every
+      if (present(stats)) field%stats = merge(1, 0, stats)
       call told(c_array(producer%handle, field), stat, errmsg)
    end subroutine
 
    ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
    ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
-   subroutine fb_particles(producer, species, names, dtypes, ndims, every, stat, errmsg)
+   subroutine fb_particles(producer, species, names, dtypes, ndims, every, stats, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: species, names(:)
       integer, intent(in) :: dtypes(:)
       integer, intent(in), optional :: ndims(:), every
+      logical, intent(in), optional :: stats   ! of all of them
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(name_room, c_char), allocatable, target :: names_c(:)
@@ -298,6 +384,7 @@ contains
          fields(i)%ndim = 1
          if (present(ndims)) fields(i)%ndim = ndims(i)
          if (present(every)) fields(i)%every = every
+         if (present(stats)) fields(i)%stats = merge(1, 0, stats)
       end do
       call told(c_particles(producer%handle, c_text(species), fields, size(names, kind=c_int32_t), &
                             int(storage_size(fields)/8, c_int32_t)), stat, errmsg)
@@ -349,7 +436,7 @@ contains
 
    ! What fb_put does, for an array of any type that lies anywhere: `shape` in elements, ghosts included,
    ! `strides` in bytes (without: dense).
-   subroutine fb_put_address(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, number, &
+   subroutine put_address_int32(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, number, &
                              level, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
@@ -357,17 +444,36 @@ contains
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      integer(int32), intent(in), optional :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .true., start, ghost_low, ghost_high, number, level, stat, &
-               errmsg)
+      call put(producer, field, array, present(strides), .true., given_int32(start), ghost_low, ghost_high, number, &
+               level, stat, errmsg)
+   end subroutine
+
+   subroutine put_address_int64(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, number, &
+                             level, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: strides(:)
+      integer(int64), intent(in) :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(placed_array) :: array
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
+      call put(producer, field, array, present(strides), .true., given_int64(start), ghost_low, ghost_high, number, &
+               level, stat, errmsg)
    end subroutine
 
    ! The same without waiting for the server's answer: see fb_put_async.
-   subroutine fb_put_async_address(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
+   subroutine put_async_address_int32(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
                                    number, level, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
@@ -375,13 +481,32 @@ contains
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      integer(int32), intent(in), optional :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .false., start, ghost_low, ghost_high, number, level, stat, &
-               errmsg)
+      call put(producer, field, array, present(strides), .false., given_int32(start), ghost_low, ghost_high, number, &
+               level, stat, errmsg)
+   end subroutine
+
+   subroutine put_async_address_int64(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
+                                   number, level, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: strides(:)
+      integer(int64), intent(in) :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(placed_array) :: array
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
+      call put(producer, field, array, present(strides), .false., given_int64(start), ghost_low, ghost_high, number, &
+               level, stat, errmsg)
    end subroutine
 
    ! Waits until the server holds all that was put in this step with fb_put_async, or tells what failed.  `dropped`
@@ -425,7 +550,8 @@ contains
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided, waits
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      type(numbers), intent(in) :: start
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
@@ -450,20 +576,17 @@ contains
       type(c_block), intent(inout) :: block
       integer(c_int64_t), intent(inout), target :: box(max_ndim, 4)
       integer(c_int64_t), intent(in) :: stored(:)   ! in C's order
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      type(numbers), intent(in) :: start
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       integer :: n
       n = size(stored)
       good = .false.
       box = 0
-      if (present(start)) then
-         if (.not. fits('start', .true., size(start), n, stat, errmsg)) return
-         if (any(start < 1)) then
-            call refused('start counts from 1', stat, errmsg)
-            return
-         end if
-         box(1:n, 1) = int(start(n:1:-1), c_int64_t) - 1
+      if (start%there) then
+         if (.not. counts_from_1(start, n, stat, errmsg)) return
+         box(1:n, 1) = start%of(n:1:-1) - 1
          if (n > 0) block%offset = c_loc(box(1, 1))
       end if
       if (present(ghost_low)) then
@@ -493,12 +616,15 @@ contains
 
    ! Gives memory of a staged block to compute into, dense, `shape` with ghosts: make it an array with
    ! c_f_pointer(address, array, shape).  Null if nothing wants the field; fb_commit then does nothing.
-   subroutine fb_alloc(producer, field, dtype, shape, address, start, ghost_low, ghost_high, number, level, stat, errmsg)
+   subroutine alloc_int32(producer, field, dtype, shape, address, start, ghost_low, ghost_high, number, level, stat, &
+                          errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
-      integer, intent(in) :: dtype, shape(:)
+      integer, intent(in) :: dtype
+      integer(int32), intent(in) :: shape(:)
       type(c_ptr), intent(out) :: address
-      integer, intent(in), optional :: start(:), ghost_low(:), ghost_high(:), number, level
+      integer(int32), intent(in), optional :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
@@ -509,8 +635,32 @@ contains
       field_c = c_text(field)
       block%field = c_loc(field_c)
       block%dtype = dtype
-      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), start, ghost_low, ghost_high, number, &
-                         level, stat, errmsg)) return
+      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int32(start), ghost_low, &
+                         ghost_high, number, level, stat, errmsg)) return
+      call told(c_alloc(producer%handle, block, address), stat, errmsg)
+   end subroutine
+
+   subroutine alloc_int64(producer, field, dtype, shape, address, start, ghost_low, ghost_high, number, level, stat, &
+                          errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      integer(int64), intent(in) :: shape(:)
+      type(c_ptr), intent(out) :: address
+      integer(int64), intent(in), optional :: start(:)
+      integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: field_c
+      integer(c_int64_t), target :: box(max_ndim, 4)
+      type(c_block) :: block
+      address = c_null_ptr
+      if (.not. fits('shape', .true., min(size(shape), max_ndim), size(shape), stat, errmsg)) return
+      field_c = c_text(field)
+      block%field = c_loc(field_c)
+      block%dtype = dtype
+      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int64(start), ghost_low, &
+                         ghost_high, number, level, stat, errmsg)) return
       call told(c_alloc(producer%handle, block, address), stat, errmsg)
    end subroutine
 
@@ -547,6 +697,31 @@ contains
       character(*), intent(inout), optional :: errmsg
       call told(c_flush(producer%handle), stat, errmsg)
    end subroutine
+
+   ! The number of the run that was joined, for a checkpoint to remember: see fb_producer_open.
+   integer(int64) function fb_producer_run(producer, stat, errmsg) result(run)
+      type(fb_producer), intent(in) :: producer
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      run = 0
+      result = c_producer_run(producer%handle, run)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Which transport was chosen: 'shm' or 'tcp'; empty after an error.
+   function fb_producer_transport(producer, stat, errmsg) result(text)
+      type(fb_producer), intent(in) :: producer
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: text
+      type(c_ptr) :: name
+      integer(c_int) :: result
+      result = c_producer_transport(producer%handle, name)
+      text = ''
+      if (result == FB_OK) text = fortran_text(name)
+      call told(result, stat, errmsg)
+   end function
 
    ! Whether staging was given up because the servers are gone; `skipped` steps were begun since.
    logical function fb_producer_lost(producer, skipped, errmsg)
@@ -924,19 +1099,36 @@ contains
    end function
 
    ! What fb_get does, for an array of any type that lies anywhere: `strides` in bytes (without: dense).
-   subroutine fb_get_address(step, field, dtype, address, shape, strides, start, every, stat, errmsg)
+   subroutine get_address_int32(step, field, dtype, address, shape, strides, start, every, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer, intent(in), optional :: start(:), every(:)
+      integer(int32), intent(in), optional :: start(:)
+      integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call get(step, field, array, present(strides), start, every, stat, errmsg)
+      call get(step, field, array, present(strides), given_int32(start), every, stat, errmsg)
+   end subroutine
+
+   subroutine get_address_int64(step, field, dtype, address, shape, strides, start, every, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: strides(:)
+      integer(int64), intent(in) :: start(:)
+      integer, intent(in), optional :: every(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(placed_array) :: array
+      if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
+      call get(step, field, array, present(strides), given_int64(start), every, stat, errmsg)
    end subroutine
 
    subroutine get(step, field, array, strided, start, every, stat, errmsg)
@@ -944,7 +1136,8 @@ contains
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided
-      integer, intent(in), optional :: start(:), every(:)
+      type(numbers), intent(in) :: start
+      integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
@@ -962,7 +1155,8 @@ contains
       integer(c_int64_t), intent(inout), target :: box(max_ndim, 2)
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided
-      integer, intent(in), optional :: start(:), every(:)
+      type(numbers), intent(in) :: start
+      integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       integer :: n
@@ -970,13 +1164,9 @@ contains
       good = .false.
       box(:, 1) = 0
       box(:, 2) = 1
-      if (present(start)) then
-         if (.not. fits('start', .true., size(start), n, stat, errmsg)) return
-         if (any(start < 1)) then
-            call refused('start counts from 1', stat, errmsg)
-            return
-         end if
-         box(1:n, 1) = int(start(n:1:-1), c_int64_t) - 1
+      if (start%there) then
+         if (.not. counts_from_1(start, n, stat, errmsg)) return
+         box(1:n, 1) = start%of(n:1:-1) - 1
       end if
       if (present(every)) then
          if (.not. fits('every', .true., size(every), n, stat, errmsg)) return
@@ -991,7 +1181,7 @@ contains
       selection%ndim = n
       selection%offset = c_loc(box(1, 1))
       selection%shape = c_loc(array%shape)
-      selection%step = c_loc(box(1, 2))
+      selection%every = c_loc(box(1, 2))
       selection%data = array%data
       if (strided) selection%strides = c_loc(array%strides)
       good = .true.
@@ -1041,6 +1231,12 @@ contains
          view%ghost_low = found%ghost_low(n:1:-1)
          view%ghost_high = found%ghost_high(n:1:-1)
          view%stored = view%ghost_low + view%shape + view%ghost_high
+         view%has_stats = found%has_stats /= 0
+         view%min = found%min
+         view%max = found%max
+         view%sum = found%sum
+         view%count = found%count
+         view%non_finite = found%non_finite
       end if
       call told(result, stat, errmsg)
    end subroutine
@@ -1094,31 +1290,29 @@ contains
       character(*), intent(in) :: name
       type(placed_array), intent(in), target :: array
       integer(int64), intent(in) :: step
-      integer, intent(in), optional :: start(:), shape(:)
+      type(numbers), intent(in) :: start, shape
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: name_c
       integer(c_int64_t), target :: box(max_ndim, 4), global(max_ndim)
       type(c_block) :: block
       type(c_field) :: field
-      integer :: n, ones(array%ndim)
+      type(numbers) :: from
+      integer :: n
       n = array%ndim
-      ones = 1
+      from = start
+      if (.not. start%there) from = numbers(.true., n, 1)
       name_c = c_text(name)
       block%field = c_loc(name_c)
       block%dtype = array%dtype
       block%data = array%data
       block%strides = c_loc(array%strides)
-      if (present(start)) then
-         if (.not. describe(block, box, array%shape(1:n), start, stat=stat, errmsg=errmsg)) return
-      else
-         if (.not. describe(block, box, array%shape(1:n), ones, stat=stat, errmsg=errmsg)) return
-      end if
+      if (.not. describe(block, box, array%shape(1:n), from, stat=stat, errmsg=errmsg)) return
       global = 0
       global(1:n) = box(1:n, 1) + box(1:n, 2)
-      if (present(shape)) then
-         if (.not. fits('shape', .true., size(shape), n, stat, errmsg)) return
-         global(1:n) = shape(n:1:-1)
+      if (shape%there) then
+         if (.not. fits('shape', .true., shape%n, n, stat, errmsg)) return
+         global(1:n) = shape%of(n:1:-1)
       end if
       field%size = c_sizeof(field)
       field%name = c_loc(name_c)
@@ -1133,7 +1327,8 @@ contains
       character(*), intent(in) :: name
       type(placed_array), intent(in), target :: array
       integer(int64), intent(in) :: step
-      integer, intent(in), optional :: start(:), every(:)
+      type(numbers), intent(in) :: start
+      integer, intent(in), optional :: every(:)
       real(real64), intent(in), optional :: timeout
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -1211,9 +1406,19 @@ contains
       character(*), intent(inout), optional :: errmsg
       if (present(stat)) stat = result
       if (result == FB_OK) return
-      if (present(errmsg)) errmsg = fortran_text(c_error())
-      if (.not. present(stat)) call stop_with(fortran_text(c_error()), int(result))
+      if (present(errmsg)) errmsg = last_error(result)
+      if (.not. present(stat)) call stop_with(last_error(result), int(result))
    end subroutine
+
+   ! The text of the last error.  Where it may name places it says how they are counted.
+   function last_error(result) result(text)
+      integer(c_int), intent(in) :: result
+      character(:), allocatable :: text
+      logical :: has_places
+      text = fortran_text(c_error())
+      has_places = result == FB_OUT_OF_BOUNDS .or. result == FB_NOT_COVERED .or. result == FB_CONFLICT
+      if (has_places .and. scan(text, '[') > 0) text = text//' (in C''s order: the slowest dimension first, from 0)'
+   end function
 
    ! Refuses an argument before C sees it.
    subroutine refused(text, stat, errmsg, kind)
@@ -1236,6 +1441,41 @@ contains
       write (error_unit, '(4a)') fb_result_name(result), ': ', text
       error stop 1
    end subroutine
+
+   ! Integers as they were given, if they were.
+   function given_int32(list) result(given)
+      integer(int32), intent(in), optional :: list(:)
+      type(numbers) :: given
+      integer :: n
+      if (.not. present(list)) return
+      given%there = .true.
+      given%n = size(list)
+      n = min(given%n, size(given%of))   ! more are refused for their number
+      given%of(1:n) = list(1:n)
+   end function
+
+   function given_int64(list) result(given)
+      integer(int64), intent(in), optional :: list(:)
+      type(numbers) :: given
+      integer :: n
+      if (.not. present(list)) return
+      given%there = .true.
+      given%n = size(list)
+      n = min(given%n, size(given%of))
+      given%of(1:n) = list(1:n)
+   end function
+
+   ! Whether `start` has one number for each dimension, each 1 or more.
+   logical function counts_from_1(start, n, stat, errmsg) result(good)
+      type(numbers), intent(in) :: start
+      integer, intent(in) :: n
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      good = fits('start', .true., start%n, n, stat, errmsg)
+      if (.not. good) return
+      good = all(start%of(1:n) >= 1)
+      if (.not. good) call refused('start counts from 1', stat, errmsg)
+   end function
 
    ! Whether a list of numbers has one for each dimension.
    logical function fits(what, dims_given, length, n, stat, errmsg)
@@ -1322,5 +1562,6 @@ contains
    end function
 
    include 'forebay_types.inc'
+   include 'forebay_far.inc'
 
 end module

@@ -181,7 +181,8 @@ typedef struct fb_field {
     const double *spacing;   /* [ndim] or NULL */
     const double *origin;    /* [ndim] or NULL */
     const char *units;       /* or NULL */
-    int32_t stats;           /* 1: keep min, max, sum, count and non-finite of each block (default 0) */
+    int32_t stats;           /* 1: keep statistics of each block's interior, for fb_view to show;
+                              * complex types have none (default 0) */
     int32_t reserved;        /* 0 */
 } fb_field;
 #define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL, 0, 0 }
@@ -348,7 +349,7 @@ typedef struct fb_selection {
     uint32_t ndim;
     const uint64_t *offset; /* [ndim] */
     const uint64_t *shape;  /* [ndim] elements taken in each dimension */
-    const uint64_t *step;   /* [ndim] every so many elements; NULL: 1 */
+    const uint64_t *every;  /* [ndim] every so many elements; NULL: 1 */
     void *data;             /* where they go */
     const int64_t *strides; /* [ndim] of `data` in bytes; NULL for dense row-major */
 } fb_selection;
@@ -362,13 +363,16 @@ typedef struct fb_view {
     uint32_t level;
     int32_t dtype;
     uint32_t ndim;
-    int32_t placed;   /* 0: an unplaced block, without an offset */
-    int32_t reserved; /* 0 */
+    int32_t placed;    /* 0: an unplaced block, without an offset */
+    int32_t has_stats; /* 1: it carries its statistics, see fb_field.stats; else the last five members are 0 */
     uint64_t offset[8], shape[8], ghost_low[8], ghost_high[8];
     const void *data; /* read-only; NULL for an empty block */
     uint64_t bytes;
+    double min, max;           /* of the finite elements; +inf and -inf if there are none */
+    double sum;                /* of the finite elements */
+    uint64_t count, non_finite; /* how many elements are finite, and how many not */
 } fb_view;
-#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0 }
+#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0 }
 
 /* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */
 int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer);

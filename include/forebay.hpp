@@ -35,6 +35,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -110,7 +111,7 @@ struct FieldOptions {
     std::string units = {};
     std::int32_t association = FB_ASSOCIATION_CELL;
     std::uint32_t every = 1;
-    bool stats = false;
+    bool stats = false; // keep statistics of each block's interior: see View
 };
 
 // A field of a particle species.
@@ -158,7 +159,7 @@ using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vec
 // What part of a field is read.
 struct Selection {
     Extents offset, shape;
-    Extents step = {}; // every so many elements; empty: 1
+    Extents every = {}; // every so many elements; empty: 1
 };
 
 // A dense row-major array of one's own.
@@ -189,12 +190,20 @@ private:
     }
 };
 
+// Of a block's interior.  Elements that are not finite are counted, and take no part in the rest; if there are no
+// others, `min` is +inf and `max` is -inf.
+struct Stats {
+    double min, max, sum;
+    std::uint64_t count, non_finite;
+};
+
 // A block of a step, shown where it lies; valid while the step lives.
 template <class T> struct View {
     const T *data; // dense row-major, of shape + ghost_low + ghost_high
     Extents offset, shape, ghost_low, ghost_high;
     std::uint32_t rank, level;
     std::uint64_t number;
+    std::optional<Stats> stats; // if the producer offers them: FieldOptions::stats
 };
 
 // ---- producer ---------------------------------------------------------------------------------
@@ -258,7 +267,7 @@ struct FieldStruct {
 inline fb_selection selection(const std::string &field, std::int32_t dtype, const Selection &selection, void *data, const Strides &strides) {
     const std::size_t ndim = selection.shape.size();
     same_length("offset", selection.offset.size(), ndim);
-    same_length("step", selection.step.size(), ndim);
+    same_length("every", selection.every.size(), ndim);
     same_length("strides", strides.size(), ndim);
     fb_selection given = FB_SELECTION_INIT;
     given.field = field.c_str();
@@ -266,7 +275,7 @@ inline fb_selection selection(const std::string &field, std::int32_t dtype, cons
     given.ndim = static_cast<std::uint32_t>(ndim);
     given.offset = or_null(selection.offset);
     given.shape = or_null(selection.shape);
-    given.step = or_null(selection.step);
+    given.every = or_null(selection.every);
     given.data = data;
     given.strides = or_null(strides);
     return given;
@@ -294,8 +303,9 @@ template <class T, class Set> void with_values(const T *values, std::size_t coun
         const std::vector<double> given(values, values + count);
         set(FB_F64, given.data());
     } else {
+        const std::vector<std::string> texts(values, values + count); // each ends with NUL
         std::vector<const char *> given;
-        for (std::size_t i = 0; i < count; i++) given.push_back(values[i].c_str());
+        for (const std::string &text : texts) given.push_back(text.c_str());
         set(FB_TEXT, given.data());
     }
 }
@@ -463,7 +473,10 @@ public:
     // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a text, or a
     // std::vector of these.
     template <class T> void attr(const std::string &key, const T &value, const std::string &field = {}) {
-        if constexpr (std::is_convertible_v<T, std::string>) {
+        if constexpr (std::is_convertible_v<const T &, std::string_view>) {
+            const std::string text(static_cast<std::string_view>(value));
+            set_attr(key, &text, 1, false, field);
+        } else if constexpr (std::is_convertible_v<const T &, std::string>) {
             const std::string text = value;
             set_attr(key, &text, 1, false, field);
         } else if constexpr (std::is_arithmetic_v<T>) {
@@ -482,6 +495,12 @@ public:
         return Step(get());
     }
     void flush() { check(fb_flush(get())); }
+    // Which transport was chosen: "shm" or "tcp".
+    std::string transport() const {
+        const char *name = nullptr;
+        check(fb_producer_transport(get(), &name));
+        return name;
+    }
     std::uint64_t run() const {
         std::uint64_t run = 0;
         check(fb_producer_run(get(), &run));
@@ -584,9 +603,11 @@ public:
             if (view.dtype != dtype_of<T>::value)
                 throw Error(FB_TYPE_MISMATCH, "field '" + field + "' has another type of elements");
             const auto numbers = [&](const std::uint64_t *first) { return Extents(first, first + view.ndim); };
+            std::optional<Stats> stats;
+            if (view.has_stats) stats = Stats{view.min, view.max, view.sum, view.count, view.non_finite};
             views.push_back({static_cast<const T *>(view.data), view.placed ? numbers(view.offset) : Extents{},
                              numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), view.rank, view.level,
-                             view.number});
+                             view.number, stats});
         }
         return views;
     }

@@ -36,35 +36,31 @@ enum { FB_MPI_ERROR_MAX = 1024 };
  * could never close a step. */
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer);
 
-/* The text of the last failure of fb_producer_open_mpi, which may be another rank's.  Never NULL. */
+/* The text of the calling thread's last failure: after fb_producer_open_mpi failed that of the rank that failed, which
+ * may be another one.  It is fb_error(), under the name that it has had.  Never NULL. */
 static inline const char *fb_error_mpi(void);
 
 /* ---- below: how ----------------------------------------------------------------------------- */
 
-static inline char *fb_mpi_error_buffer(void) {
-    static char text[FB_MPI_ERROR_MAX];
-    return text;
-}
+static inline const char *fb_error_mpi(void) { return fb_error(); }
 
-static inline const char *fb_error_mpi(void) { return fb_mpi_error_buffer(); }
-
-static inline void fb_mpi_remember(int rank, const char *text) {
-    snprintf(fb_mpi_error_buffer(), FB_MPI_ERROR_MAX, "rank %d: %.900s", rank, text);
-}
-
-/* Makes all ranks agree: FB_OK, or the kind and text of the lowest rank that failed. */
-static inline int fb_mpi_agree(int result, MPI_Comm comm, int rank, int ranks) {
+/* Makes all ranks agree: FB_OK, or the kind and text of the lowest rank that failed, in *text as well. */
+static inline int fb_mpi_agree(int result, MPI_Comm comm, int rank, int ranks, char text[FB_MPI_ERROR_MAX]) {
     int mine = result == FB_OK ? ranks : rank, first;
-    if (MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm) != MPI_SUCCESS) return FB_IO;
+    if (MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm) != MPI_SUCCESS) {
+        snprintf(text, FB_MPI_ERROR_MAX, "rank %d: MPI_Allreduce failed: see what MPI says of it", rank);
+        return FB_IO;
+    }
     if (first == ranks) return FB_OK;
+    if (first == rank) snprintf(text, FB_MPI_ERROR_MAX, "rank %d: %.900s", rank, fb_error());
     MPI_Bcast(&result, 1, MPI_INT, first, comm);
-    MPI_Bcast(fb_mpi_error_buffer(), FB_MPI_ERROR_MAX, MPI_CHAR, first, comm);
+    MPI_Bcast(text, FB_MPI_ERROR_MAX, MPI_CHAR, first, comm);
     return result;
 }
 
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
     fb_producer_options mine = *options;
-    char *text = NULL, *given = NULL;
+    char *text = NULL, *given = NULL, error[FB_MPI_ERROR_MAX] = "";
     int rank, ranks, length = 0, result = FB_OK;
 
     *producer = NULL;
@@ -74,35 +70,32 @@ static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_C
     if (rank == 0) {
         result = fb_group_text(options->group, &given);
         if (result == FB_OK) length = (int)strlen(given) + 1; /* a few kilobytes */
-        else fb_mpi_remember(rank, fb_error());
     }
-    result = fb_mpi_agree(result, comm, rank, ranks);
-    if (result != FB_OK) return result;
+    result = fb_mpi_agree(result, comm, rank, ranks, error);
+    if (result != FB_OK) return fb_error_set(result, error);
 
     MPI_Bcast(&length, 1, MPI_INT, 0, comm);
     if (!(text = (char *)malloc((size_t)length))) {
-        fb_mpi_remember(rank, "no memory for the connection file's text: free some");
-        result = FB_IO;
+        result = fb_error_set(FB_IO, "no memory for the connection file's text: free some");
     } else if (rank == 0) {
         memcpy(text, given, (size_t)length);
     }
     fb_free(given);
-    result = fb_mpi_agree(result, comm, rank, ranks);
+    result = fb_mpi_agree(result, comm, rank, ranks, error);
     if (result == FB_OK) {
         MPI_Bcast(text, length, MPI_CHAR, 0, comm);
         mine.group = text;
         mine.rank = (uint32_t)rank;
         mine.ranks = (uint32_t)ranks;
         result = fb_producer_open(&mine, producer);
-        if (result != FB_OK) fb_mpi_remember(rank, fb_error());
-        result = fb_mpi_agree(result, comm, rank, ranks);
+        result = fb_mpi_agree(result, comm, rank, ranks, error);
     }
     if (result != FB_OK && *producer) {
         fb_producer_close(*producer);
         *producer = NULL;
     }
     free(text);
-    return result;
+    return result == FB_OK ? FB_OK : fb_error_set(result, error);
 }
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from support import (
     consumer,
     is_given_back,
+    open_ranks,
     producer,
     reference,
+    trouble,
     wait_until,
 )
 
@@ -83,10 +86,14 @@ def test_ranks_that_disagree(two: forebay.LocalGroup) -> None:
         sim.array("U", dtype="f8", shape=SHAPE, units="m")
         with pytest.raises(forebay.Conflict, match="already open"):
             producer(two, rank=0, size=2)
-        with pytest.raises(forebay.Conflict, match="agree"):
+        with pytest.raises(forebay.Conflict, match=r"3 ranks, .*before it with 2 ranks, .*agree"):
             producer(two, rank=1, size=3)
-        with pytest.raises(forebay.Conflict, match="agree"):
+        with pytest.raises(
+            forebay.Conflict, match=r"policy block, .*before it .*policy drop-oldest, .*agree"
+        ):
             producer(two, rank=1, size=2, policy="block")
+        with pytest.raises(forebay.Conflict, match="continuing run 1 from step 5; the ranks before it"):
+            producer(two, rank=1, size=2, continues=(1, 5))
         for rank, size in ((2, 2), (-1, 2), (0, 0), (2**32, 2)):
             with pytest.raises(forebay.Invalid):
                 producer(two, rank=rank, size=size)
@@ -95,6 +102,23 @@ def test_ranks_that_disagree(two: forebay.LocalGroup) -> None:
             for options in ({"dtype": "f4"}, {"every": 2}, {"units": "s"}, {"shape": (8, 6, 1)}):
                 with pytest.raises(forebay.Conflict, match="agree"):
                     other.array("U", **{"dtype": "f8", "shape": SHAPE, "units": "m", **options})  # type: ignore[arg-type]
+
+
+def test_ranks_that_disagree_on_a_shape(two: forebay.LocalGroup) -> None:
+    """A shape may change with the step, so that it is seen when the step closes."""
+    with consumer(two) as reader, open_ranks(two, "s", 2) as sim:
+        for rank, shape in zip(sim, ((8, 6), (9, 6)), strict=True):
+            rank.array("U", dtype="f8", shape=shape)
+        with contextlib.ExitStack() as stack:
+            for number, rank in enumerate(sim):
+                stack.enter_context(rank.step(0)).put("U", np.zeros((4, 6)), offset=(4 * number, 0))
+        reader.next().release()
+        problem = wait_until(lambda: trouble(sim))
+        assert (
+            "as float64 of shape [9, 6] at step 0" in problem
+            or "as float64 of shape [8, 6] at step 0" in problem
+        )
+        assert "another rank as float64 of shape [" in problem
 
 
 # ---- what nobody offers -------------------------------------------------------------------------

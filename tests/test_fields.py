@@ -198,6 +198,31 @@ def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> Non
             assert added == pytest.approx(np.nansum(array.astype("f8")))
 
 
+@pytest.mark.parametrize("how", ["put", "small", "not waited for", "alloc"])
+def test_statistics_are_of_the_interior(two: forebay.LocalGroup, transport: str, how: str) -> None:
+    """Ghosts are their owner's elements, or hold nothing yet: they take no part."""
+    if how == "alloc" and transport == "tcp":
+        pytest.skip("memory is not allocated over TCP")
+    shape = (3, 5) if how == "small" else (60, 50)
+    array = reference(shape)
+    padded = np.full((shape[0] + 3, shape[1] + 1), 1e30)
+    padded[2:-1, :-1] = array
+    padded[0, 0] = np.nan
+    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+        sim.array("U", dtype="f8", shape=shape, stats=True)
+        with sim.step(0) as step:
+            if how == "alloc":
+                view = step.alloc("U", padded.shape, offset=(0, 0), ghost=((2, 1), (0, 1)))
+                assert view is not None
+                view[...] = padded
+            else:
+                step.put("U", padded, offset=(0, 0), ghost=((2, 1), (0, 1)), wait=how != "not waited for")
+        with reader.next() as found:
+            (block,) = found["U"].blocks()
+            np.testing.assert_array_equal(block.data, padded)
+            assert block.stats == (array.min(), array.max(), array.sum(), array.size, 0)
+
+
 @pytest.mark.parametrize("how", ["big-endian", "alloc", "strided"])
 def test_statistics_come_with_every_way_to_put(two: forebay.LocalGroup, how: str) -> None:
     """A field that offers statistics carries them with each block, however it was put."""

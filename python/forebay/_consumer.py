@@ -255,7 +255,7 @@ class Block:
     level: int
     server: int
     stats: tuple[float, float, float, int, int] | None
-    """Minimum, maximum, sum, finite and non-finite elements, if the producer offers them."""
+    """Of the interior: minimum, maximum, sum, finite and non-finite elements, if the producer offers them."""
 
     @property
     def interior(self) -> NDArray[Any]:

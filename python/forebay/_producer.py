@@ -167,7 +167,8 @@ class Producer:
 
         `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
         many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
-        block carries its minimum, maximum, sum and counts. `attrs` are set as by `attr`. Waits for an answer.
+        block carries minimum, maximum, sum and counts of its interior (not of complex types). `attrs` are set
+        as by `attr`. Waits for an answer.
         """
         if shape is None and ndim is None:
             raise Invalid(

@@ -215,7 +215,7 @@ sized!(
         ndim: u32 = 0,
         offset: *const u64 = std::ptr::null(),
         shape: *const u64 = std::ptr::null(),
-        step: *const u64 = std::ptr::null(),
+        every: *const u64 = std::ptr::null(),
         data: *mut c_void = std::ptr::null_mut(),
         strides: *const i64 = std::ptr::null(),
     }
@@ -230,13 +230,18 @@ sized!(
         dtype: i32 = 0,
         ndim: u32 = 0,
         placed: i32 = 0,
-        reserved: i32 = 0,
+        has_stats: i32 = 0,
         offset: [u64; 8] = [0; 8],
         shape: [u64; 8] = [0; 8],
         ghost_low: [u64; 8] = [0; 8],
         ghost_high: [u64; 8] = [0; 8],
         data: *const c_void = std::ptr::null(),
         bytes: u64 = 0,
+        min: f64 = 0.0,
+        max: f64 = 0.0,
+        sum: f64 = 0.0,
+        count: u64 = 0,
+        non_finite: u64 = 0,
     }
 );
 

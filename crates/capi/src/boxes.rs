@@ -123,9 +123,9 @@ pub(crate) unsafe fn selection(given: &fb_selection) -> Result<Selection> {
     unsafe {
         let offset: Dims = arguments::numbers(given.offset, ndim, "selection->offset")?.collect();
         let shape: Dims = arguments::numbers(given.shape, ndim, "selection->shape")?.collect();
-        let step: Dims = match given.step.is_null() {
+        let step: Dims = match given.every.is_null() {
             true => shape.iter().map(|_| 1).collect(),
-            false => arguments::optional_numbers(given.step, ndim).collect(),
+            false => arguments::optional_numbers(given.every, ndim).collect(),
         };
         Ok(Selection { offset, shape, step })
     }
@@ -190,8 +190,11 @@ fn check_reach(shape: &[u64], strides: Option<&[i64]>, dtype: Dtype, null: bool,
     };
     match reach {
         Some(_) => Ok(()),
-        None => Err(Error::out_of_bounds(format!(
-            "{what}: shape {shape:?} with strides {strides:?} reaches further than memory does"
-        ))),
+        None => Err(Error::out_of_bounds(match strides {
+            None => format!("{what}: shape {shape:?} of {dtype} reaches further than memory does"),
+            Some(strides) => {
+                format!("{what}: shape {shape:?} with strides {strides:?} reaches further than memory does")
+            }
+        })),
     }
 }

@@ -299,6 +299,11 @@ impl StepInner {
             bytes: extent.bytes(field.dtype)?,
             ..fb_view::DEFAULT
         };
+        if let Some(stats) = &record.stats {
+            view.has_stats = 1;
+            (view.min, view.max, view.sum) = (stats.min, stats.max, stats.sum);
+            (view.count, view.non_finite) = (stats.count, stats.non_finite);
+        }
         if view.bytes > 0 {
             view.data = self.bytes(name, index)?.cast();
         }

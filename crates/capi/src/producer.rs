@@ -115,6 +115,7 @@ unsafe fn producer_options(given: &fb_producer_options) -> Result<ProducerOption
                 )));
             }
         };
+        arguments::unused(given.reserved, "options->reserved")?;
         options.placement = crate::placement::placement(given)?;
         options.queue_bytes = (given.queue_bytes > 0).then_some(given.queue_bytes);
         if arguments::truth(given.has_continues, "options->has_continues")? {

@@ -142,6 +142,7 @@ CASE(producer_options) {
     REFUSED(FB_INVALID, "policy is 9", "FB_POLICY_", policy, 9);
     REFUSED(FB_INVALID, "on_loss is 2", "FB_ON_LOSS_", on_loss, 2);
     REFUSED(FB_INVALID, "has_continues is -1", "0 or 1", has_continues, -1);
+    REFUSED(FB_UNSUPPORTED, "options->reserved is 1", "must be 0", reserved, 1);
     REFUSED(FB_INVALID, "timeout is 0", "seconds", timeout, 0);
     REFUSED(FB_INVALID, "timeout is -1", "seconds", timeout, -1);
     REFUSED(FB_INVALID, "timeout is NaN", "seconds", timeout, NAN);
@@ -279,7 +280,7 @@ static void bad_blocks(fb_producer *producer) {
     bad.strides = strides;
     bad.offset = ZERO;
     bad.shape = GLOBAL;
-    FAILS(FB_OUT_OF_BOUNDS, "strides", "memory", fb_put(producer, &bad));
+    FAILS(FB_OUT_OF_BOUNDS, "with strides [9223372036854775807, 48, 8]", "memory", fb_put(producer, &bad));
 }
 
 CASE(blocks) {
@@ -389,7 +390,7 @@ CASE(selections) {
     REFUSED(FB_OUT_OF_BOUNDS, "'U'", "dimension 0", shape, turned);
     REFUSED(FB_INVALID, "fb_get: selection->size", "FB_SELECTION_INIT", size, 3);
     part_of = twice;
-    REFUSED(FB_OUT_OF_BOUNDS, "'U'", "step is 0", step, zeros);
+    REFUSED(FB_OUT_OF_BOUNDS, "'U'", "every 0 elements", every, zeros);
     part_of = part;
     bad = a_selection("U", FB_F64, 3, far, part, out);
     OK(fb_get(step, &bad));

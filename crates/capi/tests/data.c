@@ -78,7 +78,9 @@ CASE(ghosts_and_interiors) {
                 const int inside = z >= 1 && z < NZ + 1 && y < NY && x >= 2;
                 array[z][y][x] = inside ? at((uint64_t)z - 1, (uint64_t)y, (uint64_t)x - 2) : -1;
             }
-    declare(producer, "with ghosts", FB_F64, 3, GLOBAL);
+    fb_field counted = a_field("with ghosts", FB_F64, 3, GLOBAL);
+    counted.stats = 1;
+    OK(fb_array(producer, &counted));
     declare(producer, "interior", FB_F64, 3, GLOBAL);
     begin_wanted(producer, 0, "interior");
     fb_block block = a_block("with ghosts", FB_F64, 3, ZERO, GLOBAL, array);
@@ -109,6 +111,21 @@ CASE(ghosts_and_interiors) {
     fb_view again = FB_VIEW_INIT;
     OK(fb_step_block(step, "with ghosts", 0, &again));
     CHECK(again.data == view.data);
+
+    /* Statistics are of the interior; whoever was compiled without them gets the rest. */
+    double sum = 0;
+    for (uint64_t i = 0; i < COUNT; i++) sum += at(i / NX / NY, i / NX % NY, i % NX);
+    CHECK(view.has_stats && view.min == at(0, 0, 0) && view.max == at(NZ - 1, NY - 1, NX - 1));
+    CHECK(view.sum == sum && view.count == COUNT && view.non_finite == 0);
+    OK(fb_step_block(step, "interior", 0, &again));
+    CHECK(!again.has_stats && again.min == 0 && again.max == 0 && again.sum == 0 && again.count == 0);
+    fb_view early = FB_VIEW_INIT;
+    early.size = offsetof(fb_view, min);
+    early.min = -7;
+    OK(fb_step_block(step, "with ghosts", 0, &early));
+    CHECK(early.data == view.data && early.bytes == view.bytes && early.min == -7);
+    early.size--;
+    FAILS(FB_INVALID, "view->size", "fb_view", fb_step_block(step, "with ghosts", 0, &early));
     OK(fb_step_release(step));
     OK(fb_producer_close(producer));
     OK(fb_consumer_close(consumer));
@@ -153,7 +170,7 @@ CASE(strides) {
     const int64_t into[3] = {8, 16, 64};
     double out[2][4][2];
     fb_selection selection = a_selection("turned", FB_F64, 3, offset, shape, out);
-    selection.step = apart;
+    selection.every = apart;
     selection.strides = into;
     OK(fb_get(step, &selection));
     for (uint64_t z = 0; z < 2; z++)
@@ -521,7 +538,7 @@ CASE(space) {
             for (uint64_t x = 0; x < NX; x++) values[z][y][x] = at(z, y, x);
     OK(fb_space_open(&options, &space));
     fb_selection selection = a_selection(stream, FB_F64, 3, corner, part, out);
-    selection.step = apart;
+    selection.every = apart;
     fb_block block = a_block(NULL, FB_F64, 3, rows[0], shapes[0], values[0]);
     OK(fb_space_put(space, &field, 7, &block));
     FAILS(FB_NOT_COVERED, stream, "", fb_space_get(space, 7, 0.05, &selection));

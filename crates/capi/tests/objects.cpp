@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -45,7 +46,7 @@ static void types(const std::string &stream) {
     sim.array<std::complex<float>>("C", {2, 3});
     sim.array<std::uint16_t>("H", {3, 2, 4});
     sim.array<long long>("L", {});
-    CHECK(sim.run() == 1);
+    CHECK(sim.run() == 1 && sim.transport() == "shm");
     std::vector<std::complex<float>> c = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}};
     std::vector<std::uint16_t> h(3 * 2 * 4);
     for (std::size_t i = 0; i < h.size(); i++) h[i] = static_cast<std::uint16_t>(i * 1000);
@@ -122,7 +123,11 @@ static void boxes(const std::string &stream) {
     CHECK((by_number.at(0).ghost_low == Extents{1, 0}) && (by_number.at(0).ghost_high == Extents{0, 2}));
     CHECK(by_number.at(0).data[9 + 5] == 5 && by_number.at(1).data[7 + 5] == 35);
     CHECK((by_number.at(1).offset == Extents{2, 0}) && (by_number.at(1).shape == Extents{2, 7}));
+    // Of the interior alone: 0 to 6 and 10 to 16.
+    CHECK(by_number.at(0).stats && by_number.at(0).stats->min == 0 && by_number.at(0).stats->max == 16);
+    CHECK(by_number.at(0).stats->sum == 112 && by_number.at(0).stats->count == 14 && by_number.at(0).stats->non_finite == 0);
     const auto unplaced = read->blocks<std::int8_t>("P");
+    CHECK(!unplaced[0].stats);
     CHECK(unplaced.size() == 1 && unplaced[0].offset.empty() && unplaced[0].data[1] == -2);
     FAILS(FB_OUT_OF_BOUNDS, "'P'", read->get<std::int8_t>("P"));
 }
@@ -136,11 +141,13 @@ static void attributes(const std::string &stream) {
     sim.attr("count", std::uint16_t{9});
     sim.attr("dt", 0.5f);
     sim.attr("name", "a text");
+    sim.attr("view", std::string_view("a longer text").substr(2, 6));
     sim.attr("more", std::string("text"), "N");
     sim.attr("flags", std::vector<bool>{true, false}, "N");
     sim.attr("sizes", std::vector<int>{1, -2, 3}, "N");
     sim.attr("range", std::vector<double>{}, "N");
     sim.attr("names", std::vector<std::string>{"a", "b"}, "N");
+    sim.attr("views", std::vector<std::string_view>{std::string_view("abc").substr(0, 2), "d"}, "N");
     FAILS(FB_INVALID, "63 bits", sim.attr("big", ~std::uint64_t{0}));
     FAILS(FB_CONFLICT, "'dt'", sim.attr("dt", 0.25));
     const int values[2] = {1, 2};
@@ -149,7 +156,9 @@ static void attributes(const std::string &stream) {
     step.end();
     const auto found = viewer.next();
     const auto of_stream = found->attrs(), of_field = found->attrs("N");
-    CHECK(of_stream.size() == 4 && of_field.size() == 5);
+    CHECK(of_stream.size() == 5 && of_field.size() == 6);
+    CHECK(of_stream.at("view") == Attribute(std::string("longer")));
+    CHECK(of_field.at("views") == Attribute(std::vector<std::string>{"ab", "d"}));
     CHECK(of_stream.at("yes") == Attribute(true) && of_stream.at("count") == Attribute(std::int64_t{9}));
     CHECK(of_stream.at("dt") == Attribute(0.5) && of_stream.at("name") == Attribute(std::string("a text")));
     CHECK(of_field.at("more") == Attribute(std::string("text")));

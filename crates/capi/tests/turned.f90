@@ -42,6 +42,10 @@ program turned
       call particles
    case ('spaces')
       call spaces
+   case ('far')
+      call far
+   case ('runs')
+      call runs
    case ('errors')
       call errors
    case default
@@ -455,7 +459,7 @@ contains
       u = reshape([(real(i, real64), i=1, size(u))], shape(u))
       points = [(i*i, i=1, 5)]
       call open_both(sim, viewer)
-      call fb_array(sim, 'U', FB_F64, [nx, ny, nz])
+      call fb_array(sim, 'U', FB_F64, [nx, ny, nz], stats=.true.)
       call fb_array(sim, 'points', FB_I32, ndim=1)
       call fb_step_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'U', u, start=[1, 1, 3], ghost_low=[1, 0, 0], ghost_high=[0, 2, 0], number=12)
@@ -472,8 +476,12 @@ contains
       call check(all(view%stored == shape(u)) .and. view%bytes == 8*size(u), 'how it lies')
       call c_f_pointer(view%data, shown, view%stored)
       call check(all(shown == u), 'its elements')
+      ! Of x from 1, y up to ny: what is left are ghosts.
+      call check(view%has_stats .and. view%min == 2 .and. view%max == u(nx, ny, 2), 'its bounds')
+      call check(view%sum == sum(u(1:, :ny, :)) .and. view%count == nx*ny*2 .and. view%non_finite == 0, 'its sum')
       call fb_step_block(step, 'points', 1_int64, view)
       call check(.not. view%placed .and. size(view%stored) == 1, 'unplaced')
+      call check(.not. view%has_stats .and. view%count == 0, 'without statistics')
       call c_f_pointer(view%data, shown_points, view%stored)
       call check(all(shown_points == points), 'its points')
       call fb_step_block(step, 'points', 2_int64, view)
@@ -567,7 +575,7 @@ contains
       call open_both(sim, viewer)
       call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dtypes has 1 entries for 2 names')
-      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1])
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], stats=.true.)
       call fb_buffer(sim, 'log')
       call fb_step_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'ions/x', x)
@@ -581,6 +589,7 @@ contains
       call check(all(view%stored == [3, 40]), 'the last dimension counts')
       call c_f_pointer(view%data, shown, view%stored)
       call check(all(shown == x), 'its vectors')
+      call check(view%has_stats .and. view%min == 1 .and. view%max == 120, 'their statistics')
       call fb_step_block(step, 'log', 1_int64, view)
       call c_f_pointer(view%data, told, view%stored)
       call check(all(told == said), 'the bytes')
@@ -633,6 +642,95 @@ contains
       call fb_space_close(space)   ! once more does no harm
    end subroutine
 
+   ! Extents and places beyond 2^31, of which only what is touched costs memory.
+   subroutine far
+      integer(int64), parameter :: wide = 5000000000_int64
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_space) :: space
+      type(fb_view) :: view
+      integer(int32), target :: i4(2, 2), j4(2, 2), one(2, 1)
+      integer(int32), pointer :: given(:, :)
+      type(c_ptr) :: address
+      i4 = reshape([1, 2, 3, 4], [2, 2])
+      one = reshape([5, 6], [2, 1])
+      call open_both(sim, viewer)
+      call fb_array(sim, 'u', FB_I32, [wide, 3_int64])
+      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'u', i4(:, 1:1), start=[wide - 1, 2_int64])
+      call fb_put_async(sim, 'u', i4(:, 2:2), start=[wide - 1, 3_int64], number=1)
+      call fb_put_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], start=[wide - 5, 1_int64], number=2)
+      call fb_put_async_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], start=[wide - 7, 1_int64], number=3)
+      call fb_alloc(sim, 'u', FB_I32, [2_int64, 1_int64], address, start=[wide - 1, 1_int64], number=4)
+      call c_f_pointer(address, given, [2, 1])
+      given = one
+      call fb_commit(sim, address)
+      call fb_put(sim, 'u', i4, start=[wide, 2_int64], number=5, stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, '[3, 5000000000]')
+      call fb_put(sim, 'u', i4, start=[0_int64, 2_int64], number=5, stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_step_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(all(fb_step_shape(step, 'u') == [wide, 3_int64]), 'the shape')
+      call fb_get(step, 'u', j4, start=[wide - 1, 2_int64])
+      call check(all(j4 == i4), 'at the far end')
+      call fb_get_address(step, 'u', FB_I32, c_loc(j4), [2_int64, 1_int64], start=[wide - 1, 1_int64])
+      call check(all(j4(:, 1) == one(:, 1)), 'in place')
+      call fb_get(step, 'u', j4, start=[wide - 7, 1_int64], every=[2, 1], stat=stat, errmsg=text)
+      call fails(FB_NOT_COVERED, 'C''s order')
+      call fb_get(step, 'u', j4(:, 1:1), start=[wide - 7, 1_int64], every=[3, 1])
+      call check(all(j4(:, 1) == [5, 6]), 'every third of two blocks')
+      call fb_step_block(step, 'u', 1_int64, view)
+      call check(view%start(1) > 4000000000_int64 .and. view%start(2) <= 3, 'where it is')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+      call fb_space_open(space, timeout=20.0_real64)
+      call fb_space_put(space, trim(name), i4, 1_int64, start=[wide - 1, 1_int64], shape=[wide, 7_int64])
+      call fb_space_get(space, trim(name), j4, 1_int64, start=[wide - 1, 1_int64])
+      call check(all(j4 == i4), 'far in the space')
+      call fb_space_close(space)
+   end subroutine
+
+   ! A run that a checkpoint remembers, and the one that goes on from there.
+   subroutine runs
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      integer(int64) :: run, number
+      integer :: life
+      run = 0
+      call fb_consumer_open(viewer, trim(name), timeout=20.0_real64, follow=.true.)
+      do life = 1, 2
+         if (life == 1) call fb_producer_open(sim, name, timeout=20.0_real64, queue_bytes=1000000_int64)
+         if (life == 2) call fb_producer_open(sim, name, timeout=20.0_real64, continues_run=run, continues_step=2_int64)
+         call check(fb_producer_run(sim) == life, 'the run')
+         call check(fb_producer_transport(sim) == 'shm', 'the transport')
+         run = fb_producer_run(sim)
+         call fb_array(sim, 'U', FB_F64, [3])
+         do number = 3*(life - 1), life + 2
+            call fb_step_begin(sim, number, 0.0_real64)
+            call fb_put(sim, 'U', [1.0_real64, 2.0_real64, 3.0_real64], start=[1])
+            call fb_step_end(sim)
+            call check(fb_consumer_next(viewer, step), 'there is a step')
+            call check(step%run == life .and. step%number == number, 'its run and number')
+            call check(step%rewound .eqv. (life == 2 .and. number == 3), 'rewound once')
+            call fb_step_release(step)
+         end do
+         call fb_producer_close(sim)
+      end do
+      call fb_consumer_close(viewer)
+      call fb_producer_open(sim, name, continues_run=run, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'continues_run and continues_step go together')
+      call fb_producer_open(sim, name, continues_step=1_int64, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'continues_run and continues_step go together')
+      call check(fb_producer_run(sim, stat, text) == 0, 'no run')
+      call fails(FB_INVALID, 'fb_producer_run: producer')
+      call check(fb_producer_transport(sim, stat, text) == '', 'no transport')
+      call fails(FB_INVALID, 'fb_producer_transport: producer')
+   end subroutine
+
    subroutine errors
       type(fb_producer) :: sim
       type(fb_consumer) :: viewer
@@ -679,6 +777,7 @@ contains
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_get(step, 'U', u, start=[1, 2], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dimension 0')   ! y, the slowest
+      call fails(FB_OUT_OF_BOUNDS, 'in C''s order: the slowest dimension first, from 0')
       call fb_get(step, 'U', u, start=[0, 1], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
       call fb_get(step, 'U', u, every=[0, 1], stat=stat, errmsg=text)

@@ -47,7 +47,7 @@ impl Selection {
         let mut span = Dims::new();
         for d in 0..n {
             if self.step[d] == 0 {
-                return fail("a selection's step is 0".into());
+                return fail("a selection of every 0 elements; use 1 for all".into());
             }
             let extent = match self.shape[d] {
                 0 => Some(0),

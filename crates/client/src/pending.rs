@@ -4,13 +4,12 @@
 //! what is outstanding are answers, a few bytes each; how many is bounded all the same, since the other side's
 //! buffers are.
 
-use crate::producer::{Block, Outcome, Producer, State, gather, no_step, put_block};
+use crate::producer::{Block, Counted, Outcome, Producer, State, gather, no_step, put_block};
 use crate::rpc::{Payload, Rpc, lock};
-use forebay_core::block::{INLINE_MAX, Stats};
+use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_store::stats;
 use forebay_store::strided::Source;
 use forebay_wire::message::{Bytes, ToServer};
 use std::collections::VecDeque;
@@ -56,9 +55,9 @@ impl Producer {
             return self.stage(block, field, source);
         }
         self.make_way()?;
-        let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
-        let dense = gather(source, statistics.as_mut().map(|stats| (field.dtype, stats)));
-        let put = ToServer::Put(put_block(block, Bytes::Payload, statistics));
+        let mut counted = Counted::new(field, block);
+        let dense = gather(source, counted.while_copied());
+        let put = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
         let request = self.home.rpc.post(&put, Payload(&dense))?;
         match lock(&self.state).open.as_mut() {
             Some(open) => {

@@ -4,7 +4,7 @@ mod options;
 mod put;
 
 pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
-pub(crate) use put::{gather, put_block};
+pub(crate) use put::{Counted, gather, put_block};
 
 use crate::fork::ForkGuard;
 use crate::group::Group;

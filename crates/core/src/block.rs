@@ -80,6 +80,11 @@ impl Extent {
         Ok(extent)
     }
 
+    /// Whether it has ghosts.
+    pub fn has_ghosts(&self) -> bool {
+        self.ghosts
+    }
+
     fn group(&self, index: usize) -> &[u64] {
         let n = self.ndim as usize;
         &self.values[index * n..(index + 1) * n]
@@ -166,8 +171,8 @@ pub struct Location {
     pub generation: u64,
 }
 
-/// Statistics of one block's interior and ghosts, for real dtypes. Non-finite elements are counted and
-/// take no part in the rest; if there are no others, `min` is `+inf` and `max` is `-inf`.
+/// Statistics of one block's interior, for real dtypes. Ghosts take no part: they are their owner's. Non-finite
+/// elements are counted and take no part in the rest; if there are no others, `min` is `+inf` and `max` is `-inf`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// The smallest finite element.

@@ -83,6 +83,14 @@ impl Field {
         }
     }
 
+    /// Its dtype and global shape, as messages say them.
+    pub fn kind_and_shape(&self) -> String {
+        match &self.shape {
+            Some(shape) => format!("{} of shape {:?}", self.dtype, &shape[..]),
+            None => format!("{} of {} dimensions without a global shape", self.dtype, self.ndim),
+        }
+    }
+
     /// Checks everything that can be wrong with a field in itself.
     pub fn check(&self) -> Result<()> {
         check_name("field", &self.name)?;
@@ -93,7 +101,7 @@ impl Field {
         }
         if let Some(shape) = &self.shape {
             if shape.len() != n {
-                return fail(format!("shape {shape:?} does not have {n} numbers"));
+                return fail(format!("shape {:?} does not have {n} numbers", &shape[..]));
             }
             Region::whole(shape).map_err(|error| error.during(format!("field '{}'", self.name)))?;
         }

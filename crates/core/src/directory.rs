@@ -23,6 +23,7 @@ const PLACE_MAX: u64 = 1 << 48;
 #[derive(Debug)]
 pub struct FieldIndex {
     field: Field,
+    of_space: bool,
     blocks: Vec<BlockRecord>,
     by_key: HashMap<BlockKey, u32>,
     cell: Vec<u64>,
@@ -52,6 +53,7 @@ impl FieldIndex {
     pub fn new(field: Field) -> FieldIndex {
         FieldIndex {
             field,
+            of_space: false,
             blocks: Vec::new(),
             by_key: HashMap::new(),
             cell: Vec::new(),
@@ -61,6 +63,11 @@ impl FieldIndex {
             links: Vec::new(),
             large: Vec::new(),
         }
+    }
+
+    /// An empty index of a field in the space, whose puts have no rank and no ghosts to speak of.
+    pub fn of_space(field: Field) -> FieldIndex {
+        FieldIndex { of_space: true, ..FieldIndex::new(field) }
     }
 
     /// The field, as it is at this step.
@@ -101,14 +108,19 @@ impl FieldIndex {
         if record.extent.offset().is_some() {
             let interior = record.extent.interior();
             if let Some(other) = self.find(&interior).find(|other| other.level == record.level) {
-                return Err(Error::conflict(format!(
-                    "{} of field '{}' at {interior} overlaps {} at {}; interiors must be disjoint, declare shared \
-                     layers as ghosts",
-                    record.key,
-                    self.field.name,
-                    other.key,
-                    other.extent.interior()
-                )));
+                let (name, before) = (&self.field.name, other.extent.interior());
+                return Err(Error::conflict(if self.of_space {
+                    format!(
+                        "what is put of field '{name}' at {interior} overlaps what was put at {before}; put each \
+                         element once, or remove the field at this step first"
+                    )
+                } else {
+                    format!(
+                        "{} of field '{name}' at {interior} overlaps {} at {before}; interiors must be disjoint, \
+                         declare shared layers as ghosts",
+                        record.key, other.key
+                    )
+                }));
             }
         }
         let placed = record.extent.offset().is_some().then(|| record.extent.interior());

@@ -205,7 +205,7 @@ impl Node {
         let single = self.space_tiles(state, &key.0, key.1, report.field.shape.as_deref()).is_single();
         let owned = state.space.index.entry(key.clone()).or_insert_with(|| Owned {
             description: current,
-            index: FieldIndex::new(report.field.clone()),
+            index: FieldIndex::of_space(report.field.clone()),
             registrants: BTreeSet::new(),
         });
         check_same(owned.index.field(), &report.field, key.1)?;
@@ -363,12 +363,10 @@ fn check_same(known: &Field, given: &Field, step: StepNumber) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(format!(
-        "field '{}' at step {step} is {} of shape {:?} in the space, not {} of shape {:?}",
+        "field '{}' at step {step} is {} in the space, not {}; remove it there, or give this one another name or step",
         given.name,
-        known.dtype,
-        known.shape.as_deref(),
-        given.dtype,
-        given.shape.as_deref()
+        known.kind_and_shape(),
+        given.kind_and_shape()
     )))
 }
 

@@ -1,6 +1,6 @@
 //! Block statistics, computed over bytes that have just been copied and are still in the cache.
 
-use forebay_core::block::Stats;
+use forebay_core::block::{Extent, Stats};
 use forebay_core::dtype::Dtype;
 
 /// Whether statistics of this dtype exist: complex numbers have no order.
@@ -27,6 +27,30 @@ pub fn accumulate(stats: &mut Stats, dtype: Dtype, bytes: &[u8]) {
         Dtype::F32 => fold(stats, bytes, |b| f64::from(f32::from_le_bytes(b))),
         Dtype::F64 => fold(stats, bytes, f64::from_le_bytes),
         Dtype::C64 | Dtype::C128 => {}
+    }
+}
+
+/// Adds the interior of a block to `stats`: its bytes are dense and row-major, ghosts included.
+pub fn accumulate_interior(stats: &mut Stats, dtype: Dtype, bytes: &[u8], extent: &Extent) {
+    let (shape, low, stored) = (extent.shape(), extent.ghost_low(), extent.stored_shape());
+    let Some(last) = shape.len().checked_sub(1).filter(|_| extent.has_ghosts()) else {
+        return accumulate(stats, dtype, bytes);
+    };
+    let rows: u64 = shape[..last].iter().product();
+    if shape.contains(&0) {
+        return;
+    }
+    for row in 0..rows {
+        let (mut left, mut at, mut stride) = (row, low[last], stored[last]);
+        for d in (0..last).rev() {
+            at += (left % shape[d] + low[d]) * stride;
+            left /= shape[d];
+            stride *= stored[d];
+        }
+        let (first, length) = (at as usize * dtype.size(), shape[last] as usize * dtype.size());
+        if let Some(row) = bytes.get(first..first + length) {
+            accumulate(stats, dtype, row);
+        }
     }
 }
 
@@ -92,6 +116,33 @@ mod tests {
         let mut stats = Stats::EMPTY;
         accumulate(&mut stats, Dtype::F64, &bytes);
         assert_eq!(stats, Stats { min: -2.0, max: 4.0, sum: 3.5, count: 3, non_finite: 2 });
+    }
+
+    #[test]
+    fn ghosts_take_no_part() {
+        let extent = Extent::new(Some(&[5, 0, 9]), &[2, 3, 4], &[1, 0, 2], &[0, 3, 1]).unwrap();
+        let stored = extent.stored_shape();
+        let mut bytes = Vec::new();
+        let (mut sum, mut count) = (0.0, 0);
+        for z in 0..stored[0] {
+            for y in 0..stored[1] {
+                for x in 0..stored[2] {
+                    let inside = (1..3).contains(&z) && (0..3).contains(&y) && (2..6).contains(&x);
+                    let value = if inside { (100 * z + 10 * y + x) as f32 } else { f32::NAN };
+                    sum += if inside { f64::from(value) } else { 0.0 };
+                    count += u64::from(inside);
+                    bytes.extend(value.to_le_bytes());
+                }
+            }
+        }
+        let mut stats = Stats::EMPTY;
+        accumulate_interior(&mut stats, Dtype::F32, &bytes, &extent);
+        assert_eq!(stats, Stats { min: 102.0, max: 225.0, sum, count, non_finite: 0 });
+        assert_eq!(count, 24);
+        let empty = Extent::new(None, &[2, 0], &[1, 1], &[1, 1]).unwrap();
+        let mut stats = Stats::EMPTY;
+        accumulate_interior(&mut stats, Dtype::F32, &[0; 4 * 4 * 2], &empty);
+        assert_eq!(stats, Stats::EMPTY);
     }
 
     #[test]

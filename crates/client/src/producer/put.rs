@@ -5,7 +5,7 @@ use super::{Allocated, Allocation, Block, Outcome, Producer, State, no_step};
 use crate::rpc::{Payload, lock, unexpected};
 use crate::storage::Storage;
 use crate::typed::check_dtype;
-use forebay_core::block::{INLINE_MAX, Location, Stats};
+use forebay_core::block::{Extent, INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
 use forebay_core::dtype::Dtype;
@@ -103,17 +103,17 @@ impl Producer {
 
     pub(crate) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let mut statistics = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
-        let wanted = statistics.as_mut().map(|stats| (field.dtype, stats));
+        let mut counted = Counted::new(field, block);
         if bytes <= INLINE_MAX as u64 {
-            let inline = source.to_vec(wanted).into_boxed_slice();
+            let inline = source.to_vec(counted.while_copied()).into_boxed_slice();
+            let statistics = counted.done(&inline);
             self.publish(put_block(block, Bytes::Inline(inline), statistics))?;
             return Ok(Outcome::Staged);
         }
         let storage = self.storage_for(block)?;
         let Some(arena) = &storage.arena else {
-            let dense = gather(source, wanted);
-            return match self.send(&storage, block, &dense, statistics) {
+            let dense = gather(source, counted.while_copied());
+            return match self.send(&storage, block, &dense, counted.done(&dense)) {
                 Ok(()) => Ok(Outcome::Staged),
                 Err(error) if error.kind == ErrorKind::Full && self.policy != Policy::Block => {
                     Ok(Outcome::Dropped)
@@ -123,10 +123,12 @@ impl Producer {
         };
         let Some(grant) = self.grant(&storage, bytes)? else { return Ok(Outcome::Dropped) };
         arena.populate(&grant);
-        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, wanted) {
+        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, counted.while_copied()) {
             storage.give_back(&grant)?;
             return Err(error);
         }
+        let statistics =
+            arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| counted.done(bytes))?;
         let held = self.hold(&storage, &grant)?;
         self.publish(put_block(block, held, statistics))?;
         Ok(Outcome::Staged)
@@ -278,7 +280,7 @@ impl Producer {
         if let (true, Some(grant), Some(arena)) = (stats, grant, &storage.arena) {
             let mut computed = Stats::EMPTY;
             arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
-                stats::accumulate(&mut computed, dtype, bytes);
+                stats::accumulate_interior(&mut computed, dtype, bytes, &put.extent);
             })?;
             put.stats = Some(Box::new(computed));
         }
@@ -312,6 +314,34 @@ impl Producer {
         open.allocations.remove(&id).ok_or_else(|| {
             Error::invalid("this memory was not allocated in this step, or is committed already")
         })
+    }
+}
+
+/// The statistics that a block is to have, if any. They are computed while it is copied, or from the copy if it has
+/// ghosts: those take no part.
+pub(crate) struct Counted<'a> {
+    stats: Option<Stats>,
+    dtype: Dtype,
+    extent: &'a Extent,
+}
+
+impl<'a> Counted<'a> {
+    pub(crate) fn new(field: &Field, block: &'a Block<'_>) -> Counted<'a> {
+        let stats = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
+        Counted { stats, dtype: field.dtype, extent: &block.extent }
+    }
+
+    /// For what copies the block: where the elements are to be counted on the way.
+    pub(crate) fn while_copied(&mut self) -> Option<(Dtype, &mut Stats)> {
+        self.stats.as_mut().filter(|_| !self.extent.has_ghosts()).map(|stats| (self.dtype, stats))
+    }
+
+    /// The block is copied, and these are its bytes.
+    pub(crate) fn done(mut self, bytes: &[u8]) -> Option<Stats> {
+        if let Some(stats) = self.stats.as_mut().filter(|_| self.extent.has_ghosts()) {
+            stats::accumulate_interior(stats, self.dtype, bytes, self.extent);
+        }
+        self.stats
     }
 }
 

@@ -143,7 +143,7 @@ impl StreamCoordinator {
             }
             if run.options != options {
                 return Err(Error::conflict(format!(
-                    "rank {rank} of stream '{}' opened it with {options:?}, the ranks before it with {:?}; all ranks \
+                    "rank {rank} of stream '{}' opened it with {options}; the ranks before it with {}; all ranks \
                      must agree",
                     self.name, run.options
                 )));

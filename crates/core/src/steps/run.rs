@@ -10,6 +10,7 @@ use crate::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// What happens to closed steps when readers or memory cannot keep up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,22 @@ pub struct RunOptions {
     pub queue_bytes: u64,
     /// The run and the last step of it that this one continues.
     pub continues: Option<(RunNumber, StepNumber)>,
+}
+
+impl fmt::Display for RunOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunOptions { size, policy, keep, queue_bytes, continues } = self;
+        let policy = match policy {
+            Policy::DropOldest => "drop-oldest",
+            Policy::Block => "block",
+            Policy::Latest => "latest",
+        };
+        write!(f, "{size} ranks, policy {policy}, keep {keep}, queue_bytes {queue_bytes}")?;
+        match continues {
+            Some((run, step)) => write!(f, ", continuing run {run} from step {step}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl RunOptions {
@@ -232,12 +249,11 @@ impl Step {
                 self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
             if index.field() != &field && result.is_ok() {
                 result = Err(Error::conflict(format!(
-                    "rank {rank} gives field '{}' shape {:?} at step {}, another rank gave {:?}; all ranks of a step \
-                     must agree",
+                    "rank {rank} gives field '{}' as {} at step {}, another rank as {}; all ranks of a step must agree",
                     field.name,
-                    field.shape.as_deref(),
+                    field.kind_and_shape(),
                     ended.step,
-                    index.field().shape.as_deref()
+                    index.field().kind_and_shape()
                 )));
             }
             for block in blocks {

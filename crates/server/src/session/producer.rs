@@ -422,8 +422,8 @@ impl Session {
         let Some(demand) = demand.filter(|_| producing.open.is_none()) else {
             return Err(no_step("passing a step"));
         };
-        if producing.last.is_some_and(|last| step <= last) {
-            return Err(Error::step_order(format!("step {step} was passed after step {:?}", producing.last)));
+        if let Some(last) = producing.last.filter(|last| step <= *last) {
+            return Err(Error::step_order(format!("step {step} was passed after step {last}")));
         }
         producing.last = Some(step);
         producing.open = Some(OpenStep::new(step, time, demand));
