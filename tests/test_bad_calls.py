@@ -163,7 +163,7 @@ def test_options_that_cannot_be(two: forebay.LocalGroup) -> None:
     for options in ({"transport": "pigeon"}, {"policy": "hope"}, {"on_loss": "cry"}, {"keep": -1}):
         with pytest.raises(forebay.Invalid):
             producer(two, **options)
-    for timeout in (-1, float("nan"), float("inf"), 1e300):
+    for timeout in (-1, float("nan"), 0):
         with pytest.raises(ValueError, match="timeout"):
             producer(two, timeout=timeout)
 

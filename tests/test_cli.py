@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import FOREBAY, open_ranks, reference, wait_until, write_steps
+from support import FOREBAY, open_ranks, producer, reference, wait_until, write_steps
 
 import forebay
 
@@ -68,12 +68,48 @@ def test_wrong_usage() -> None:
         ["serve", "--ports", "5"],
         ["status", "--timeout", "soon"],
         ["status", "--timeout", "-1"],
+        ["status", "--timeout", "nan"],
+        ["status", "--timeout", "0"],
     ):
         assert "Usage" in run(*arguments, code=2).stderr or arguments
 
 
 def test_version() -> None:
     assert run("--version").stdout.split() == ["forebay", forebay.__version__]
+
+
+NUMBERS: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "int8": [-128, 127],
+    "int64": [2**53 + 1, -(2**63), 2**63 - 1],
+    "uint64": [2**64 - 1, 0],
+    "float16": [0.1, -np.inf],
+    "float32": [0.1, 16777217, 1e-40, 3e38],
+    "float64": [0.1, np.inf, -np.inf, np.nan, 1e300, 5e-324, -0.0],
+    "complex64": [0.1 - 2j, complex(np.nan, np.inf)],
+    "complex128": [1 + 2j, 3 - 4j],
+}
+
+
+def test_numbers_are_printed_as_they_are(one: forebay.LocalGroup) -> None:
+    """Those of JSON, which has no infinity, and those for people."""
+    with producer(one, keep=1) as sim:
+        for dtype, values in NUMBERS.items():
+            sim.array(dtype, dtype=dtype, shape=(len(values),))
+        with sim.step(0) as step:
+            for dtype, values in NUMBERS.items():
+                step.put(dtype, np.array(values, dtype))
+        sim.flush()
+        for dtype, values in NUMBERS.items():
+            expected = np.array(values, dtype)
+            got = told("get", "s", dtype, "--group", one.path)
+            found = [complex(*map(float, v)) if isinstance(v, list) else v for v in got["values"]]
+            np.testing.assert_array_equal(np.array(found, dtype), expected, strict=True)
+            shown = run("get", "s", dtype, "--group", one.path).stdout.splitlines()[1].split()
+            if dtype == "bool":
+                assert shown == ["true", "false"]
+            else:
+                np.testing.assert_array_equal(np.array(shown).astype(dtype), expected, strict=True)
 
 
 def test_a_group_from_up_to_down(own_place: Path) -> None:
@@ -103,7 +139,7 @@ def test_a_group_from_up_to_down(own_place: Path) -> None:
                 a.put("on", reference((6, 5), "?"))
             wait_until(lambda: told("ls", "--group", group)[0]["latest"] == 3)
 
-            status = told("status", "--group", group)
+            status = told("status", "--group", group, "--timeout", "1e19")
             assert [server["server"] for server in status["servers"]] == [0, 1]
             streams = [stream for server in status["servers"] for stream in server["streams"]]
             assert [(s["name"], s["run"], s["ranks"], s["latest"]) for s in streams] == [

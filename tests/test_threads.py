@@ -62,7 +62,8 @@ def test_a_read_does_not_wait_for_the_next_step(one: forebay.LocalGroup, transpo
             np.testing.assert_array_equal(step["U"][...], whole)
             with pytest.raises(forebay.Timeout):
                 reader.next(timeout=0.01)
-            assert waiter.is_alive() and told.empty()
+            assert waiter.is_alive()
+            assert told.empty()
             put_rows(sim, 1)
             assert told.get(timeout=20) == 1
             waiter.join()
@@ -79,9 +80,7 @@ def test_many_threads_wait_for_steps(one: forebay.LocalGroup, transport: str) ->
 
         def read(_: int) -> int:
             with reader.next() as step:
-                np.testing.assert_array_equal(
-                    step["U"][...], reference((ROWS, COLUMNS), "f8", step.number)
-                )
+                np.testing.assert_array_equal(step["U"][...], reference((ROWS, COLUMNS), "f8", step.number))
                 return step.number
 
         found = threads.map(read, range(20))
@@ -92,11 +91,10 @@ def test_many_threads_wait_for_steps(one: forebay.LocalGroup, transport: str) ->
         assert len(set(numbers)) == len(numbers)
 
 
-def test_who_looks_does_not_wait_for_who_begins(
-    one: forebay.LocalGroup, child: Callable[..., Child]
-) -> None:
+def test_who_looks_does_not_wait_for_who_begins(one: forebay.LocalGroup, child: Callable[..., Child]) -> None:
     """One thread asks whether staging was lost while another waits for a server that stands still: it is told
-    at once, and Ctrl-C still ends the wait."""
+    at once, and Ctrl-C still ends the wait.
+    """
     simulation = child(
         """
         group, server = sys.argv[1], int(sys.argv[2])

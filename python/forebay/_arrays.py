@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay._errors import Invalid, OutOfBounds, TypeMismatch
+from forebay._errors import Error, Invalid, OutOfBounds, TypeMismatch
 
 _BY_DTYPE = {
     np.dtype(name): name
@@ -18,6 +19,24 @@ _BY_DTYPE = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
+
+
+def integer(value: object, what: str, *, low: int = 0, bits: int = 64, error: type[Error] = Invalid) -> int:
+    """An integer from `low` on that has so many bits; nothing is rounded to one."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise Invalid(f"{what} is {value!r}: an integer is needed") from None
+    if not low <= number < 1 << bits:
+        raise error(f"{what} is {number}, which is out of range")
+    return number
+
+
+def integers(values: object, what: str) -> list[int]:
+    """Extents or places: one for each dimension."""
+    if not isinstance(values, Iterable):
+        raise Invalid(f"{what} is {values!r}: an integer for each dimension is needed")
+    return [integer(value, what, error=OutOfBounds) for value in values]
 
 
 def dtype_name(dtype: DTypeLike | str) -> str:
@@ -50,11 +69,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def checked(array: object, name: str, field: str) -> NDArray[Any]:
     """The array as NumPy sees it, without a copy; its dtype must be the field's, in any byte order.
 
-    Bytes are taken as they are for a field of bytes.
+    Bytes are taken as they are for a field of bytes; only of a view with gaps a copy is made.
     """
     wanted = numpy_dtype(name)
     if isinstance(array, bytes | bytearray | memoryview) and wanted == np.uint8:
-        given = np.frombuffer(array, wanted)
+        dense = memoryview(array).c_contiguous
+        given = np.frombuffer(array if dense else array.tobytes(), wanted)  # type: ignore[union-attr]
     else:
         given = np.asarray(array)
     if given.dtype.hasobject:
@@ -75,14 +95,18 @@ def is_native(array: NDArray[Any]) -> bool:
 
 def per_dimension(value: int | Sequence[Any], ndim: int, what: str) -> tuple[list[int], list[int]]:
     """Ghost widths as low and high: one number, one for each dimension, or a pair for each."""
-    widths = [value] * ndim if isinstance(value, int | np.integer) else list(value)
+    try:
+        widths = [operator.index(value)] * ndim  # type: ignore[arg-type]
+    except TypeError:
+        widths = list(value) if isinstance(value, Iterable) else [value] * ndim
     if len(widths) != ndim:
         raise OutOfBounds(f"{what} has {len(widths)} entries for {ndim} dimensions")
-    pairs = [(w, w) if isinstance(w, int | np.integer) else tuple(w) for w in widths]
+    pairs = [tuple(w) if isinstance(w, Iterable) else (w, w) for w in widths]
     for pair in pairs:
-        if len(pair) != 2 or min(pair) < 0:
+        if len(pair) != 2:
             raise OutOfBounds(f"{what} {value!r}: give widths of at least 0, one or two for each dimension")
-    return [int(low) for low, _ in pairs], [int(high) for _, high in pairs]
+    lows, highs = zip(*pairs, strict=True) if pairs else ((), ())
+    return integers(lows, what), integers(highs, what)
 
 
 def selection(

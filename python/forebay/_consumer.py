@@ -26,9 +26,7 @@ class Every:
 
 def every(period: int, *, dtype: DTypeLike | None = None) -> Every:
     """Needs a field every so many of the steps that the producer offers, and, if given, with this dtype."""
-    if period < 1:
-        raise Invalid(f"every({period}): a period of at least 1 is needed")
-    return Every(int(period), dtype)
+    return Every(_arrays.integer(period, "a period", low=1, bits=32), dtype)
 
 
 Fields = Mapping[str, Every | int] | Sequence[str] | None
@@ -46,7 +44,7 @@ def as_needs(fields: Fields) -> list[tuple[str, str | None, int]] | None:
     for name, need in fields.items():
         wanted = need if isinstance(need, Every) else every(need)
         dtype = None if wanted.dtype is None else _arrays.dtype_name(wanted.dtype)
-        needs.append((name, dtype, wanted.period))
+        needs.append((name, dtype, _arrays.integer(wanted.period, "a period", low=1, bits=32)))
     return needs
 
 
@@ -65,7 +63,7 @@ class Consumer:
     group, timeout, transport:
         As in `Producer`.
     window:
-        How many steps may be held at once. More wait in the stream, under its policy.
+        How many steps may be held at once, 1 to 1024. More wait in the stream, under its policy.
     start:
         `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps.
     follow:
@@ -89,8 +87,9 @@ class Consumer:
         follow: bool = False,
         pin: int | None = None,
     ) -> None:
-        if pin is not None and not 0 <= pin < 1 << 64:
-            raise Invalid(f"pin={pin} is out of range")
+        if pin is not None:
+            pin = _arrays.integer(pin, "pin")
+        window = _arrays.integer(window, "window", low=1, bits=32)
         path = os.fspath(group) if group is not None else None
         self._core = _forebay.Consumer(
             stream, as_needs(fields), 1, path, window, start, follow, timeout, transport, pin
@@ -238,9 +237,9 @@ class Step:
         return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
-    """One block, as a rank put it."""
+    """One block, as a rank put it. Compared by identity: arrays have no single answer."""
 
     data: NDArray[Any]
     """Read-only, ghosts included. It keeps the memory it shows."""
@@ -302,7 +301,7 @@ class Field:
     ) -> NDArray[Any]:
         if copy is False:
             raise ValueError("a field of several blocks cannot be shown without a copy: use blocks()")
-        return self.read(...) if dtype is None else self.read(...).astype(dtype)
+        return np.asarray(self.read(...), dtype)
 
     def read(self, region: object = ..., *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Copies a region, given as in NumPy, or fails and says which part is missing.

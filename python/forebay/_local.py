@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from forebay._admin import Admin
+from forebay._arrays import integer
 from forebay._errors import Error, Timeout, Unreachable
 
 
@@ -47,6 +48,7 @@ class LocalGroup:
         self.servers: list[LocalServer] = []
         command = [_command(), "serve", "--group", self.path, "--servers", str(servers)]
         command += ["--bind", "127.0.0.1", "--watch-parent", str(os.getpid()), *arguments]
+        command += ["--private-place", self._directory]
         if budget is not None:
             command += ["--budget", str(budget)]
         try:
@@ -120,6 +122,7 @@ def local(
     `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP. The
     servers end when the group is closed, or when this process ends, however it does.
     """
-    if servers < 1:
-        raise ValueError(f"servers={servers}: a group has at least one")
+    servers = integer(servers, "servers", low=1, bits=32)
+    if budget is not None:
+        budget = integer(budget, "budget", low=1)
     return LocalGroup(servers, budget, ["--encrypt"] if encrypt else [], timeout)

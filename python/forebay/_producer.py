@@ -109,9 +109,14 @@ class Producer:
         on_loss: Literal["skip", "fail"] = "skip",
         placement: Placement = "nearest",
     ) -> None:
-        for name, number in (("rank", rank), ("size", size), ("keep", keep)):
-            if not 0 <= number < 1 << 32:
-                raise Invalid(f"{name}={number} is out of range")
+        rank, size, keep = (
+            _arrays.integer(number, name, bits=32)
+            for name, number in (("rank", rank), ("size", size), ("keep", keep))
+        )
+        if queue is not None:
+            queue = _arrays.integer(queue, "queue")
+        if continues is not None:
+            continues = _continues(continues)
         path = os.fspath(group) if group is not None else None
         self._core = _forebay.Producer(
             stream,
@@ -174,19 +179,21 @@ class Producer:
             raise Invalid(
                 f"field '{name}': give its global shape, or ndim if its blocks have no place in one"
             )
-        dimensions = len(shape) if shape is not None else int(ndim or 0)
+        extents = None if shape is None else _arrays.integers(shape, f"field '{name}': shape")
+        dimensions = (
+            _arrays.integer(ndim, f"field '{name}': ndim", bits=16) if extents is None else len(extents)
+        )
         kind = _arrays.dtype_name(dtype)
         spread = [
-            [float(v)] * dimensions if isinstance(v, int | float) else [float(x) for x in v]
-            for v in (spacing, origin)
+            _numbers(given, dimensions, f"field '{name}': {what}")
+            for what, given in (("spacing", spacing), ("origin", origin))
         ]
-        extents = None if shape is None else [_extent(n, f"field '{name}': shape") for n in shape]
         self._core.array(
             name,
             kind,
             dimensions,
             extents,
-            every,
+            _every(every),
             association,
             list(dims),
             spread[0],
@@ -213,11 +220,12 @@ class Producer:
         for name, kind in fields.items():
             dtype, components = kind if isinstance(kind, tuple) and len(kind) == 2 else (kind, 1)
             offer = _Offer(_arrays.dtype_name(dtype), 1, placed=False)
+            components = _arrays.integer(components, f"field '{name}': components", low=1)
             if components != 1:
                 offer = _Offer(offer.dtype, 2, placed=False, components=components)
             given[name] = offer
         told = [(name, offer.dtype, offer.ndim, "") for name, offer in given.items()]
-        self._core.particles(species, told, every)
+        self._core.particles(species, told, _every(every))
         self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
 
     def buffer(self, name: str, *, every: int = 1) -> None:
@@ -225,7 +233,7 @@ class Producer:
 
         It is put as any field: `step.put(name, b"...")`, and read as `step.blocks(name)`.
         """
-        self._core.buffer(name, every)
+        self._core.buffer(name, _every(every))
         self._offers[name] = _Offer("uint8", 1, placed=False)
 
     def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
@@ -246,6 +254,7 @@ class Producer:
         left by an exception the step is not ended, and readers are told that it is torn once the producer
         closes.
         """
+        number = _arrays.integer(number, "step")
         return OpenStep(self, number, float(number) if time is None else float(time))
 
     def flush(self) -> None:
@@ -277,8 +286,6 @@ class OpenStep:
         self.time = time
 
     def __enter__(self) -> Self:
-        if not 0 <= self.number < 1 << 64:
-            raise Invalid(f"step {self.number}: a number from 0 to 2**64 - 1 is needed")
         self._core.begin(self.number, self.time)
         self._open = True
         return self
@@ -337,6 +344,7 @@ class OpenStep:
         given = _arrays.checked(array, offer.dtype, name)
         low, high, interior = _interior(given.shape, ghost, name)
         place = _place(offset, interior, offer, name)
+        number, level = _number(number, level, name)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
             given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
@@ -378,8 +386,9 @@ class OpenStep:
         read-only then, and must not be written through other views of it. Raises `Unsupported` over TCP.
         """
         offer = self._offer(name)
-        low, high, interior = _interior(tuple(int(n) for n in shape), ghost, name)
+        low, high, interior = _interior(_arrays.integers(shape, f"field '{name}': shape"), ghost, name)
         place = _place(offset, interior, offer, name)
+        number, level = _number(number, level, name)
         memory = self._alloc(name, offer, interior, place, low, high, number, level)
         return None if memory is None else memory[1]
 
@@ -427,11 +436,33 @@ class OpenStep:
         self._core.abort(allocation)
 
 
-def _extent(value: int, what: str) -> int:
-    number = int(value)
-    if not 0 <= number < 1 << 64:
-        raise OutOfBounds(f"{what}: {number} is out of range")
-    return number
+def _continues(given: tuple[int, int]) -> tuple[int, int]:
+    try:
+        run, step = given
+    except (TypeError, ValueError):
+        raise Invalid(f"continues is {given!r}: give a run and a step") from None
+    return _arrays.integer(run, "continues: run"), _arrays.integer(step, "continues: step")
+
+
+def _every(period: int) -> int:
+    return _arrays.integer(period, "every", low=1, bits=32)
+
+
+def _number(number: int, level: int, name: str) -> tuple[int, int]:
+    return (
+        _arrays.integer(number, f"field '{name}': number"),
+        _arrays.integer(level, f"field '{name}': level", bits=32),
+    )
+
+
+def _numbers(given: float | Sequence[float], dimensions: int, what: str) -> list[float]:
+    """A number for each dimension, given as such or as one for all."""
+    try:
+        if np.ndim(given) == 0:
+            return [float(given)] * dimensions  # type: ignore[arg-type]
+        return [float(number) for number in given]  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise Invalid(f"{what} is {given!r}: give a number, or one for each dimension") from None
 
 
 def _interior(
@@ -460,4 +491,4 @@ def _place(
         raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
     if offset is None:
         return [0] * ndim
-    return [_extent(n, f"field '{name}': offset {tuple(offset)}") for n in offset]
+    return _arrays.integers(offset, f"field '{name}': offset")

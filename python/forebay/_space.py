@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay import _arrays, _forebay
-from forebay._errors import OutOfBounds
+from forebay._errors import Closed, OutOfBounds
 
 
 class Space:
@@ -29,8 +29,14 @@ class Space:
         transport: str = "auto",
     ) -> None:
         path = os.fspath(group) if group is not None else None
-        self._core = _forebay.Space(path, timeout, transport)
+        self._open: _forebay.Space | None = _forebay.Space(path, timeout, transport)
         self._timeout = 30.0 if timeout is None else timeout
+
+    @property
+    def _core(self) -> _forebay.Space:
+        if self._open is None:
+            raise Closed("the space was closed")
+        return self._open
 
     def put(
         self,
@@ -49,19 +55,19 @@ class Space:
         kind = _arrays.dtype_name(given.dtype)
         if not _arrays.is_native(given):
             given = given.astype(given.dtype.newbyteorder("="))
-        at = [0] * given.ndim if offset is None else [int(n) for n in offset]
-        if len(at) != given.ndim or any(n < 0 for n in at):
+        at = [0] * given.ndim if offset is None else _arrays.integers(offset, f"field '{name}': offset")
+        if len(at) != given.ndim:
             raise OutOfBounds(f"field '{name}': offset {tuple(at)} for an array of {given.ndim} dimensions")
         whole = (
             [a + n for a, n in zip(at, given.shape, strict=True)]
             if shape is None
-            else [int(n) for n in shape]
+            else _arrays.integers(shape, f"field '{name}': shape")
         )
         self._core.put(
             name,
             kind,
             whole,
-            step,
+            _arrays.integer(step, "step"),
             at,
             given.ctypes.data,
             list(given.shape),
@@ -100,7 +106,7 @@ class Space:
             return offset, count, every, target.ctypes.data, list(target.strides)
 
         wait = self._timeout if timeout is None else timeout
-        self._core.get(name, step, wait, make)
+        self._core.get(name, _arrays.integer(step, "step"), wait, make)
         target: NDArray[Any] = made["target"]
         if out is None:
             cut: NDArray[Any] = target[made["after"]]
@@ -111,10 +117,11 @@ class Space:
 
     def remove(self, name: str, *, step: int) -> None:
         """Removes what was put of a field at a step, on every server."""
-        self._core.remove(name, step)
+        self._core.remove(name, _arrays.integer(step, "step"))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections, as soon as no other thread uses them. Closing twice is harmless."""
+        self._open = None
 
     def __enter__(self) -> Self:
         return self

@@ -19,14 +19,20 @@ pub(crate) struct Ls {
     stream: Option<String>,
 }
 
-/// Read a field of the next step of a stream: prints it, or writes a .npy file.
+/// Read a field of a stream's oldest step that is kept, else of the next one:
+/// prints it, or writes a .npy file.
+///
+/// With --json complex numbers are pairs, and what JSON has no numbers for is
+/// text: "inf", "-inf", "nan".
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Get {
     /// The stream
     stream: String,
     /// The field
     field: String,
-    /// Which part, as in NumPy: '10:20, :, 32' or '::2' [default: all]
+    /// Which part: a:b, a:b:step or a single index for each dimension, such as
+    /// '10:20, :, 32' or '::2'; negative ones count from the end, steps are
+    /// positive [default: all]
     #[arg(long, allow_hyphen_values = true)]
     region: Option<String>,
     /// Write to this .npy file instead of printing
@@ -115,9 +121,10 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
         });
         return Ok(ExitCode::SUCCESS);
     }
-    let numbers: Vec<f64> = data.chunks_exact(element).map(|bytes| number(field.dtype, bytes)).collect();
-    value["values"] = json!(numbers);
-    output.result(&value, |_| {
+    let values = data.chunks_exact(element).map(|bytes| number(field.dtype, bytes));
+    value["values"] = Value::Array(values.collect());
+    output.result(&value, |value| {
+        let numbers: Vec<String> = value["values"].as_array().into_iter().flatten().map(text).collect();
         let row = selection.shape.last().map_or(1, |n| *n as usize).max(1);
         let mut lines = vec![format!(
             "step {}, time {}, shape {:?}, {}",
@@ -126,23 +133,62 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
             &selection.shape[..],
             field.dtype
         )];
-        lines.extend(
-            numbers.chunks(row).map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")),
-        );
+        lines.extend(numbers.chunks(row).map(|row| row.join(" ")));
         lines
     });
     Ok(ExitCode::SUCCESS)
 }
 
-/// One element as a number; of complex ones the real part.
-fn number(dtype: Dtype, bytes: &[u8]) -> f64 {
-    let mut stats = forebay_client::core::block::Stats::EMPTY;
-    match dtype {
-        Dtype::C64 => return f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
-        Dtype::C128 => return number(Dtype::F64, &bytes[..8]),
-        _ => forebay_client::store::stats::accumulate(&mut stats, dtype, bytes),
+/// One element as JSON: exactly, or with as many digits as tell it from its neighbours. Complex numbers are
+/// pairs; what is no number in JSON is text.
+fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+    /// The bytes of an element of a plain type.
+    fn of<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        bytes.first_chunk().copied().unwrap_or([0; N])
     }
-    if stats.count == 1 { stats.min } else { f64::NAN }
+    match dtype {
+        Dtype::Bool => json!(bytes[0] != 0),
+        Dtype::I8 => json!(i8::from_le_bytes(of(bytes))),
+        Dtype::U8 => json!(bytes[0]),
+        Dtype::I16 => json!(i16::from_le_bytes(of(bytes))),
+        Dtype::U16 => json!(u16::from_le_bytes(of(bytes))),
+        Dtype::I32 => json!(i32::from_le_bytes(of(bytes))),
+        Dtype::U32 => json!(u32::from_le_bytes(of(bytes))),
+        Dtype::I64 => json!(i64::from_le_bytes(of(bytes))),
+        Dtype::U64 => json!(u64::from_le_bytes(of(bytes))),
+        Dtype::F16 => single(f32::from(half::f16::from_le_bytes(of(bytes)))),
+        Dtype::Bf16 => single(f32::from(half::bf16::from_le_bytes(of(bytes)))),
+        Dtype::F32 => single(f32::from_le_bytes(of(bytes))),
+        Dtype::F64 => double(f64::from_le_bytes(of(bytes))),
+        Dtype::C64 => json!([number(Dtype::F32, &bytes[..4]), number(Dtype::F32, &bytes[4..])]),
+        Dtype::C128 => json!([number(Dtype::F64, &bytes[..8]), number(Dtype::F64, &bytes[8..])]),
+    }
+}
+
+/// With the digits of a single, not those of the double that is as large.
+fn single(value: f32) -> Value {
+    double(value.to_string().parse().unwrap_or(f64::from(value)))
+}
+
+fn double(value: f64) -> Value {
+    if value.is_nan() {
+        return json!("nan");
+    }
+    // JSON has no infinity.
+    serde_json::Number::from_f64(value).map_or_else(|| json!(value.to_string()), Value::Number)
+}
+
+/// A value for people, complex ones as NumPy shows them.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(pair) => {
+            let parts: Vec<String> = pair.iter().map(text).collect();
+            let sign = if parts.last().is_some_and(|im| im.starts_with('-')) { "" } else { "+" };
+            format!("{}j", parts.join(sign))
+        }
+        number => number.to_string(),
+    }
 }
 
 /// Parses `a:b:c, i, :` against a field's shape. A single index keeps its dimension, with extent 1.
@@ -226,6 +272,24 @@ fn write_npy(path: &PathBuf, field: &Field, shape: &[u64], data: &[u8]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_exact() {
+        let shown = |dtype, bytes: &[u8]| text(&number(dtype, bytes));
+        assert_eq!(shown(Dtype::I64, &((1i64 << 53) + 1).to_le_bytes()), "9007199254740993");
+        assert_eq!(shown(Dtype::U64, &u64::MAX.to_le_bytes()), "18446744073709551615");
+        assert_eq!(shown(Dtype::I8, &[0x80]), "-128");
+        assert_eq!(shown(Dtype::F32, &0.1f32.to_le_bytes()), "0.1");
+        assert_eq!(shown(Dtype::F16, &[0, 0xfc]), "-inf");
+        assert_eq!(shown(Dtype::Bf16, &[0xc0, 0x3f]), "1.5");
+        assert_eq!(shown(Dtype::F64, &(-0.0f64).to_le_bytes()), "-0.0");
+        assert_eq!(shown(Dtype::F64, &f64::NAN.to_le_bytes()), "nan");
+        assert_eq!(shown(Dtype::F64, &f64::NEG_INFINITY.to_le_bytes()), "-inf");
+        let complex = [3f32.to_le_bytes(), (-4f32).to_le_bytes()].concat();
+        assert_eq!(number(Dtype::C64, &complex), json!([3.0, -4.0]));
+        assert_eq!(shown(Dtype::C64, &complex), "3.0-4.0j");
+        assert_eq!(shown(Dtype::Bool, &[1]), "true");
+    }
 
     #[test]
     fn regions_are_parsed_as_in_numpy() {

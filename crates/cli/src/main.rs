@@ -57,7 +57,7 @@ enum Command {
     Status,
     /// List streams, or the fields of one
     Ls(data::Ls),
-    /// Read a field of the next step, as numbers or a .npy file
+    /// Read a field of the oldest step kept, as numbers or a .npy file
     Get(data::Get),
     /// Create, destroy and look at pipelines
     #[command(subcommand)]

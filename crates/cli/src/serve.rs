@@ -6,6 +6,7 @@ use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
 use forebay_server::ServerOptions;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Run one server in the foreground. The first server on a connection file
@@ -25,6 +26,9 @@ pub(crate) struct Serve {
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) watch_parent: Option<u32>,
+    /// A directory of the group's own, to be removed when that process has ended
+    #[arg(long, value_name = "DIR", hide = true, requires = "watch_parent")]
+    pub(crate) private_place: Option<PathBuf>,
 }
 
 /// Memory of a server.
@@ -88,6 +92,7 @@ pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
         ports: serve.network.ports,
         seal_payload: serve.network.encrypt,
         watch_parent: serve.watch_parent,
+        private_place: serve.private_place.clone(),
     };
     forebay_server::run(options, || tracing::info!("the group is complete"))?;
     Ok(ExitCode::SUCCESS)

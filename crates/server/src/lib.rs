@@ -69,9 +69,15 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let mut terminate =
         signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
-    let parent = options.watch_parent.map(Process::watch).transpose()?;
+    let parent = options.watch_parent.map(Process::watch).transpose();
+    let parent = parent.inspect_err(|_| remove_place(&options))?;
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,
+        () = process::ended(parent.as_ref()) => {
+            let abandoned = forming::abandon(&options);
+            remove_place(&options);
+            return abandoned;
+        }
         _ = interrupt.recv() => return forming::abandon(&options),
         _ = terminate.recv() => return forming::abandon(&options),
     };
@@ -83,17 +89,27 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     }
     tokio::spawn(node::housekeeping(node.clone()));
     ready();
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = process::ended(parent.as_ref()) => {}
-        () = node.shutdown.notified() => {}
-    }
+    let orphaned = tokio::select! {
+        _ = interrupt.recv() => false,
+        _ = terminate.recv() => false,
+        () = process::ended(parent.as_ref()) => true,
+        () = node.shutdown.notified() => false,
+    };
     workers::stop_all(&node).await;
     if founder {
         forming::remove_file(&options.group, &node.view.lineage);
     }
+    if orphaned {
+        remove_place(&options);
+    }
     Ok(())
+}
+
+/// Whoever would have removed it is gone. All servers of the group end now; the last of them leaves nothing.
+fn remove_place(options: &ServerOptions) {
+    if let Some(place) = &options.private_place {
+        let _ = std::fs::remove_dir_all(place);
+    }
 }
 
 async fn accept(node: Arc<Node>, listener: Listener, strangers: Arc<Semaphore>) {

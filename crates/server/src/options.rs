@@ -26,4 +26,6 @@ pub struct ServerOptions {
     pub seal_payload: bool,
     /// A process whose end ends this server.
     pub watch_parent: Option<u32>,
+    /// A directory of the group's own, with its connection file in it: removed when the watched process has ended.
+    pub private_place: Option<PathBuf>,
 }
