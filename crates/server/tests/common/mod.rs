@@ -46,14 +46,7 @@ impl Group {
             let (options, told) = (options.clone(), told.clone());
             std::thread::spawn(move || forebay_server::run(options, move || told.send(()).unwrap()))
         };
-        let mut servers = vec![start()];
-        // The others join what the first has founded: within one process they must not found it at once.
-        let deadline = Instant::now() + PATIENCE;
-        while !options.group.exists() {
-            assert!(Instant::now() < deadline, "the first server founds no group");
-            std::thread::yield_now();
-        }
-        servers.extend((1..size).map(|_| start()));
+        let servers: Vec<_> = (0..size).map(|_| start()).collect();
         for _ in 0..size {
             ready.recv_timeout(PATIENCE).expect("a server does not start");
         }
