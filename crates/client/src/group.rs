@@ -149,7 +149,7 @@ impl Group {
         let hello = Hello {
             role,
             pid: std::process::id(),
-            host: self.here.clone(),
+            host: host::process_space(),
             shared_memory: matches!(address, Address::Shm { .. }),
         };
         match rpc.call(&ToServer::Hello(hello), "its welcome")?.message {

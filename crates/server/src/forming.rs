@@ -209,7 +209,12 @@ pub(crate) async fn dial(
 /// The greeting of one server to another.
 pub(crate) fn hello(from: ServerId) -> ToServer {
     let pid = std::process::id();
-    ToServer::Hello(Hello { role: Role::Server(from), pid, host: host::this_host(), shared_memory: false })
+    ToServer::Hello(Hello {
+        role: Role::Server(from),
+        pid,
+        host: host::process_space(),
+        shared_memory: false,
+    })
 }
 
 /// A server that is not the first joins through the file.

@@ -81,8 +81,9 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         Role::Server(_) => "servers",
     };
     *node.state.lock().connections.entry(name).or_default() += 1;
-    // Over TCP on one host the process says itself who it is; it has proven that it holds the secret.
-    let told = (hello.host == forebay_transport::host::this_host()).then_some(hello.pid);
+    // Over TCP on one host the process says itself who it is; it has proven that it holds the secret. Its number
+    // means another process here if it comes from another PID namespace.
+    let told = (hello.host == host::process_space()).then_some(hello.pid);
     let process = receiver.peer_process().or(told).and_then(|pid| watch_process(pid).ok());
     let mut session = Session {
         shared_memory: receiver.kind() == Kind::Shm && hello.shared_memory,

@@ -77,7 +77,7 @@ impl Group {
     pub(crate) fn connect(&self, server: u32, shm: bool, role: Role) -> Raw {
         let mut raw = Raw { connection: self.dial(server, shm), requests: 1 };
         // Over TCP from another host, as far as the server knows: no process of it can be watched.
-        let host = if shm { host::this_host() } else { HostId("elsewhere".into()) };
+        let host = if shm { host::process_space() } else { HostId("elsewhere".into()) };
         let answers = !matches!(role, Role::Server(_));
         let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm };
         if answers {
