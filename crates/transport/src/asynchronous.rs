@@ -23,6 +23,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 /// Bytes of messages that may wait for a peer that does not read.
+/// Below this there is room for another message, however long it is.
+const ROOM: usize = 8 << 20;
 const OUTBOX_MAX: usize = 64 << 20;
 /// How much of a payload is handed to the socket at a time.
 const CHUNK: usize = 1 << 20;
@@ -56,6 +58,7 @@ pub struct Receiver {
 pub struct Outbox {
     link: Arc<AsyncFd<Pollable>>,
     state: Mutex<OutboxState>,
+    room: Notify,
     work: Notify,
 }
 
@@ -146,7 +149,12 @@ fn halves(link: AsyncFd<Pollable>, session: Session) -> (Receiver, Arc<Outbox>) 
     let decoder = Decoder::new(exposed.then_some(opener));
     let state =
         OutboxState { sealer: exposed.then_some(sealer), queue: VecDeque::new(), queued: 0, closed: false };
-    let outbox = Arc::new(Outbox { link: link.clone(), state: Mutex::new(state), work: Notify::new() });
+    let outbox = Arc::new(Outbox {
+        link: link.clone(),
+        state: Mutex::new(state),
+        work: Notify::new(),
+        room: Notify::new(),
+    });
     tokio::spawn(flush(outbox.clone()));
     (Receiver { link, decoder, descriptors: Vec::new() }, outbox)
 }
@@ -395,6 +403,23 @@ impl Outbox {
         Ok(())
     }
 
+    /// Waits until another message can be pushed without reaching the bound, or nothing can be pushed any more: for
+    /// who would rather keep what is to be said than have a peer cut off that stands still.
+    pub async fn has_room(&self) {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if state.closed || state.queued <= ROOM {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
     /// Sends what is queued, then closes. Nothing can be pushed any more.
     pub fn close(&self) {
         self.state.lock().closed = true;
@@ -502,6 +527,9 @@ async fn flush(outbox: Arc<Outbox>) {
         let (idle, closed) = {
             let mut state = outbox.state.lock();
             let idle = state.send_some(&*outbox.link.get_ref().0);
+            if state.closed || state.queued <= ROOM {
+                outbox.room.notify_waiters();
+            }
             (idle, state.closed)
         };
         if closed && (idle || Arc::strong_count(&outbox) == 1) {

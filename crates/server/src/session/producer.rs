@@ -112,8 +112,23 @@ impl Producing {
                 node.free(held);
             }
         }
+        if self.behind(node).is_some()
+            && let Some(member) = state.members.get_mut(&self.stream)
+        {
+            // Its ranks wait with their next steps.
+            member.must_ask(self.run);
+        }
         node.drain(&mut state);
         Ok(())
+    }
+
+    /// A server that is told of this rank's steps and is far behind with taking what it is told.
+    fn behind(&self, node: &Node) -> Option<ServerId> {
+        let coordinator = node.coordinator_of(&self.stream);
+        // In a large run it may be any that owns tiles.
+        let owners = (self.ranks > RECORDS_TRAVEL_RANKS_MAX).then_some(&node.view.members);
+        let told = owners.into_iter().flatten().copied().chain([coordinator]);
+        told.into_iter().find(|server| node.peers.is_behind(*server))
     }
 
     /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
@@ -328,6 +343,16 @@ impl Session {
         self.give_up_open_step(step)?;
         let shared = self.shared_memory;
         let producing = self.producing()?;
+        // What is told of a step, its small blocks among it, is kept here until those that it is told to take it.
+        while let Some(behind) = producing.behind(&node) {
+            if timeout_at(deadline, node.peers.caught_up(behind)).await.is_err() {
+                return Err(Error::timeout(format!(
+                    "{behind} has not taken what it is told of earlier steps of stream '{}', so that step {step} cannot \
+                     begin: it stands still, or is too slow",
+                    producing.stream
+                )));
+            }
+        }
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
                 "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again \
@@ -400,6 +425,7 @@ impl Session {
         let producing = self.producing()?;
         let state = node.state.lock();
         if let Some(member) = state.members.get(&producing.stream)
+            && producing.behind(&node).is_none()
             && member.cut.is_settled(producing.run, step)
             && let Some(rank) = member.ranks.get(&(producing.run, producing.rank))
             && rank.trouble.is_none()
