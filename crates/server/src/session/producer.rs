@@ -8,8 +8,8 @@ use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
 use forebay_core::demand::Demand;
-use forebay_core::directory::check_block_fits;
-use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
+use forebay_core::directory::{check_block_fits, check_blocks};
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
@@ -498,8 +498,19 @@ impl Session {
         };
         let producing = self.producing()?;
         let key = key_of(producing.rank, &block);
+        let Some(field) = producing.fields.get(&block.field) else { return Err(no_step("a put")) };
         let Some(open) = producing.open.as_mut() else { return Err(no_step("a put")) };
         let here = inline.is_none() && !matches!(block.bytes, Bytes::Placed(_));
+        let record = BlockRecord {
+            key,
+            level: block.level,
+            extent: block.extent,
+            location,
+            inline,
+            stats: block.stats,
+        };
+        // The servers that are told of it refuse anything else, and all of the step with it.
+        check_blocks(field, std::slice::from_ref(&record))?;
         if here {
             open.held.push(Held {
                 arena: location.arena,
@@ -510,14 +521,6 @@ impl Session {
         open.told += told;
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
-        let record = BlockRecord {
-            key,
-            level: block.level,
-            extent: block.extent,
-            location,
-            inline,
-            stats: block.stats,
-        };
         open.fields.entry(block.field).or_default().push(record);
         Ok(())
     }
