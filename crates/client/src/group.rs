@@ -8,6 +8,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking::Connection;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
 use std::time::{Duration, Instant};
 
@@ -142,8 +143,9 @@ impl Group {
         let (address, why) = self.choose(server)?;
         tracing::debug!("{id}: {address}, since {why}");
         let name = format!("{id} (process {})", server.pid);
-        let connection =
-            Connection::connect(&address, &name, &self.file.secret, &self.file.lineage, deadline)?;
+        let door =
+            Door { secret: &self.file.secret, lineage: &self.file.lineage, name: &server.id.to_string() };
+        let connection = Connection::connect(&address, &name, &door, deadline)?;
         let kind = connection.kind();
         let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
         let hello = Hello {

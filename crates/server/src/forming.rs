@@ -9,7 +9,7 @@ use forebay_transport::asynchronous;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::{Address, Listener, host, shm, tcp};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::Secret;
+use forebay_wire::handshake::{Door, Secret};
 use forebay_wire::message::{Hello, Role, ToServer};
 use forebay_wire::peer::{GroupComplete, PeerMessage};
 use rustix::fd::{AsFd, OwnedFd};
@@ -143,8 +143,8 @@ async fn found(
     let mut joiners = Vec::new();
     while file.servers.len() < file.size as usize {
         let link = accept_one(&listeners).await?;
-        let Ok(Ok((mut receiver, outbox))) =
-            timeout(HANDSHAKE, asynchronous::accept(link, &file.secret, &file.lineage)).await
+        let door = Door { secret: &file.secret, lineage: &file.lineage, name: &ServerId(0).to_string() };
+        let Ok(Ok((mut receiver, outbox))) = timeout(HANDSHAKE, asynchronous::accept(link, &door)).await
         else {
             continue;
         };
@@ -197,7 +197,8 @@ pub(crate) async fn dial(
         match link {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
             Ok(link) => {
-                return timeout(HANDSHAKE, asynchronous::connect(link, secret, lineage))
+                let door = Door { secret, lineage, name: &server.id.to_string() };
+                return timeout(HANDSHAKE, asynchronous::connect(link, &door))
                     .await
                     .map_err(|_| Error::timeout(format!("{} does not answer the handshake", server.id)))?;
             }

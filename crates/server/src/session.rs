@@ -13,8 +13,9 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
-use forebay_transport::{Kind, Link};
+use forebay_transport::{Kind, Link, host};
 use forebay_wire::frame::Frame;
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
 use forebay_wire::peer::PeerMessage;
 use producer::Producing;
@@ -51,8 +52,9 @@ pub(crate) struct Session {
 
 /// Serves one connection until it ends.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>) {
-    let lineage = node.view.lineage;
-    let accepted = timeout(GREETING, asynchronous::accept(link, &node.secret, &lineage)).await;
+    let name = node.id.to_string();
+    let door = Door { secret: &node.secret, lineage: &node.view.lineage, name: &name };
+    let accepted = timeout(GREETING, asynchronous::accept(link, &door)).await;
     let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
         Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),

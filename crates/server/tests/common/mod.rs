@@ -9,6 +9,7 @@ use forebay_server::ServerOptions;
 use forebay_transport::blocking::Connection;
 use forebay_transport::{Address, ConnectionFile, host};
 use forebay_wire::frame::Header;
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
 use serde::Serialize;
 use std::sync::mpsc::sync_channel;
@@ -70,7 +71,8 @@ impl Group {
         let addresses = entry.parsed().unwrap();
         let address = addresses.iter().find(|address| matches!(address, Address::Shm { .. }) == shm).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        Connection::connect(address, "the server", &file.secret, &file.lineage, deadline).unwrap()
+        let door = Door { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
+        Connection::connect(address, "the server", &door, deadline).unwrap()
     }
 
     /// A connection that has greeted the server in this role.
