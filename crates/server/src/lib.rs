@@ -63,8 +63,8 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let parent = options.watch_parent.map(watch_process).transpose()?;
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,
-        _ = interrupt.recv() => return forming::abandon(&options),
-        _ = terminate.recv() => return forming::abandon(&options),
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
     };
     let node = Node::new(&options, &formed)?;
     let founder = formed.founder;

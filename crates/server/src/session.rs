@@ -8,13 +8,13 @@ mod storing;
 mod writing;
 
 use crate::node::Node;
-use crate::{process_gone, watch_process};
+use crate::{forming, process_gone, watch_process};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
-use forebay_wire::frame::Frame;
+use forebay_wire::frame::{Frame, Header};
 use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
 use forebay_wire::peer::PeerMessage;
@@ -74,7 +74,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         if peer == node.id {
             return tracing::warn!("a connection was refused: it claims to be this server");
         }
-        return serve_peer(&node, peer, receiver).await;
+        return serve_peer(&node, peer, receiver, &outbox).await;
     }
     let name = match &hello.role {
         Role::Producer => "producers",
@@ -114,19 +114,26 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 }
 
 /// Takes messages of another server.
-async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver) {
+async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Outbox) {
     loop {
-        let message = match receiver.next().await {
-            Ok(Some((frame, _))) => frame.message::<PeerMessage>(),
+        let frame = match receiver.next().await {
+            Ok(Some((frame, _))) => frame,
             Ok(None) => break,
-            Err(error) => Err(error),
-        };
-        match message {
-            Ok(message) => node.dispatch(peer, message),
             Err(error) => {
-                tracing::warn!("a message of {peer} cannot be read: {error}");
+                tracing::warn!("the connection of {peer} ends: {error}");
                 break;
             }
+        };
+        match frame.message() {
+            Ok(PeerMessage::JoinGroup { .. }) => {
+                let full = forming::full(&node.group, node.view.members.len());
+                // It is no member: should it be gone, nobody misses it.
+                let _ = outbox.push(Header::default(), &PeerMessage::GroupComplete(Err(full)));
+                return;
+            }
+            Ok(message) => node.dispatch(peer, message),
+            // It costs that message. What it was about ends at its deadline; all that both servers hold does not.
+            Err(error) => tracing::error!("a message of {peer} cannot be read and is passed over: {error}"),
         }
     }
     if node.view.members.contains(&peer) {
