@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -356,6 +357,119 @@ def test_a_simulation_whose_server_was_stopped_goes_on(
             with reader.next() as found:
                 assert found.number == number
                 np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+
+
+def test_a_stopped_coordinator_is_not_taken_for_dead(two: forebay.LocalGroup) -> None:
+    """A rank at home elsewhere ends steps of small blocks, far more than may wait for the coordinator.
+
+    It waits, up to its timeout, and both servers go on when the coordinator does.
+    """
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(reading(two, timeout=20))
+        first = coordinator(two)
+        # The other server is the home of one of two ranks.
+        sims = stack.enter_context(open_ranks(two, "s", 2, timeout=1))
+        for sim in sims:
+            sim.array("U", dtype="f8", shape=(2, 16, 128))
+
+        def write(rank: int, number: int) -> None:
+            with sims[rank].step(number) as step:
+                for index in range(16):
+                    step.put("U", np.ones((1, 1, 128)), offset=(rank, index, 0), number=index)
+
+        for rank in range(2):
+            write(rank, 0)
+        reader.next().release()
+        pid = process_of(two, first)
+        os.kill(pid, signal.SIGSTOP)
+        stack.callback(os.kill, pid, signal.SIGCONT)
+        wait_until(lambda: threads_are_stopped(pid))
+        with pytest.raises(forebay.Timeout, match=f"server{first} has not taken"):  # noqa: PT012
+            for number in range(1, 9000):
+                write(1 - first, number)
+        os.kill(pid, signal.SIGCONT)
+
+        def goes_on() -> bool:
+            with contextlib.suppress(forebay.Timeout):
+                write(1 - first, 9000)
+                return True
+            return False
+
+        wait_until(goes_on)
+        write(first, 9000)
+        while (found := reader.next()).number < 9000:
+            found.release()
+        np.testing.assert_array_equal(found["U"][...], np.ones((2, 16, 128)))
+        found.release()
+        assert [s["gone"] for s in forebay.Admin(group=two.path).status()["servers"]] == [[], []]
+        assert all(sim.lost is None for sim in sims)
+
+
+CONTAINED = """
+import os, sys
+import numpy as np
+import forebay
+
+print(os.getpid(), flush=True)
+with forebay.Producer("s", group=sys.argv[1], transport="tcp", timeout=20) as sim:
+    sim.array("U", dtype="f8", shape=(8,))
+    print("open", flush=True)
+    for number, _ in enumerate(sys.stdin):
+        with sim.step(number) as step:
+            print(step.put("U", np.ones(8)), sim.lost, flush=True)
+"""
+
+IN_A_CONTAINER = """
+import subprocess
+
+# The next process of a new PID namespace gets the number that is wanted.
+shell = 'echo $(($1 - 1)) > /proc/sys/kernel/ns_last_pid || exit 9; exec 3<&0; "${@:2}" <&3 & wait -n'
+unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", shell, "bash"]
+sys.exit(subprocess.run([*unshare, sys.argv[1], sys.executable, "-c", *sys.argv[2:]]).returncode)
+"""
+
+
+def can_number_processes() -> bool:
+    """Whether this user may make PID namespaces and say how processes are numbered there."""
+    shell = "echo 4000 > /proc/sys/kernel/ns_last_pid"
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "bash", "-c", shell]
+    try:
+        return subprocess.run(unshare, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def watched_by(pid: int) -> set[int]:
+    """The processes for whose end a process waits."""
+    found = set()
+    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            lines = (line.partition(":") for line in file.read_text().splitlines())
+            found.update(int(value) for key, _, value in lines if key == "Pid")
+    return found
+
+
+@pytest.mark.skipif(not can_number_processes(), reason="needs the right to number processes")
+def test_a_process_of_the_same_number_in_another_container(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    """Over TCP a process says itself which one it is: its number may be that of another one of this host."""
+    with reading(one):
+        other = child("sys.stdin.readline()")
+        rank = child(IN_A_CONTAINER, other.pid, CONTAINED, one.path)
+        rank.expect(str(other.pid))
+        rank.expect("open")
+        rank.say()
+        rank.expect("True None")
+        # Its end would be taken for the rank's as soon as the rank is quiet.
+        assert other.pid not in watched_by(one.servers[0].pid)
+        other.say()
+        other.ended()
+        rank.say()
+        rank.expect("True None")
+        assert rank.process.stdin is not None
+        rank.process.stdin.close()
+        rank.ended()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -208,6 +208,10 @@ def frame(length: int, payload: int = 0, descriptors: int = 0, flags: int = 0, b
     return head + struct.pack("<I", zlib.crc32(head + body)) + body
 
 
+HANDSHAKE = 60 + 26
+"""How many bytes a client sends to prove that it holds the secret: an opening, and its confirmation."""
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("transport", ["shm"])
 def test_frames_with_absurd_lengths(proxy: Proxy, one: forebay.LocalGroup) -> None:
@@ -231,8 +235,8 @@ def test_frames_with_absurd_lengths(proxy: Proxy, one: forebay.LocalGroup) -> No
     for extra in nonsense:
 
         def spoil(data: bytes, position: int, where: str, extra: bytes = extra) -> bytes:
-            # The opening is one piece; what follows it is replaced.
-            return extra if where == "up" and position > 0 else data
+            kept = max(0, HANDSHAKE - position)
+            return data[:kept] + extra if where == "up" and kept < len(data) else data
 
         proxy.spoil = spoil
         with pytest.raises(forebay.Error):

@@ -9,6 +9,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking::{self, Connection};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
 use std::time::{Duration, Instant};
 
@@ -146,14 +147,15 @@ impl Group {
         let (address, why) = self.choose(server)?;
         tracing::debug!("{id}: {address}, since {why}");
         let name = format!("{id} (process {})", server.pid);
-        let connection =
-            Connection::connect(&address, &name, &self.file.secret, &self.file.lineage, deadline)?;
+        let door =
+            Door { secret: &self.file.secret, lineage: &self.file.lineage, name: &server.id.to_string() };
+        let connection = Connection::connect(&address, &name, &door, deadline)?;
         let kind = connection.kind();
         let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
         let hello = Hello {
             role,
             pid: std::process::id(),
-            host: self.here.clone(),
+            host: host::process_space(),
             shared_memory: matches!(address, Address::Shm { .. }),
             patience_ms: u64::try_from(self.options.patience().as_millis()).unwrap_or(u64::MAX),
         };

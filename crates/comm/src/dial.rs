@@ -40,11 +40,12 @@ fn choose(addresses: &[String], here: &HostId) -> Result<Address> {
     })
 }
 
-/// Connects a socket. Waits no longer than the deadline, in the caller's thread.
+/// Connects a socket, to the address that is returned too. Waits no longer than the deadline, in the caller's
+/// thread.
 pub(crate) fn connect(
     addresses: &[String],
     deadline: Instant,
-) -> std::result::Result<Box<dyn forebay_transport::Link>, Failed> {
+) -> std::result::Result<(Address, Box<dyn forebay_transport::Link>), Failed> {
     let failed = |address: &Address, e: io::Error| match e.kind() {
         io::ErrorKind::WouldBlock => Failed::Busy,
         io::ErrorKind::TimedOut if Instant::now() >= deadline => Failed::TimedOut,
@@ -55,19 +56,24 @@ pub(crate) fn connect(
     };
     let address = choose(addresses, &host::this_host())
         .map_err(|e| Failed::Gone(Gone::new(format!("cannot be reached: {}", e.text))))?;
-    Ok(match &address {
+    let link: Box<dyn forebay_transport::Link> = match &address {
         Address::Shm { name, .. } => Box::new(ShmLink::connect(name).map_err(|e| failed(&address, e))?),
         Address::Tcp(socket) => {
             let patience = deadline.saturating_duration_since(Instant::now());
             Box::new(TcpLink::connect(socket, patience).map_err(|e| failed(&address, e))?)
         }
-    })
+    };
+    Ok((address, link))
 }
 
 /// Shakes hands on a connected socket, then reads it as long as it lasts.
-pub(crate) async fn handshake(hub: Arc<Hub>, peer: PeerId, link: Box<dyn forebay_transport::Link>) {
-    let shaken =
-        tokio::time::timeout(HANDSHAKE, asynchronous::connect(link, &hub.secret, &hub.lineage)).await;
+pub(crate) async fn handshake(
+    hub: Arc<Hub>,
+    peer: PeerId,
+    (address, link): (Address, Box<dyn forebay_transport::Link>),
+) {
+    let name = address.to_string();
+    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::connect(link, &hub.door(&name))).await;
     let made = {
         let mut state = hub.state.lock();
         if let Some(peer) = state.peers.get(peer) {

@@ -138,7 +138,13 @@ fn fresh_name() -> String {
 }
 
 /// A listener that tokio waits for.
-enum Door {
+struct Door {
+    /// Where it listens, as the others know it.
+    address: Arc<str>,
+    socket: Socket,
+}
+
+enum Socket {
     Shm(UnixListener),
     Tcp(TcpListener),
 }
@@ -146,18 +152,19 @@ enum Door {
 impl Door {
     fn new(listener: Listener) -> std::io::Result<Door> {
         let socket = listener.descriptor().try_clone_to_owned()?;
-        Ok(match listener.address() {
-            Address::Shm { .. } => Door::Shm(UnixListener::from_std(socket.into())?),
-            Address::Tcp(_) => Door::Tcp(TcpListener::from_std(socket.into())?),
-        })
+        let socket = match listener.address() {
+            Address::Shm { .. } => Socket::Shm(UnixListener::from_std(socket.into())?),
+            Address::Tcp(_) => Socket::Tcp(TcpListener::from_std(socket.into())?),
+        };
+        Ok(Door { address: listener.address().to_string().into(), socket })
     }
 
     async fn accept(&self) -> std::io::Result<Box<dyn forebay_transport::Link>> {
-        Ok(match self {
-            Door::Shm(listener) => {
+        Ok(match &self.socket {
+            Socket::Shm(listener) => {
                 Box::new(ShmLink::new(OwnedFd::from(listener.accept().await?.0.into_std()?)))
             }
-            Door::Tcp(listener) => {
+            Socket::Tcp(listener) => {
                 Box::new(TcpLink::new(OwnedFd::from(listener.accept().await?.0.into_std()?))?)
             }
         })
@@ -168,14 +175,14 @@ impl Door {
 async fn answer(hub: Arc<Hub>, door: Door) {
     loop {
         match door.accept().await {
-            Ok(link) => drop(tokio::spawn(welcome(hub.clone(), link))),
+            Ok(link) => drop(tokio::spawn(welcome(hub.clone(), door.address.clone(), link))),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn welcome(hub: Arc<Hub>, link: Box<dyn forebay_transport::Link>) {
-    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.secret, &hub.lineage)).await;
+async fn welcome(hub: Arc<Hub>, address: Arc<str>, link: Box<dyn forebay_transport::Link>) {
+    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.door(&address))).await;
     // A stranger learns from the handshake that it is refused; there is nobody here to tell.
     let Ok(Ok((receiver, outbox))) = shaken else { return };
     // Counted before anything else runs here: from now on it may have said something that counts.

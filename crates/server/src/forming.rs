@@ -5,24 +5,32 @@
 use crate::ServerOptions;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::asynchronous;
+use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
-use forebay_transport::{Address, Listener, host, shm, tcp};
+use forebay_transport::{Address, Link, Listener, host, shm, tcp};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::Secret;
+use forebay_wire::handshake::{Door, Secret};
 use forebay_wire::message::{Hello, Role, ToServer};
 use forebay_wire::peer::{GroupComplete, PeerMessage};
 use rustix::fd::{AsFd, OwnedFd};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 /// How long a group may take to form.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How many connections may be on their way to say that they join. Beyond, the oldest is given up.
+const JOINING_MAX: usize = 256;
+/// The id of who writes the connection file.
+const FOUNDER: ServerId = ServerId(0);
 
 /// A group that has formed, as one of its servers sees it.
 pub(crate) struct Formed {
@@ -36,7 +44,7 @@ pub(crate) struct Formed {
 pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     let listeners = listen(options)?;
     let own =
-        ServerEntry { id: ServerId(0), pid: std::process::id(), addresses: advertised(options, &listeners) };
+        ServerEntry { id: FOUNDER, pid: std::process::id(), addresses: advertised(options, &listeners) };
     let file = ConnectionFile {
         lineage: options.lineage.map_or_else(|| random().map(Lineage), Ok)?,
         secret: Secret(random()?),
@@ -47,10 +55,11 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     let what = || format!("the group of {} did not form within {PATIENCE:?}", options.group.display());
     match file.create(&options.group) {
         Ok(()) => {
-            let lineage = file.lineage;
+            let mut unfinished = Unfinished { path: &options.group, lineage: Some(file.lineage) };
             let found = timeout(PATIENCE, found(options, file, listeners)).await;
-            let result = found.unwrap_or_else(|_| Err(Error::timeout(what())));
-            result.inspect_err(|_| remove_file(&options.group, &lineage))
+            let formed = found.unwrap_or_else(|_| Err(Error::timeout(what())))?;
+            unfinished.lineage = None;
+            Ok(formed)
         }
         Err(error) if error.kind == ErrorKind::Conflict => {
             timeout(PATIENCE, join(options, own, listeners)).await.map_err(|_| Error::timeout(what()))?
@@ -59,15 +68,27 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     }
 }
 
-/// The server is told to end while its group forms: a file that it wrote must not stay.
-pub(crate) fn abandon(options: &ServerOptions) -> Result<()> {
-    if let Ok(file) = ConnectionFile::read(&options.group)
-        && !file.is_complete()
-        && file.servers[0].pid == std::process::id()
-    {
-        remove_file(&options.group, &file.lineage);
+/// The connection file of a group that is being founded: it goes with this, whether founding failed or the server
+/// was told to end meanwhile.
+struct Unfinished<'a> {
+    path: &'a Path,
+    lineage: Option<Lineage>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(lineage) = &self.lineage {
+            remove_file(self.path, lineage);
+        }
     }
-    Ok(())
+}
+
+/// The error for a server that no group needs any more.
+pub(crate) fn full(group: &Path, size: usize) -> Error {
+    Error::conflict(format!(
+        "the group of {} is complete with {size} servers; end it with `forebay down`, or give another --group",
+        group.display()
+    ))
 }
 
 /// Random bytes from the kernel.
@@ -116,7 +137,7 @@ pub(crate) fn pollable(listener: &Listener) -> Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register(copy) }.map_err(|e| Error::new(ErrorKind::Io, format!("cannot listen: {e}")))
 }
 
-async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn forebay_transport::Link>> {
+async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn Link>> {
     let pollables = listeners.iter().map(pollable).collect::<Result<Vec<_>>>()?;
     loop {
         for (listener, pollable) in listeners.iter().zip(&pollables) {
@@ -132,6 +153,39 @@ async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn forebay_transport:
     }
 }
 
+/// A server that wants to be a member, on the connection on which it will be told that it is one.
+struct Joiner {
+    pid: u32,
+    addresses: Vec<String>,
+    receiver: Receiver,
+    outbox: Arc<Outbox>,
+}
+
+impl Joiner {
+    /// What came of a connection: nothing, unless a server says there that it wants to join.
+    async fn on(link: Box<dyn Link>, secret: Secret, lineage: Lineage) -> Option<Joiner> {
+        let joining = async {
+            let door = Door { secret: &secret, lineage: &lineage, name: &FOUNDER.to_string() };
+            let (mut receiver, outbox) = asynchronous::accept(link, &door).await?;
+            // The greeting first; what matters is the second message.
+            receiver.next().await?;
+            let (frame, _) = receiver.next().await?.ok_or_else(|| Error::protocol("it left"))?;
+            match frame.message()? {
+                PeerMessage::JoinGroup { pid, addresses } => Ok(Joiner { pid, addresses, receiver, outbox }),
+                _ => Err(Error::protocol("it said something else than that it joins")),
+            }
+        };
+        match timeout(HANDSHAKE, joining).await {
+            Ok(Ok(joiner)) => Some(joiner),
+            Ok(Err(error)) => {
+                tracing::info!("a connection was refused while the group forms: {error}");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
 /// The founder waits for the others and then tells all of them who they are.
 async fn found(
     options: &ServerOptions,
@@ -140,29 +194,40 @@ async fn found(
 ) -> Result<Formed> {
     // Each is told on the connection on which it joined: until then it accepts none, so that servers which
     // know already that the group is complete wait for it in its listening queue.
-    let mut joiners = Vec::new();
+    let mut members = Vec::new();
+    // Nobody who connects and says nothing keeps others waiting.
+    let mut joining = JoinSet::new();
+    let mut unfinished: VecDeque<AbortHandle> = VecDeque::new();
     while file.servers.len() < file.size as usize {
-        let link = accept_one(&listeners).await?;
-        let Ok(Ok((mut receiver, outbox))) =
-            timeout(HANDSHAKE, asynchronous::accept(link, &file.secret, &file.lineage)).await
-        else {
-            continue;
-        };
-        let join = async {
-            // The greeting first; what matters is the second message.
-            receiver.next().await?;
-            let (frame, _) = receiver.next().await?.ok_or_else(|| Error::protocol("a joiner left"))?;
-            frame.message::<PeerMessage>()
-        };
-        if let Ok(Ok(PeerMessage::JoinGroup { pid, addresses })) = timeout(HANDSHAKE, join).await {
-            let id = ServerId(file.servers.len() as u32);
-            file.servers.push(ServerEntry { id, pid, addresses });
-            joiners.push((id, receiver, outbox));
+        tokio::select! {
+            link = accept_one(&listeners) => {
+                unfinished.retain(|task| !task.is_finished());
+                if unfinished.len() == JOINING_MAX && let Some(oldest) = unfinished.pop_front() {
+                    oldest.abort();
+                }
+                let joiner = Joiner::on(link?, file.secret.clone(), file.lineage);
+                unfinished.push_back(joining.spawn(joiner));
+            }
+            Some(joiner) = joining.join_next() => {
+                let Ok(Some(Joiner { pid, addresses, receiver, outbox })) = joiner else { continue };
+                let id = ServerId(file.servers.len() as u32);
+                file.servers.push(ServerEntry { id, pid, addresses });
+                members.push((id, receiver, outbox));
+            }
         }
     }
+    let full = full(&options.group, file.servers.len());
+    tokio::spawn(async move {
+        while let Some(joiner) = joining.join_next().await {
+            if let Ok(Some(joiner)) = joiner {
+                let _ = joiner.outbox.push(Header::default(), &PeerMessage::GroupComplete(Err(full.clone())));
+                joiner.outbox.close();
+            }
+        }
+    });
     file.epoch = 1;
     file.replace(&options.group)?;
-    for (you, mut receiver, outbox) in joiners {
+    for (you, mut receiver, outbox) in members {
         let servers = file.servers.iter().map(|s| (s.id, s.pid, s.addresses.clone())).collect();
         let complete = GroupComplete { you, epoch: file.epoch, servers };
         outbox.push(Header::default(), &PeerMessage::GroupComplete(Ok(complete)))?;
@@ -170,7 +235,7 @@ async fn found(
         // Until the other side has taken it.
         let _ = timeout(HANDSHAKE, receiver.next()).await;
     }
-    Ok(Formed { id: ServerId(0), file, listeners, founder: true })
+    Ok(Formed { id: FOUNDER, file, listeners, founder: true })
 }
 
 /// Dials a server; on the same host through shared memory.
@@ -178,11 +243,11 @@ pub(crate) async fn dial(
     server: &ServerEntry,
     secret: &Secret,
     lineage: &Lineage,
-) -> Result<(asynchronous::Receiver, std::sync::Arc<asynchronous::Outbox>)> {
+) -> Result<(Receiver, Arc<Outbox>)> {
     let here = host::this_host();
     let mut last = Error::unreachable(format!("{} has no address that can be reached from here", server.id));
     for address in server.parsed()? {
-        let link: std::io::Result<Box<dyn forebay_transport::Link>> = match address {
+        let link: std::io::Result<Box<dyn Link>> = match address {
             Address::Shm { ref host, ref name } if *host == here => {
                 shm::ShmLink::connect(name).map(|link| Box::new(link) as _)
             }
@@ -197,7 +262,8 @@ pub(crate) async fn dial(
         match link {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
             Ok(link) => {
-                return timeout(HANDSHAKE, asynchronous::connect(link, secret, lineage))
+                let door = Door { secret, lineage, name: &server.id.to_string() };
+                return timeout(HANDSHAKE, asynchronous::connect(link, &door))
                     .await
                     .map_err(|_| Error::timeout(format!("{} does not answer the handshake", server.id)))?;
             }
@@ -209,7 +275,7 @@ pub(crate) async fn dial(
 /// The greeting of one server to another.
 pub(crate) fn hello(from: ServerId) -> ToServer {
     let pid = std::process::id();
-    let (role, host) = (Role::Server(from), host::this_host());
+    let (role, host) = (Role::Server(from), host::process_space());
     ToServer::Hello(Hello { role, pid, host, shared_memory: false, patience_ms: 0 })
 }
 
@@ -223,11 +289,7 @@ async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener
         )));
     }
     if file.is_complete() {
-        return Err(Error::conflict(format!(
-            "the group of {} is complete with {} servers; end it with `forebay down`, or give another --group",
-            options.group.display(),
-            file.size
-        )));
+        return Err(full(&options.group, file.size as usize));
     }
     let founder = &file.servers[0];
     let (mut receiver, outbox) = dial(founder, &file.secret, &file.lineage).await?;

@@ -74,12 +74,11 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let formed = tokio::select! {
         formed = forming::form(&options) => formed?,
         () = process::ended(parent.as_ref()) => {
-            let abandoned = forming::abandon(&options);
             remove_place(&options);
-            return abandoned;
+            return Ok(());
         }
-        _ = interrupt.recv() => return forming::abandon(&options),
-        _ = terminate.recv() => return forming::abandon(&options),
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
     };
     let node = Node::new(&options, &formed)?;
     let founder = formed.founder;

@@ -7,14 +7,16 @@ mod reserve;
 mod storing;
 mod writing;
 
+use crate::forming;
 use crate::node::Node;
 use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
-use forebay_transport::{Kind, Link};
-use forebay_wire::frame::Frame;
+use forebay_transport::{Kind, Link, host};
+use forebay_wire::frame::{Frame, Header};
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
 use forebay_wire::peer::PeerMessage;
 use producer::Producing;
@@ -60,8 +62,9 @@ pub(crate) struct Session {
 
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
-    let lineage = node.view.lineage;
-    let accepted = timeout(GREETING, asynchronous::accept(link, &node.secret, &lineage)).await;
+    let name = node.id.to_string();
+    let door = Door { secret: &node.secret, lineage: &node.view.lineage, name: &name };
+    let accepted = timeout(GREETING, asynchronous::accept(link, &door)).await;
     let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
         Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),
@@ -82,7 +85,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         if peer == node.id {
             return tracing::warn!("a connection was refused: it claims to be this server");
         }
-        return serve_peer(&node, peer, receiver).await;
+        return serve_peer(&node, peer, receiver, &outbox).await;
     }
     let name = match &hello.role {
         Role::Producer => "producers",
@@ -91,8 +94,9 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         Role::Server(_) => "servers",
     };
     *node.state.lock().connections.entry(name).or_default() += 1;
-    // Over TCP on one host the process says itself who it is; it has proven that it holds the secret.
-    let told = (hello.host == forebay_transport::host::this_host()).then_some(hello.pid);
+    // Over TCP on one host the process says itself who it is; it has proven that it holds the secret. Its number
+    // means another process here if it comes from another PID namespace.
+    let told = (hello.host == host::process_space()).then_some(hello.pid);
     let shared_memory = receiver.kind() == Kind::Shm && hello.shared_memory;
     let process = match receiver.peer_process().or(told).map(Process::watch) {
         // What it has mapped must not be used again while it lives.
@@ -131,19 +135,26 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 }
 
 /// Takes messages of another server.
-async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver) {
+async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Outbox) {
     loop {
-        let message = match receiver.next().await {
-            Ok(Some((frame, _))) => frame.message::<PeerMessage>(),
+        let frame = match receiver.next().await {
+            Ok(Some((frame, _))) => frame,
             Ok(None) => break,
-            Err(error) => Err(error),
-        };
-        match message {
-            Ok(message) => node.dispatch(peer, message),
             Err(error) => {
-                tracing::warn!("a message of {peer} cannot be read: {error}");
+                tracing::warn!("the connection of {peer} ends: {error}");
                 break;
             }
+        };
+        match frame.message() {
+            Ok(PeerMessage::JoinGroup { .. }) => {
+                let full = forming::full(&node.group, node.view.members.len());
+                // It is no member: should it be gone, nobody misses it.
+                let _ = outbox.push(Header::default(), &PeerMessage::GroupComplete(Err(full)));
+                return;
+            }
+            Ok(message) => node.dispatch(peer, message),
+            // It costs that message. What it was about ends at its deadline; all that both servers hold does not.
+            Err(error) => tracing::error!("a message of {peer} cannot be read and is passed over: {error}"),
         }
     }
     if node.view.members.contains(&peer) {

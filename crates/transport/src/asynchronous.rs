@@ -3,12 +3,11 @@
 //! The sender is an [`Outbox`]: anybody may push to it, it sends at once what the socket takes and keeps
 //! the rest, in bounds, for its flushing task. A peer that does not read is cut off, never waited for.
 
-use crate::link::Link;
-use forebay_core::ids::Lineage;
+use crate::link::{Link, check_user};
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_wire::frame::{self, Decoder, Frame, Header};
-use forebay_wire::handshake::{self, HANDSHAKE_MAX, Initiator, Secret, Session};
+use forebay_wire::handshake::{self, Door, HANDSHAKE_MAX, Initiator, Session, Unconfirmed};
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -25,6 +24,8 @@ use tokio::sync::Notify;
 
 /// Bytes of messages that may wait for a peer that does not read.
 const OUTBOX_MAX: usize = 64 << 20;
+/// Below this there is room for another message, however long it is.
+const ROOM: usize = 8 << 20;
 /// How much of a payload is handed to the socket at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -58,6 +59,7 @@ pub struct Outbox {
     link: Arc<AsyncFd<Pollable>>,
     state: Mutex<OutboxState>,
     work: Notify,
+    room: Notify,
 }
 
 #[derive(Debug)]
@@ -147,42 +149,48 @@ fn halves(link: AsyncFd<Pollable>, session: Session) -> (Receiver, Arc<Outbox>) 
     let decoder = Decoder::new(exposed.then_some(opener));
     let state =
         OutboxState { sealer: exposed.then_some(sealer), queue: VecDeque::new(), queued: 0, closed: false };
-    let outbox = Arc::new(Outbox { link: link.clone(), state: Mutex::new(state), work: Notify::new() });
+    let outbox = Arc::new(Outbox {
+        link: link.clone(),
+        state: Mutex::new(state),
+        work: Notify::new(),
+        room: Notify::new(),
+    });
     tokio::spawn(flush(outbox.clone()));
     (Receiver { link, decoder, descriptors: Vec::new() }, outbox)
 }
 
-/// Answers a client's handshake. The caller sets the deadline.
-pub async fn accept(
-    link: Box<dyn Link>,
-    secret: &Secret,
-    lineage: &Lineage,
-) -> Result<(Receiver, Arc<Outbox>)> {
+/// Answers a client's handshake; returns when it is known that the client holds the secret, and not only
+/// repeats what somebody said who does. The caller sets the deadline.
+pub async fn accept(link: Box<dyn Link>, door: &Door<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+    let transport = link.kind().to_string();
     let link = register(link)?;
     let mut opening = Vec::new();
     let result = read_exactly(&link, &mut opening, handshake::opening_length).await;
-    let (answer, session) = match result {
-        Ok(()) => handshake::respond(secret, lineage, &opening),
+    let (answer, session) = match result.and_then(|()| check_user(&*link.get_ref().0)) {
+        Ok(()) => handshake::respond(door, &transport, &opening),
         // Told in the same way, so that a version that differs is named.
-        Err(error) if opening.len() >= 10 => (handshake::respond(secret, lineage, &opening).0, Err(error)),
+        Err(error) if opening.len() >= 10 => (handshake::refusal(&error), Err(error)),
         Err(error) => return Err(error),
     };
     write_all(&link, &answer).await?;
-    Ok(halves(link, session?))
+    let session = session?;
+    let mut confirmation = Vec::new();
+    read_exactly(&link, &mut confirmation, Unconfirmed::confirmation_length).await?;
+    Ok(halves(link, session.confirm(&confirmation)?))
 }
 
 /// Opens a connection to another server. The caller sets the deadline.
-pub async fn connect(
-    link: Box<dyn Link>,
-    secret: &Secret,
-    lineage: &Lineage,
-) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn connect(link: Box<dyn Link>, door: &Door<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+    check_user(&*link)?;
+    let transport = link.kind().to_string();
     let link = register(link)?;
-    let (initiator, opening) = Initiator::start(secret, lineage)?;
+    let (initiator, opening) = Initiator::start(door, &transport)?;
     write_all(&link, &opening).await?;
     let mut answer = Vec::new();
     read_exactly(&link, &mut answer, Initiator::answer_length).await?;
-    Ok(halves(link, initiator.finish(&answer)?))
+    let (session, confirmation) = initiator.finish(&answer)?;
+    write_all(&link, &confirmation).await?;
+    Ok(halves(link, session))
 }
 
 async fn read_exactly(
@@ -412,6 +420,23 @@ impl Outbox {
         Ok(())
     }
 
+    /// Waits until another message can be pushed without reaching the bound, or nothing can be pushed any more: for
+    /// who would rather keep what is to be said than have a peer cut off that stands still.
+    pub async fn has_room(&self) {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if state.closed || state.queued <= ROOM {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
     /// Sends what is queued, then closes. Nothing can be pushed any more.
     pub fn close(&self) {
         self.state.lock().closed = true;
@@ -519,6 +544,9 @@ async fn flush(outbox: Arc<Outbox>) {
         let (idle, closed) = {
             let mut state = outbox.state.lock();
             let idle = state.send_some(&*outbox.link.get_ref().0);
+            if state.closed || state.queued <= ROOM {
+                outbox.room.notify_waiters();
+            }
             (idle, state.closed)
         };
         if closed && (idle || Arc::strong_count(&outbox) == 1) {

@@ -4,12 +4,11 @@
 //! else wants the processor, and only then sleeps: waking a sleeping process costs more than most answers.
 
 use crate::address::Address;
-use crate::link::{Kind, Link};
+use crate::link::{Kind, Link, check_user};
 use crate::{shm, tcp};
-use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{self, Decoder, Frame, Header};
-use forebay_wire::handshake::{HANDSHAKE_MAX, Initiator, Secret};
+use forebay_wire::handshake::{Door, HANDSHAKE_MAX, Initiator};
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -120,13 +119,7 @@ struct End {
 
 impl Connection {
     /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
-    pub fn connect(
-        address: &Address,
-        peer: &str,
-        secret: &Secret,
-        lineage: &Lineage,
-        deadline: Instant,
-    ) -> Result<Connection> {
+    pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Connection> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let failed = |e: io::Error| {
             let why = match e.kind() {
@@ -142,18 +135,18 @@ impl Connection {
             Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
             Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
         };
-        Connection::from_link(link, peer, secret, lineage, deadline)
+        Connection::from_link(link, peer, door, deadline)
     }
 
     /// As [`Connection::connect`], over a link that is connected already.
     pub fn from_link(
         link: Box<dyn Link>,
         peer: &str,
-        secret: &Secret,
-        lineage: &Lineage,
+        door: &Door<'_>,
         deadline: Instant,
     ) -> Result<Connection> {
-        let (initiator, opening) = Initiator::start(secret, lineage)?;
+        check_user(&*link).map_err(|e| e.during(peer))?;
+        let (initiator, opening) = Initiator::start(door, &link.kind().to_string())?;
         let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
         end.send_all(&opening, &[], deadline)?;
         let mut answer = Vec::new();
@@ -172,7 +165,8 @@ impl Connection {
             let n = end.receive_some(space, &mut VecDeque::new(), deadline, "its handshake")?;
             answer.truncate(at + n);
         }
-        let (sealer, opener) = initiator.finish(&answer).map_err(|e| e.during(peer))?;
+        let ((sealer, opener), confirmation) = initiator.finish(&answer).map_err(|e| e.during(peer))?;
+        end.send_all(&confirmation, &[], deadline)?;
         let exposed = end.link.is_exposed();
         let end = Arc::new(end);
         let sender = Sender { end: end.clone(), sealer: exposed.then_some(sealer), out: Vec::new() };

@@ -7,6 +7,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -182,20 +183,26 @@ impl ConnectionFile {
     /// Replaces the file.
     pub fn replace(&self, path: &Path) -> Result<()> {
         let temporary = self.write_beside(path)?;
-        fs::rename(&temporary, path).map_err(|e| bad(format!("cannot replace {}: {e}", path.display())))
+        fs::rename(&temporary, path).map_err(|e| {
+            let _ = fs::remove_file(&temporary);
+            bad(format!("cannot replace {}: {e}", path.display()))
+        })
     }
 
+    /// Writes a file of a name that nobody else has: process ids do not tell containers or hosts apart.
     fn write_beside(&self, path: &Path) -> Result<PathBuf> {
         let name = path.file_name().ok_or_else(|| bad(format!("{} is no file's name", path.display())))?;
-        let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let _ = fs::remove_file(&temporary);
-        let write = || {
-            let mut file =
-                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-            file.write_all(self.to_text().map_err(std::io::Error::other)?.as_bytes())?;
-            file.sync_all()
-        };
-        write().map_err(|e| bad(format!("cannot write {}: {e}", temporary.display())))?;
+        // Its keys are random.
+        let random = RandomState::new().build_hasher().finish();
+        let temporary = path.with_file_name(format!(".{}.{random:016x}", name.to_string_lossy()));
+        let failed = |e| bad(format!("cannot write {}: {e}", temporary.display()));
+        let text = self.to_text()?;
+        let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
+        let mut file = options.open(&temporary).map_err(failed)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|e| {
+            let _ = fs::remove_file(&temporary);
+            failed(e)
+        })?;
         Ok(temporary)
     }
 }
@@ -263,6 +270,40 @@ mod tests {
         let error = ConnectionFile::read(&path).unwrap_err();
         assert!(error.kind == ErrorKind::ConnectionFile && error.text.contains("chmod 600"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    /// As servers in containers of their own do, whose process ids are equal.
+    #[test]
+    fn many_that_create_one_file_at_once() {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("g.json");
+            let barrier = std::sync::Barrier::new(4);
+            let create = |lineage| {
+                let file = ConnectionFile { lineage: Lineage([lineage; 16]), ..example() };
+                barrier.wait();
+                file.create(&path).map(|()| file)
+            };
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|lineage| scope.spawn(move || create(lineage))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let (made, refused): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+            let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
+            assert_eq!(made, [ConnectionFile::read(&path).unwrap()]);
+            let refused: Vec<_> = refused.into_iter().map(|e| e.unwrap_err().kind).collect();
+            assert_eq!(refused, [ErrorKind::Conflict; 3]);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("g.json");
+        fs::create_dir(&path).unwrap();
+        assert_eq!(example().replace(&path).unwrap_err().kind, ErrorKind::ConnectionFile);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
     }
 
     #[test]

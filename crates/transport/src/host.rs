@@ -11,3 +11,11 @@ pub fn this_host() -> HostId {
     let namespace = fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or_default();
     HostId(format!("{}.{namespace:x}", boot.trim()))
 }
+
+/// Where a process id has its meaning: the boot of the kernel and this process's PID namespace. Containers of
+/// one host may share its network and still number their processes by themselves.
+pub fn process_space() -> HostId {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).unwrap_or_default();
+    HostId(format!("{}.pid.{namespace:x}", boot.trim()))
+}

@@ -1,5 +1,6 @@
 //! The trait that every transport implements.
 
+use forebay_core::{Error, ErrorKind, Result};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -50,5 +51,48 @@ pub trait Link: Send + Sync + fmt::Debug {
     /// The process at the other end, if it is on this host and the kernel vouches for it.
     fn peer_process(&self) -> Option<u32> {
         None
+    }
+
+    /// The user whose process is at the other end, if it is on this host and the kernel vouches for it.
+    fn peer_user(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Refuses a process of another user, where the kernel says whose it is. What follows the handshake is not
+/// keyed there, and names of local sockets are free for anybody to take once their owner is gone.
+pub(crate) fn check_user(link: &dyn Link) -> Result<()> {
+    let me = rustix::process::geteuid().as_raw();
+    link.peer_user().map_or(Ok(()), |user| check_user_is(user, me))
+}
+
+fn check_user_is(user: u32, me: u32) -> Result<()> {
+    if user == me || user == 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::ConnectionFile,
+        format!(
+            "the process at the other end of the local socket belongs to user {user}, not to user {me} or root: on one \
+             host a group is its owner's alone; if its servers are gone, start it again"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ones_own_processes_and_roots_are_trusted() {
+        assert!(check_user_is(1000, 1000).is_ok());
+        assert!(check_user_is(0, 1000).is_ok());
+        for (user, me) in [(1000, 1001), (1000, 0), (65534, 1000)] {
+            let error = check_user_is(user, me).unwrap_err();
+            assert!(
+                error.kind == ErrorKind::ConnectionFile && error.text.contains(&user.to_string()),
+                "{error}"
+            );
+        }
     }
 }

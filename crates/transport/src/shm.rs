@@ -6,6 +6,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Pid;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
@@ -13,7 +14,8 @@ use std::mem::MaybeUninit;
 #[derive(Debug)]
 pub struct ShmLink {
     socket: OwnedFd,
-    peer: Option<u32>,
+    /// Process and user at the other end. The process is not known if this one's namespace does not have it.
+    peer: Option<(Option<u32>, u32)>,
 }
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -22,8 +24,11 @@ const DESCRIPTORS: usize = forebay_wire::frame::DESCRIPTORS_MAX;
 impl ShmLink {
     /// Wraps a connected, non-blocking Unix stream socket.
     pub fn new(socket: OwnedFd) -> ShmLink {
-        let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
-        ShmLink { socket, peer: peer.map(|peer| peer.pid.as_raw_nonzero().get() as u32) }
+        let peer = rustix::net::sockopt::socket_peercred(&socket).ok().map(|peer| {
+            let process = u32::try_from(Pid::as_raw(Some(peer.pid))).ok().filter(|process| *process > 0);
+            (process, peer.uid.as_raw())
+        });
+        ShmLink { socket, peer }
     }
 
     /// Connects to an abstract name. On one host this never waits.
@@ -78,6 +83,10 @@ impl Link for ShmLink {
     }
 
     fn peer_process(&self) -> Option<u32> {
-        self.peer
+        self.peer?.0
+    }
+
+    fn peer_user(&self) -> Option<u32> {
+        Some(self.peer?.1)
     }
 }

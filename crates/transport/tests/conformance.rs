@@ -9,7 +9,7 @@ use forebay_transport::asynchronous::{self, Payload};
 use forebay_transport::blocking::Connection;
 use forebay_transport::{Kind, Link, Listener, inprocess};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::Secret;
+use forebay_wire::handshake::{Door, Initiator, Secret};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 const SECRET: Secret = Secret([5; 32]);
 const LINEAGE: Lineage = Lineage([6; 16]);
+const DOOR: Door<'_> = Door { secret: &SECRET, lineage: &LINEAGE, name: "server0" };
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
@@ -66,7 +67,7 @@ where
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (receiver, outbox) = asynchronous::accept(link, &secret, &LINEAGE).await?;
+            let (receiver, outbox) = asynchronous::accept(link, &Door { secret: &secret, ..DOOR }).await?;
             let result = server(receiver, outbox.clone()).await;
             outbox.close();
             tokio::task::yield_now().await;
@@ -89,7 +90,7 @@ fn echo(link: Box<dyn Link>, secret: Secret) -> std::thread::JoinHandle<Result<(
 fn messages_echo(kind: Kind) {
     let (client, server) = pair(kind);
     let server = echo(server, SECRET);
-    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     assert_eq!(connection.kind(), kind);
     for (request, size) in [(1u64, 0usize), (2, 10), (3, 5_000_000), (4, 1)] {
         let message: Vec<u8> = (0..size).map(|i| (i * 31) as u8).collect();
@@ -135,7 +136,7 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
         }
         Ok(())
     });
-    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     for _ in 0..2 {
         let header = Header { payload: length, sealed_payload: sealed, ..Header::default() };
         connection.sender.send(&header, &(), &[], soon()).unwrap();
@@ -155,7 +156,7 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
 fn a_wrong_secret_is_refused(kind: Kind) {
     let (client, server) = pair(kind);
     let server = echo(server, Secret([9; 32]));
-    let error = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap_err();
+    let error = Connection::from_link(client, "the server", &DOOR, soon()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::WrongSecret, "{error}");
     assert_eq!(server.join().unwrap().unwrap_err().kind, ErrorKind::WrongSecret);
 }
@@ -166,7 +167,7 @@ fn a_dead_peer_is_named(kind: Kind) {
         receiver.next().await?;
         Ok(())
     });
-    let mut connection = Connection::from_link(client, "server3", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "server3", &DOOR, soon()).unwrap();
     connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
     let error = connection.receiver.receive(soon(), "an answer").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
@@ -186,7 +187,7 @@ fn a_silent_peer_meets_the_deadline(kind: Kind) {
         let _ = wait.await;
         Ok(())
     });
-    let mut connection = Connection::from_link(client, "server3", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "server3", &DOOR, soon()).unwrap();
     let error = connection
         .receiver
         .receive(Instant::now() + Duration::from_millis(50), "the cut of step 4")
@@ -250,7 +251,7 @@ fn what_could_not_be_sent_is_not_missed(kind: Kind) {
     let server = echo(server, SECRET);
     let stopped = Arc::new(AtomicBool::new(false));
     let client = Box::new(Stoppable { link: client, stopped: stopped.clone() });
-    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     let header = |request| Header { request, ..Header::default() };
     connection.sender.queue(&header(1), &vec![1u8; 5], soon()).unwrap();
     stopped.store(true, Ordering::Relaxed);
@@ -279,21 +280,99 @@ fn a_slow_reader_is_cut_off_in_bounds(kind: Kind) {
         assert!(outbox.is_closed());
         Ok(())
     });
-    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
+    server.join().unwrap().unwrap();
+}
+
+/// Everything that an honest client said, up to what it sealed, said again to the same server by somebody without
+/// the secret: nothing of it is served.
+fn what_was_heard_opens_nothing(kind: Kind) {
+    let heard = {
+        let (client, server) = pair(kind);
+        let (initiator, opening) = Initiator::start(&DOOR, &kind.to_string()).unwrap();
+        let server = echo(server, SECRET);
+        say(&*client, &opening);
+        let (_, confirmation) = initiator.finish(&hear_answer(&*client)).unwrap();
+        say(&*client, &confirmation);
+        drop(client);
+        server.join().unwrap().expect("the honest one is let in");
+        [opening, confirmation]
+    };
+    let mut frame = Vec::new();
+    forebay_wire::frame::encode(&Header::default(), &vec![1u8], None, &mut frame).unwrap();
+    for said in [&frame[..], &heard[1]] {
+        let (client, server) = pair(kind);
+        let server = echo(server, SECRET);
+        say(&*client, &heard[0]);
+        hear_answer(&*client);
+        say(&*client, said);
+        drop(client);
+        let error = server.join().unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::WrongSecret, "{error}");
+    }
+}
+
+fn say(link: &dyn Link, bytes: &[u8]) {
+    assert_eq!(link.try_send(&[IoSlice::new(bytes)], &[]).unwrap(), bytes.len());
+}
+
+fn hear_answer(link: &dyn Link) -> Vec<u8> {
+    let (mut heard, deadline) = (Vec::new(), soon());
+    while Initiator::answer_length(&heard).unwrap() != Some(heard.len()) {
+        assert!(Instant::now() < deadline, "the server does not answer");
+        let mut byte = [0];
+        match link.try_receive(&mut [IoSliceMut::new(&mut byte)], &mut Vec::new()) {
+            Ok(0) => panic!("the server closed the connection"),
+            Ok(_) => heard.push(byte[0]),
+            Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    heard
+}
+
+/// Whoever answers in the place of one server passes what it hears on to another one: that one refuses it.
+fn what_is_meant_for_another_is_refused(kind: Kind) {
+    let (client, server) = pair(kind);
+    let server = echo(server, SECRET);
+    let other = Door { name: "server1", ..DOOR };
+    let error = Connection::from_link(client, "server1", &other, soon()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::WrongSecret, "{error}");
+    assert_eq!(server.join().unwrap().unwrap_err().kind, ErrorKind::WrongSecret);
+}
+
+/// Who keeps what is to be said until there is room never reaches the bound at which a peer is cut off.
+fn a_peer_that_stands_still_is_waited_for(kind: Kind) {
+    let (client, server) = pair(kind);
+    let (full, is_full) = std::sync::mpsc::sync_channel(1);
+    let server = serve(server, SECRET, async move |mut receiver, outbox| {
+        let big = vec![7u8; 12 << 20];
+        // More than may be queued, in all.
+        for _ in 0..8 {
+            let room = outbox.has_room();
+            tokio::pin!(room);
+            if tokio::time::timeout(Duration::ZERO, room.as_mut()).await.is_err() {
+                let _ = full.try_send(());
+                room.await;
+            }
+            outbox.push(Header::default(), &big)?;
+        }
+        receiver.next().await.map(drop)
+    });
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
+    // It reads nothing before.
+    is_full.recv_timeout(Duration::from_secs(20)).expect("there is room without end");
+    for _ in 0..8 {
+        let received = connection.receiver.receive(soon(), "a message").unwrap();
+        assert_eq!(received.frame.message::<Vec<u8>>().unwrap().len(), 12 << 20);
+    }
+    drop(connection);
     server.join().unwrap().unwrap();
 }
 
 /// A client that stops at any byte of its first messages leaves a server that is done with it, no more.
 fn streams_cut_anywhere_end_cleanly(kind: Kind) {
-    let mut whole = Vec::new();
-    {
-        let (initiator_bytes, _) = {
-            let (_, opening) = forebay_wire::handshake::Initiator::start(&SECRET, &LINEAGE).unwrap();
-            (opening, ())
-        };
-        whole.extend(initiator_bytes);
-    }
+    let (_, whole) = Initiator::start(&DOOR, &kind.to_string()).unwrap();
     for cut in (0..whole.len()).step_by(7) {
         let (client, server) = pair(kind);
         let server = echo(server, SECRET);
@@ -323,6 +402,9 @@ macro_rules! suite {
             #[test] fn a_silent_peer_meets_the_deadline() { super::a_silent_peer_meets_the_deadline($kind); }
             #[test] fn what_could_not_be_sent_is_not_missed() { super::what_could_not_be_sent_is_not_missed($kind); }
             #[test] fn a_slow_reader_is_cut_off_in_bounds() { super::a_slow_reader_is_cut_off_in_bounds($kind); }
+            #[test] fn what_was_heard_opens_nothing() { super::what_was_heard_opens_nothing($kind); }
+            #[test] fn what_is_meant_for_another_is_refused() { super::what_is_meant_for_another_is_refused($kind); }
+            #[test] fn a_peer_that_stands_still_is_waited_for() { super::a_peer_that_stands_still_is_waited_for($kind); }
             #[test] fn streams_cut_anywhere_end_cleanly() { super::streams_cut_anywhere_end_cleanly($kind); }
         }
     )*};
@@ -339,7 +421,7 @@ fn tcp_payloads_can_be_sealed() {
 fn shm_carries_arenas() {
     let (client, server) = pair(Kind::Shm);
     let server = echo(server, SECRET);
-    let mut connection = Connection::from_link(client, "the server", &SECRET, &LINEAGE, soon()).unwrap();
+    let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     let mut file =
         std::fs::File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     file.write_all(b"shared").unwrap();

@@ -1,14 +1,15 @@
 use super::*;
-use crate::handshake::{Initiator, Secret, respond};
+use crate::handshake::{Door, Initiator, Secret, respond};
 use forebay_core::ErrorKind;
 use forebay_core::ids::Lineage;
 use proptest::prelude::*;
 
 fn session() -> (crate::handshake::Session, crate::handshake::Session) {
-    let (secret, lineage) = (Secret([3; 32]), Lineage([4; 16]));
-    let (initiator, opening) = Initiator::start(&secret, &lineage).unwrap();
-    let (answer, server) = respond(&secret, &lineage, &opening);
-    (initiator.finish(&answer).unwrap(), server.unwrap())
+    let door = Door { secret: &Secret([3; 32]), lineage: &Lineage([4; 16]), name: "server0" };
+    let (initiator, opening) = Initiator::start(&door, "tcp").unwrap();
+    let (answer, server) = respond(&door, "tcp", &opening);
+    let (client, confirmation) = initiator.finish(&answer).unwrap();
+    (client, server.unwrap().confirm(&confirmation).unwrap())
 }
 
 /// Feeds a stream to a decoder in pieces and collects frames and payloads.

@@ -13,7 +13,7 @@ use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{AttachmentId, FieldReport, Policy, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
 
-/// What tells whether two processes can share memory: the machine's boot and its network namespace.
+/// What tells whether two processes are on one host: the machine's boot, and the namespace that matters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostId(pub String);
 
@@ -42,7 +42,7 @@ pub struct Hello {
     pub role: Role,
     /// The process, for messages to people and to prove its death on the same host.
     pub pid: u32,
-    /// Where it runs.
+    /// Where `pid` has its meaning: the machine's boot and the process's PID namespace.
     pub host: HostId,
     /// Whether descriptors can be passed on this connection.
     pub shared_memory: bool,

@@ -12,6 +12,9 @@ const TAG: usize = 16;
 /// The most plain bytes that one record carries.
 pub const PLAIN_MAX: usize = RECORD_MAX - TAG;
 
+/// What a record has beside its plain bytes.
+pub(crate) const RECORD_OVERHEAD: usize = 2 + TAG;
+
 /// The sending half of a sealed stream.
 #[derive(Debug)]
 pub struct Sealer {

@@ -8,8 +8,8 @@ use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
 use forebay_core::demand::Demand;
-use forebay_core::directory::check_block_fits;
-use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
+use forebay_core::directory::{check_block_fits, check_blocks};
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
@@ -112,8 +112,23 @@ impl Producing {
                 node.free(held);
             }
         }
+        if self.behind(node).is_some()
+            && let Some(member) = state.members.get_mut(&self.stream)
+        {
+            // Its ranks wait with their next steps.
+            member.must_ask(self.run);
+        }
         node.drain(&mut state);
         Ok(())
+    }
+
+    /// A server that is told of this rank's steps and is far behind with taking what it is told.
+    fn behind(&self, node: &Node) -> Option<ServerId> {
+        let coordinator = node.coordinator_of(&self.stream);
+        // In a large run it may be any that owns tiles.
+        let owners = (self.ranks > RECORDS_TRAVEL_RANKS_MAX).then_some(&node.view.members);
+        let told = owners.into_iter().flatten().copied().chain([coordinator]);
+        told.into_iter().find(|server| node.peers.is_behind(*server))
     }
 
     /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
@@ -328,6 +343,16 @@ impl Session {
         self.give_up_open_step(step)?;
         let shared = self.shared_memory;
         let producing = self.producing()?;
+        // What is told of a step, its small blocks among it, is kept here until those that it is told to take it.
+        while let Some(behind) = producing.behind(&node) {
+            if timeout_at(deadline, node.peers.caught_up(behind)).await.is_err() {
+                return Err(Error::timeout(format!(
+                    "{behind} has not taken what it is told of earlier steps of stream '{}', so that step {step} cannot \
+                     begin: it stands still, or is too slow",
+                    producing.stream
+                )));
+            }
+        }
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(
                 "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again \
@@ -400,6 +425,7 @@ impl Session {
         let producing = self.producing()?;
         let state = node.state.lock();
         if let Some(member) = state.members.get(&producing.stream)
+            && producing.behind(&node).is_none()
             && member.cut.is_settled(producing.run, step)
             && let Some(rank) = member.ranks.get(&(producing.run, producing.rank))
             && rank.trouble.is_none()
@@ -472,8 +498,19 @@ impl Session {
         };
         let producing = self.producing()?;
         let key = key_of(producing.rank, &block);
+        let Some(field) = producing.fields.get(&block.field) else { return Err(no_step("a put")) };
         let Some(open) = producing.open.as_mut() else { return Err(no_step("a put")) };
         let here = inline.is_none() && !matches!(block.bytes, Bytes::Placed(_));
+        let record = BlockRecord {
+            key,
+            level: block.level,
+            extent: block.extent,
+            location,
+            inline,
+            stats: block.stats,
+        };
+        // The servers that are told of it refuse anything else, and all of the step with it.
+        check_blocks(field, std::slice::from_ref(&record))?;
         if here {
             open.held.push(Held {
                 arena: location.arena,
@@ -484,14 +521,6 @@ impl Session {
         open.told += told;
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
-        let record = BlockRecord {
-            key,
-            level: block.level,
-            extent: block.extent,
-            location,
-            inline,
-            stats: block.stats,
-        };
         open.fields.entry(block.field).or_default().push(record);
         Ok(())
     }

@@ -9,6 +9,7 @@ use forebay_server::ServerOptions;
 use forebay_transport::blocking::Connection;
 use forebay_transport::{Address, ConnectionFile, host};
 use forebay_wire::frame::Header;
+use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
 use serde::Serialize;
 use std::sync::mpsc::sync_channel;
@@ -47,14 +48,7 @@ impl Group {
             let (options, told) = (options.clone(), told.clone());
             std::thread::spawn(move || forebay_server::run(options, move || told.send(()).unwrap()))
         };
-        let mut servers = vec![start()];
-        // The others join what the first has founded: within one process they must not found it at once.
-        let deadline = Instant::now() + PATIENCE;
-        while !options.group.exists() {
-            assert!(Instant::now() < deadline, "the first server founds no group");
-            std::thread::yield_now();
-        }
-        servers.extend((1..size).map(|_| start()));
+        let servers: Vec<_> = (0..size).map(|_| start()).collect();
         for _ in 0..size {
             ready.recv_timeout(PATIENCE).expect("a server does not start");
         }
@@ -78,14 +72,15 @@ impl Group {
         let addresses = entry.parsed().unwrap();
         let address = addresses.iter().find(|address| matches!(address, Address::Shm { .. }) == shm).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        Connection::connect(address, "the server", &file.secret, &file.lineage, deadline).unwrap()
+        let door = Door { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
+        Connection::connect(address, "the server", &door, deadline).unwrap()
     }
 
     /// A connection that has greeted the server in this role.
     pub(crate) fn connect(&self, server: u32, shm: bool, role: Role) -> Raw {
         let mut raw = Raw { connection: self.dial(server, shm), requests: 1 };
         // Over TCP from another host, as far as the server knows: no process of it can be watched.
-        let host = if shm { host::this_host() } else { HostId("elsewhere".into()) };
+        let host = if shm { host::process_space() } else { HostId("elsewhere".into()) };
         let answers = !matches!(role, Role::Server(_));
         let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm, patience_ms: 30_000 };
         if answers {

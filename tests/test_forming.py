@@ -1,0 +1,106 @@
+"""How groups form, and who cannot keep them from it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import FOREBAY, check_it_works, command, wait_until
+
+
+class Serve:
+    """`forebay serve`."""
+
+    def __init__(self, path: Path, servers: int) -> None:
+        arguments = [FOREBAY, "serve", "--group", path, "--servers", servers]
+        arguments += ["--budget", "32M", "--bind", "127.0.0.1"]
+        self.process = subprocess.Popen(
+            list(map(str, arguments)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    def ended(self, timeout: float = 20) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        _, said = self.process.communicate(timeout=timeout)
+        return self.process.returncode, said
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def started() -> Iterator[list[Serve]]:
+    servers: list[Serve] = []
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def epoch(path: Path) -> int:
+    found: int = json.loads(path.read_text())["epoch"]
+    return found
+
+
+def test_who_says_nothing_keeps_nobody_waiting(own_place: Path, started: list[Serve]) -> None:
+    """More connections than may be on their way at once, all of them silent."""
+    path = own_place / "group.json"
+    started.append(Serve(path, 2))
+    wait_until(path.exists)
+    address = next(a for a in json.loads(path.read_text())["servers"][0]["addresses"] if a.startswith("shm:"))
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            silent = stack.enter_context(socket.socket(socket.AF_UNIX))
+            silent.connect("\0" + address.partition("/")[2])
+        started.append(Serve(path, 2))
+        # Each may take 10 s for its handshake: one after another, they would keep the group from forming.
+        wait_until(lambda: epoch(path) == 1)
+        check_it_works(str(path))
+    assert command("down", "--group", path).returncode == 0
+    assert [server.ended()[0] for server in started] == [0, 0]
+
+
+def test_one_server_too_many_is_told_at_once(own_place: Path, started: list[Serve]) -> None:
+    """It read the connection file while the group was forming, and reaches the founder when it is complete."""
+    path = own_place / "group.json"
+    started.append(Serve(path, 2))
+    wait_until(path.exists)
+    forming = path.read_text()
+    started.append(Serve(path, 2))
+    wait_until(lambda: epoch(path) == 1)
+    late = own_place / "late.json"
+    late.write_text(forming)
+    late.chmod(0o600)
+    code, said = serve_to_end(late)
+    assert code == 1
+    assert "late.json" in said or "group.json" in said
+    assert "is complete with 2 servers" in said
+    check_it_works(str(path))
+    assert command("down", "--group", path).returncode == 0
+    assert [server.ended()[0] for server in started] == [0, 0]
+
+
+def serve_to_end(path: Path) -> tuple[int, str]:
+    server = Serve(path, 2)
+    try:
+        return server.ended()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_founder_that_is_told_to_end_leaves_nothing(
+    own_place: Path, started: list[Serve], number: signal.Signals
+) -> None:
+    path = own_place / "group.json"
+    started.append(Serve(path, 2))
+    wait_until(path.exists)
+    started[0].process.send_signal(number)
+    assert started[0].ended()[0] == 0
+    assert list(own_place.glob("*group*")) + list(own_place.glob(".*group*")) == []
