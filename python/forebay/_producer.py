@@ -79,7 +79,7 @@ class Producer:
     queue:
         Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
     timeout:
-        Seconds that any wait may take (default 30).
+        Seconds that any wait may take (default 30; more than 0, `math.inf` too). Ctrl-C ends a wait.
     transport:
         `"auto"`, `"shm"` or `"tcp"`.
     continues:
