@@ -26,16 +26,16 @@ def integer(value: object, what: str, *, low: int = 0, bits: int = 64, error: ty
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise Invalid(f"{what} is {value!r}: an integer is needed") from None
+        raise Invalid(f"{what}={value!r}: an integer is needed") from None
     if not low <= number < 1 << bits:
-        raise error(f"{what} is {number}, which is out of range")
+        raise error(f"{what}={number} is out of range")
     return number
 
 
 def integers(values: object, what: str) -> list[int]:
     """Extents or places: one for each dimension."""
     if not isinstance(values, Iterable):
-        raise Invalid(f"{what} is {values!r}: an integer for each dimension is needed")
+        raise Invalid(f"{what}={values!r}: an integer for each dimension is needed")
     return [integer(value, what, error=OutOfBounds) for value in values]
 
 

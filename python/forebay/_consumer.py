@@ -26,7 +26,7 @@ class Every:
 
 def every(period: int, *, dtype: DTypeLike | None = None) -> Every:
     """Needs a field every so many of the steps that the producer offers, and, if given, with this dtype."""
-    return Every(_arrays.integer(period, "a period", low=1, bits=32), dtype)
+    return Every(_arrays.integer(period, "every", low=1, bits=32), dtype)
 
 
 Fields = Mapping[str, Every | int] | Sequence[str] | None
@@ -44,7 +44,7 @@ def as_needs(fields: Fields) -> list[tuple[str, str | None, int]] | None:
     for name, need in fields.items():
         wanted = need if isinstance(need, Every) else every(need)
         dtype = None if wanted.dtype is None else _arrays.dtype_name(wanted.dtype)
-        needs.append((name, dtype, _arrays.integer(wanted.period, "a period", low=1, bits=32)))
+        needs.append((name, dtype, _arrays.integer(wanted.period, "every", low=1, bits=32)))
     return needs
 
 

@@ -79,7 +79,7 @@ class Producer:
     queue:
         Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
     timeout:
-        Seconds that any wait may take (default 30).
+        Seconds that any wait may take (default 30; more than 0, `math.inf` too). Ctrl-C ends a wait.
     transport:
         `"auto"`, `"shm"` or `"tcp"`.
     continues:
@@ -440,7 +440,7 @@ def _continues(given: tuple[int, int]) -> tuple[int, int]:
     try:
         run, step = given
     except (TypeError, ValueError):
-        raise Invalid(f"continues is {given!r}: give a run and a step") from None
+        raise Invalid(f"continues={given!r}: give a run and a step") from None
     return _arrays.integer(run, "continues: run"), _arrays.integer(step, "continues: step")
 
 
@@ -462,7 +462,7 @@ def _numbers(given: float | Sequence[float], dimensions: int, what: str) -> list
             return [float(given)] * dimensions  # type: ignore[arg-type]
         return [float(number) for number in given]  # type: ignore[union-attr]
     except (TypeError, ValueError):
-        raise Invalid(f"{what} is {given!r}: give a number, or one for each dimension") from None
+        raise Invalid(f"{what}={given!r}: give a number, or one for each dimension") from None
 
 
 def _interior(
