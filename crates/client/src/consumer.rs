@@ -144,8 +144,11 @@ impl Consumer {
                     }
                     return Ok(Step::new(self.shared.clone(), *report, attrs.clone()));
                 }
-                Ok(ToClient::Ended(attachment)) if attachment == self.attachment => {
-                    let text = format!("stream '{}' has ended", self.shared.stream);
+                Ok(ToClient::Ended { attachment, missed }) if attachment == self.attachment => {
+                    let mut text = format!("stream '{}' has ended", self.shared.stream);
+                    if missed > 0 {
+                        text += &format!("; steps dropped after the last one that was told: {missed}");
+                    }
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
                 Ok(ToClient::Detached { attachment, error }) if attachment == self.attachment => {
