@@ -32,7 +32,7 @@ pub(super) struct Endings {
 enum Item {
     Step(Box<Ending>),
     /// Anything else that the coordinator is told of the rank.
-    Tell(PeerMessage),
+    Tell(Box<PeerMessage>),
 }
 
 /// A step that a rank has ended.
@@ -116,7 +116,7 @@ impl Node {
     /// Tells a stream's coordinator something of a rank, after all that it ended before.
     pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: PeerMessage) {
         match state.directory.endings.by_rank.get_mut(id) {
-            Some(queue) => queue.push_back(Item::Tell(message)),
+            Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
             None => {
                 self.tell(state, self.coordinator_of(&id.0), message);
             }
@@ -203,7 +203,7 @@ impl Node {
                     return;
                 }
                 Some(Item::Tell(message)) => {
-                    self.tell(state, coordinator, message);
+                    self.tell(state, coordinator, *message);
                 }
                 Some(Item::Step(mut ending)) => {
                     if !ending.refused.is_empty() && !ending.cleaned {
