@@ -93,7 +93,7 @@ module forebay
       real(real64) :: time = 0
       integer(int64) :: missed = 0   ! steps that were dropped before this one
       logical :: rewound = .false.   ! a new run went back: forget steps from `number` on
-      logical :: torn = .false.      ! a rank died in it: parts may be missing
+      logical :: torn = .false.      ! a rank died in it or left it out: parts may be missing
       type(c_ptr), private :: handle = c_null_ptr
    end type
 

@@ -301,7 +301,7 @@ int fb_step_end(fb_producer *producer);
 int fb_flush(fb_producer *producer);
 
 /* Ends the stream for this rank and frees the handle (also after an error). A step that is not ended is
- * told as torn. NULL is allowed. */
+ * told as torn, if anything was put in it. NULL is allowed. */
 int fb_producer_close(fb_producer *producer);
 
 /* ---- consumer ------------------------------------------------------------------------------- */
@@ -338,7 +338,7 @@ typedef struct fb_step_info {
     double time;
     uint64_t missed; /* steps that were dropped before this one */
     int32_t rewound; /* 1 if a new run went back: forget steps from `number` on */
-    int32_t torn;    /* 1 if a rank died in the step, or its deadline passed: parts may be missing */
+    int32_t torn;    /* 1 if a rank died in the step or left it out: parts may be missing */
 } fb_step_info;
 #define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0 }
 

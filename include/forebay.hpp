@@ -365,8 +365,8 @@ private:
 };
 
 // A step that is begun.  It ends with end(), or with the object's life: then errors are not told.  When an
-// exception ends its life the step is not ended, and readers are told that it is torn once the producer
-// closes.
+// exception ends its life the step is not ended: the producer can begin no other, and once it closes readers
+// are told of the step as torn, if anything was put in it.
 class Step {
 public:
     explicit Step(fb_producer *producer) : producer_(producer) {}

@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import FOREBAY, open_ranks, producer, reference, wait_until, write_steps
+from support import (
+    FOREBAY,
+    consumer,
+    open_ranks,
+    producer,
+    reference,
+    server_status,
+    stream_status,
+    wait_until,
+    write_steps,
+)
 
 import forebay
 
@@ -333,3 +343,29 @@ def test_output_into_a_closed_pipe(one: forebay.LocalGroup) -> None:
         os.close(write)
     assert done.returncode == 0
     assert "panic" not in done.stderr
+
+
+def test_streams_that_nobody_uses_do_not_fill_the_status(one: forebay.LocalGroup) -> None:
+    """The latest of them stay for `forebay ls`, as much of them as has room; those in use are shown whole."""
+    with producer(one, "in use") as used:
+        used.array("U", dtype="f8", shape=(2,))
+        used.attr("namelist", "x" * 60_000)
+        for number in range(300):
+            with producer(one, f"run {number:03}") as sim:
+                sim.array("U", dtype="f8", shape=(2,))
+                sim.attr("namelist", "x" * 60_000)
+        wait_until(lambda: (stream_status(one, "run 299") or {}).get("ranks") == [1, 0])
+        shown = {stream["name"]: stream for stream in server_status(one)["streams"]}
+        assert list(shown) == ["in use", *(f"run {number:03}" for number in range(44, 300))]
+        assert not shown["in use"]["details_left_out"]
+        left_out = [name for name, stream in shown.items() if stream["details_left_out"]]
+        assert 0 < len(left_out) < len(shown)
+        assert all(shown[name]["attrs"] == {} and shown[name]["ranks"] == [1, 0] for name in left_out)
+        assert "not shown" in run("ls", "--group", one.path).stdout
+        # One that was forgotten runs again.
+        with consumer(one, "run 000") as reader, producer(one, "run 000") as sim:
+            sim.array("U", dtype="f8", shape=(2,))
+            with sim.step(0) as step:
+                assert step.put("U", np.ones(2))
+            with reader.next() as found:
+                assert (found["U"][...] == 1).all()

@@ -250,3 +250,69 @@ def test_a_reader_that_is_dropped_with_steps_unread_holds_nothing(two: forebay.L
         gc.collect()
         wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 0, 5, "it is still attached")
     wait_until(lambda: is_given_back(two), 5, "its steps are still held")
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["the first stays", "the first has left"])
+def test_a_rank_that_comes_late_sees_the_demand_of_the_others(two: forebay.LocalGroup, stays: bool) -> None:
+    """A reader comes while one rank has not: what nobody wanted of the first steps is not wanted of it either."""
+    whole = reference((20, 30))
+
+    def write(rank: int, sim: forebay.Producer, number: int) -> bool:
+        with sim.step(number) as step:
+            return step.put("U", whole[10 * rank : 10 * rank + 10], offset=(10 * rank, 0))
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(producer(two, rank=0, size=2))
+        first.array("U", dtype="f8", shape=whole.shape)
+        assert not any(write(0, first, number) for number in range(5))
+        if not stays:
+            first.close()
+        reader = stack.enter_context(consumer(two, window=64))
+        wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 1)
+        second = stack.enter_context(producer(two, rank=1, size=2))
+        second.array("U", dtype="f8", shape=whole.shape)
+        assert [write(1, second, number) for number in range(6)] == [False] * 5 + [True]
+        if stays:
+            assert write(0, first, 5)
+        first.close()
+        second.close()
+        seen = [(step.number, step.torn) for step in reader]
+    # Only what the first rank did not live to see is torn.
+    assert seen == [(5, not stays)]
+    wait_until(lambda: is_given_back(two))
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "watched no more"])
+def test_steps_that_a_rank_leaves_out(two: forebay.LocalGroup, transport: str, watched: bool) -> None:
+    """They are told as torn when the rank begins a later one, and hold no memory for ever."""
+    whole = reference((20, 30))
+    with (
+        consumer(two, window=64) as reader,
+        open_ranks(two, "s", 2, transport=transport) as sim,
+    ):
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=whole.shape)
+        for number in range(7):
+            for rank, one in enumerate(sim):
+                if rank == 1 and number % 3:
+                    continue
+                with one.step(number) as step:
+                    assert step.put("U", whole[10 * rank : 10 * rank + 10], offset=(10 * rank, 0))
+        for number in range(7):
+            with reader.next() as found:
+                assert (found.number, found.torn, found.missed) == (number, number % 3 > 0, 0)
+                np.testing.assert_array_equal(found["U"][:10], whole[:10])
+        # Rank 1 leaves out step 7 as well, and begins 8, at which nobody may want anything any more.
+        with sim[0].step(7) as step:
+            step.put("U", whole[:10])
+        sim[0].flush()
+        if not watched:
+            reader.close()
+        with sim[1].step(8) as step:
+            assert step.put("U", whole[10:], offset=(10, 0)) == watched
+            if watched:
+                assert reader.next().torn
+                reader.close()
+        with sim[0].step(8):
+            pass
+        wait_until(lambda: is_given_back(two))

@@ -173,3 +173,23 @@ def test_block_says_that_memory_is_full(own_place: Path, transport: str) -> None
             with sim.step(number + 1) as step:
                 assert step.put("U", array)
         wait_until(lambda: is_given_back(group))
+
+
+def test_what_is_dropped_last_is_told_with_the_end(own_place: Path) -> None:
+    size = 4 << 20
+    with (
+        forebay.local(servers=1, budget=8 * size) as group,
+        forebay.Space(group=group.path) as space,
+        consumer(group, window=1) as reader,
+    ):
+        with producer(group) as sim:
+            sim.array("U", dtype="u1", shape=(size,))
+            with sim.step(0) as step:
+                assert step.put("U", np.ones(size, "u1"))
+            held = reader.next()
+            space.put("filler", np.zeros(7 * size, "u1"), step=0)
+            with sim.step(1) as step:
+                assert not step.put("U", np.ones(size, "u1"))
+        with pytest.raises(forebay.Ended, match="dropped after the last one that was told: 1"):
+            reader.next()
+        assert (held["U"][...] == 1).all()

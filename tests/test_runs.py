@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,67 @@ def test_ranks_that_never_overlap(two: forebay.LocalGroup) -> None:
                 assert found.number == number
                 assert not found.torn
                 np.testing.assert_array_equal(found["U"][...], whole)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_restart_with_other_fields_takes_nothing_away(two: forebay.LocalGroup, follow: bool) -> None:
+    """What a reader holds of the last run stays as it is, whether the next run is its business or not."""
+    shape = (300, 200)
+    with consumer(two, fields=["U"], window=2, follow=follow) as reader:
+        with producer(two) as sim:
+            sim.array("U", dtype="f8", shape=shape)
+            write_steps([sim], range(4), lambda n: reference(shape, "f8", n))
+        held = reader.next()
+        view = held["U"].blocks()[0].data
+        with consumer(two, fields=["W"], follow=True) as other, producer(two) as sim:
+            sim.array("W", dtype="f8", shape=shape)
+            for number in range(4):
+                with sim.step(number) as step:
+                    assert step.put("W", np.full(shape, -1.0))
+                other.next().release()
+        np.testing.assert_array_equal(view, reference(shape, "f8", 0))
+        np.testing.assert_array_equal(held["U"][...], reference(shape, "f8", 0))
+        held.release()
+        told = []
+
+        def read() -> None:
+            for found in reader:
+                np.testing.assert_array_equal(found["U"][...], reference(shape, "f8", found.number))
+                told.append(found.number)
+
+        with pytest.raises(forebay.NotFound) if follow else contextlib.nullcontext():
+            read()
+        # A contract that cannot be met ends it, with what it was told of before.
+        assert told == ([1] if follow else [1, 2, 3])
+
+
+def test_the_end_is_told_while_steps_are_held(two: forebay.LocalGroup, transport: str) -> None:
+    with consumer(two, transport=transport) as reader:
+        with producer(two) as sim:
+            sim.array("U", dtype="f8", shape=(60, 50))
+            write_steps([sim], range(3), lambda n: reference((60, 50), "f8", n))
+        held = [reader.next() for _ in range(3)]
+        for _ in range(2):
+            with pytest.raises(forebay.Ended):
+                reader.next()
+        for step in held:
+            np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", step.number))
+            step.release()
+    wait_until(lambda: is_given_back(two))
+
+
+def test_the_oldest_and_all_that_follow(two: forebay.LocalGroup) -> None:
+    """A step that runs while the reader comes is no gap, if it is staged."""
+    with producer(two, keep=20) as sim:
+        sim.array("U", dtype="f8", shape=(60, 50))
+        write_steps([sim], range(3), lambda n: reference((60, 50), "f8", n))
+        with sim.step(3) as step:
+            step.put("U", reference((60, 50), "f8", 3))
+            reader = consumer(two, start="oldest", window=100)
+        write_steps([sim], range(4, 6), lambda n: reference((60, 50), "f8", n))
+    with reader:
+        seen = []
+        for found in reader:
+            np.testing.assert_array_equal(found["U"][...], reference((60, 50), "f8", found.number))
+            seen.append((found.number, found.missed))
+    assert seen == [(number, 0) for number in range(6)]

@@ -170,7 +170,7 @@ class Step:
 
     @property
     def torn(self) -> bool:
-        """Whether a rank died in it."""
+        """Whether a rank died in it or left it out."""
         return self._core.torn
 
     @property

@@ -251,8 +251,8 @@ class Producer:
         """A step, to be used in `with`. Entering waits for one answer of the home server; leaving ends it.
 
         Numbers must grow within a run. `time` is physical time (default: the number). When the block is
-        left by an exception the step is not ended, and readers are told that it is torn once the producer
-        closes.
+        left by an exception the step is not ended: the producer can begin no other, and once it closes
+        readers are told of the step as torn, if anything was put in it.
         """
         number = _arrays.integer(number, "step")
         return OpenStep(self, number, float(number) if time is None else float(time))

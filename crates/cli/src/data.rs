@@ -48,7 +48,9 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
     let name = |stream: &Value| stream["name"].as_str().unwrap_or("").to_owned();
     match &ls.stream {
         None => output.result(&json!(streams), |_| {
-            let lines = |stream: &Value| [vec![name(stream)], attributes(&stream["attrs"])].concat();
+            let lines = |stream: &Value| {
+                [vec![name(stream)], attributes(&stream["attrs"]), left_out(stream)].concat()
+            };
             streams.iter().flat_map(lines).collect()
         }),
         Some(wanted) => {
@@ -60,17 +62,25 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
                 )));
             };
             output.result(&stream["fields"], |fields| {
-                fields
+                let known = fields
                     .as_array()
                     .into_iter()
                     .flatten()
                     .filter_map(|f| f.as_str())
-                    .flat_map(|f| [vec![f.to_owned()], attributes(&stream["field_attrs"][f])].concat())
-                    .collect()
+                    .flat_map(|f| [vec![f.to_owned()], attributes(&stream["field_attrs"][f])].concat());
+                known.chain(left_out(stream)).collect()
             });
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A note for people if a stream's fields and attributes had no room in the status.
+fn left_out(stream: &Value) -> Vec<String> {
+    let left_out = stream["details_left_out"].as_bool() == Some(true);
+    let note =
+        "  (its fields and attributes are not shown: those of all streams are too long for one status)";
+    left_out.then(|| note.to_owned()).into_iter().collect()
 }
 
 /// Attributes for people, one a line and indented.

@@ -68,6 +68,10 @@ fn text(status: &Value) -> Vec<String> {
             number(&stream["attached"])
         ));
     }
+    let left_out: u64 = list(&status["servers"]).map(|server| number(&server["streams_left_out"])).sum();
+    if left_out > 0 {
+        lines.push(format!("and {left_out} more streams"));
+    }
     let pipelines: Vec<&Value> =
         list(&status["servers"]).flat_map(|server| list(&server["pipelines"]["coordinated"])).collect();
     if !pipelines.is_empty() {

@@ -158,8 +158,11 @@ impl Consumer {
                     self.shared.holders.forget_unused_arenas(64);
                     return Ok(Step::new(self.shared.clone(), *report, attrs));
                 }
-                Ok((ToClient::Ended(attachment), _)) if attachment == self.attachment => {
-                    let text = format!("stream '{}' has ended", self.shared.stream);
+                Ok((ToClient::Ended { attachment, missed }, _)) if attachment == self.attachment => {
+                    let mut text = format!("stream '{}' has ended", self.shared.stream);
+                    if missed > 0 {
+                        text += &format!("; steps dropped after the last one that was told: {missed}");
+                    }
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
                 Ok((ToClient::Detached { attachment, error }, _)) if attachment == self.attachment => {

@@ -5,10 +5,74 @@
 //! beginning of later ones for that one round trip; the change then holds from one past the highest of
 //! all. Steps that are running are never waited for.
 
+//!
+//! A rank that comes late is told with its run which demands held before, and whether a change is being agreed;
+//! one that leaves says how far it was. So it does not matter which ranks are there at the same time.
+
 use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// How many changes of the demand are remembered: no step is still begun by a rank that is more than a few behind,
+/// or came that much later than the others.
+const CUTS_MAX: usize = 64;
+
+/// From which step of a run each demand holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cuts {
+    /// From step 0.
+    first: Arc<Demand>,
+    later: Vec<(StepNumber, Arc<Demand>)>,
+}
+
+impl Cuts {
+    /// This demand holds from the first step of a run on.
+    pub fn new(first: Arc<Demand>) -> Cuts {
+        Cuts { first, later: Vec::new() }
+    }
+
+    /// What another server has told.
+    pub fn from_parts(first: Demand, later: Vec<(StepNumber, Demand)>) -> Cuts {
+        let mut cuts = Cuts::new(Arc::new(first));
+        later.into_iter().for_each(|(from, demand)| cuts.decide(from, Arc::new(demand)));
+        cuts
+    }
+
+    /// What another server is told.
+    pub fn to_parts(&self) -> (Demand, Vec<(StepNumber, Demand)>) {
+        let later = self.later.iter().map(|(from, demand)| (*from, (**demand).clone()));
+        ((*self.first).clone(), later.collect())
+    }
+
+    /// Another demand holds from this step on.
+    pub fn decide(&mut self, from: StepNumber, demand: Arc<Demand>) {
+        self.later.retain(|(start, _)| *start < from);
+        self.later.push((from, demand));
+        if self.later.len() > CUTS_MAX {
+            self.later.remove(0);
+        }
+    }
+
+    /// The demand in force at a step.
+    pub fn at(&self, step: StepNumber) -> &Arc<Demand> {
+        let index = self.later.partition_point(|(from, _)| *from <= step);
+        index.checked_sub(1).and_then(|index| self.later.get(index)).map_or(&self.first, |(_, demand)| demand)
+    }
+
+    /// Whether the demand in force at a step holds for all later ones as well.
+    fn is_last(&self, step: StepNumber) -> bool {
+        self.later.last().is_none_or(|(from, _)| *from <= step)
+    }
+
+    /// Whether anything is wanted at one of these steps.
+    fn wants_any(&self, steps: Range<StepNumber>) -> bool {
+        let mut within = self.later.iter().filter(|(from, _)| steps.contains(from));
+        !steps.is_empty()
+            && (!self.at(steps.start).is_empty() || within.any(|(_, demand)| !demand.is_empty()))
+    }
+}
 
 /// A server's part: the cuts of each run, and what has begun.
 #[derive(Debug, Default)]
@@ -20,8 +84,7 @@ pub struct CutMember {
 
 #[derive(Debug)]
 struct RunCuts {
-    /// From which step each demand holds; the first entry holds from step 0.
-    cuts: Vec<(StepNumber, Arc<Demand>)>,
+    cuts: Cuts,
     highest_begun: Option<StepNumber>,
 }
 
@@ -37,9 +100,11 @@ pub enum Begin {
 }
 
 impl CutMember {
-    /// A run that has ranks on this server, with the demand in force from its first step on.
-    pub fn open_run(&mut self, run: RunNumber, demand: Arc<Demand>) {
-        self.runs.entry(run).or_insert_with(|| RunCuts { cuts: vec![(0, demand)], highest_begun: None });
+    /// A rank of a run is here: what was decided for it before, and the version of the change that is being
+    /// agreed, of which this server was asked while it had no rank.
+    pub fn open_run(&mut self, run: RunNumber, cuts: Cuts, agreeing: Option<u64>) {
+        self.runs.entry(run).or_insert(RunCuts { cuts, highest_begun: None });
+        self.frozen = agreeing.or(self.frozen);
     }
 
     /// Forgets a run whose ranks on this server have all closed.
@@ -54,7 +119,7 @@ impl CutMember {
             return Begin::Wait;
         }
         cuts.highest_begun = cuts.highest_begun.max(Some(step));
-        Begin::Now(cuts.at(step))
+        Begin::Now(cuts.cuts.at(step).clone())
     }
 
     /// A rank began a step by itself, by the word that it shares with this server.
@@ -66,20 +131,28 @@ impl CutMember {
 
     /// Whether the demand in force at a step of a run holds for all later steps as well, as far as is known.
     pub fn is_settled(&self, run: RunNumber, step: StepNumber) -> bool {
-        let cuts = self.runs.get(&run);
-        self.frozen.is_none()
-            && cuts.is_some_and(|cuts| cuts.cuts.last().is_some_and(|(from, _)| *from <= step))
+        self.frozen.is_none() && self.runs.get(&run).is_some_and(|cuts| cuts.cuts.is_last(step))
+    }
+
+    /// Whether anything is wanted at one of these steps of a run.
+    pub fn wants_any(&self, run: RunNumber, steps: Range<StepNumber>) -> bool {
+        self.runs.get(&run).is_some_and(|cuts| cuts.cuts.wants_any(steps))
+    }
+
+    /// The highest step of a run that was begun here.
+    pub fn highest_begun(&self, run: RunNumber) -> Option<StepNumber> {
+        self.runs.get(&run).and_then(|cuts| cuts.highest_begun)
     }
 
     /// The demand in force at a step of a run, if the run is known.
     pub fn demand_at(&self, run: RunNumber, step: StepNumber) -> Option<Arc<Demand>> {
-        self.runs.get(&run).map(|cuts| cuts.at(step))
+        self.runs.get(&run).map(|cuts| cuts.cuts.at(step).clone())
     }
 
     /// The coordinator prepares a change: answers with the highest step begun here, and freezes.
     pub fn prepare(&mut self, run: RunNumber, version: u64) -> Option<StepNumber> {
         self.frozen = Some(version);
-        self.runs.get(&run).and_then(|cuts| cuts.highest_begun)
+        self.highest_begun(run)
     }
 
     /// The coordinator decided: the demand holds from this step of this run on; other runs of the stream
@@ -89,26 +162,13 @@ impl CutMember {
             self.frozen = None;
         }
         if let Some(cuts) = self.runs.get_mut(&run) {
-            cuts.cuts.retain(|(start, _)| *start < from);
-            cuts.cuts.push((from, demand));
-            // No step below the highest begun can still be begun by a rank that is more than a few
-            // changes behind: keep enough for stragglers, in bounds.
-            if cuts.cuts.len() > 64 {
-                cuts.cuts.remove(1);
-            }
+            cuts.cuts.decide(from, demand);
         }
     }
 
     /// The coordinator died before it decided: what was in force stays.
     pub fn thaw(&mut self) {
         self.frozen = None;
-    }
-}
-
-impl RunCuts {
-    fn at(&self, step: StepNumber) -> Arc<Demand> {
-        let index = self.cuts.partition_point(|(from, _)| *from <= step);
-        self.cuts[index.saturating_sub(1)].1.clone()
     }
 }
 
@@ -143,15 +203,29 @@ impl CutCoordinator {
         self.round.is_some()
     }
 
-    /// Starts a round: every one of these servers must be asked to prepare.
+    /// The version of the change that is being agreed for a run, if any.
+    pub fn agreeing(&self, run: RunNumber) -> Option<u64> {
+        self.round.as_ref().filter(|round| round.run == run).map(|round| round.demand.version)
+    }
+
+    /// Starts a round: every one of these servers must be asked to prepare. `highest` is the highest step begun by
+    /// ranks that have left.
     pub fn propose(
         &mut self,
         run: RunNumber,
         demand: Arc<Demand>,
+        highest: Option<StepNumber>,
         servers: impl IntoIterator<Item = ServerId>,
     ) {
         let waiting_for = servers.into_iter().collect();
-        self.round = Some(Round { run, demand, waiting_for, highest: None });
+        self.round = Some(Round { run, demand, waiting_for, highest });
+    }
+
+    /// A rank has left, and a server does not know any more that this step was begun.
+    pub fn reached(&mut self, run: RunNumber, step: StepNumber) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.run == run) {
+            round.highest = round.highest.max(Some(step));
+        }
     }
 
     /// A server answered, or is gone (`highest` is then `None`, and no step of its ranks can be begun).
@@ -194,7 +268,7 @@ mod tests {
     #[test]
     fn a_frozen_member_still_answers_running_steps() {
         let mut member = CutMember::default();
-        member.open_run(1, demand(1));
+        member.open_run(1, Cuts::new(demand(1)), None);
         assert_eq!(member.begin(1, 5), Begin::Now(demand(1)));
         assert_eq!(member.prepare(1, 2), Some(5));
         assert_eq!(member.begin(1, 5), Begin::Now(demand(1)));
@@ -205,43 +279,80 @@ mod tests {
         assert_eq!(member.begin(2, 0), Begin::UnknownRun);
     }
 
+    #[test]
+    fn what_is_wanted_between_two_steps() {
+        let nothing = Arc::new(Demand::default());
+        let mut cuts = Cuts::new(nothing.clone());
+        cuts.decide(5, demand(1));
+        cuts.decide(8, nothing);
+        for (steps, wanted) in [(0..5, false), (0..6, true), (7..9, true), (8..99, false), (6..6, false)] {
+            assert_eq!(cuts.wants_any(steps.clone()), wanted, "{steps:?}");
+        }
+        let (first, later) = cuts.to_parts();
+        assert_eq!(Cuts::from_parts(first, later), cuts);
+    }
+
+    /// What the coordinator tells a server; it arrives in order.
+    enum Told {
+        Prepare(u64),
+        Decide(Decision),
+        Joined(Cuts, Option<u64>),
+    }
+
     proptest! {
-        /// Whatever the order of begins, prepares and decisions: all ranks of a step see one demand.
+        /// Whatever the order in which ranks come, begin steps and leave, and changes are prepared and decided: all
+        /// ranks of a step see one demand.
         #[test]
-        fn one_demand_a_step(actions in prop::collection::vec((0usize..3, 0u8..4), 1..120)) {
-            let mut members: Vec<CutMember> = (0..3).map(|_| CutMember::default()).collect();
+        fn one_demand_a_step(actions in prop::collection::vec((0usize..3, 0u8..8), 1..200)) {
+            // Each server has one rank at a time, and no member without one.
+            let mut members: Vec<Option<CutMember>> = (0..3).map(|_| None).collect();
+            let mut told: Vec<std::collections::VecDeque<Told>> = (0..3).map(|_| Default::default()).collect();
             let mut next = [0u64; 3];
-            for member in &mut members {
-                member.open_run(1, demand(1));
-            }
+            let mut joining = [false; 3];
             let mut coordinator = CutCoordinator::default();
+            let mut cuts = Cuts::new(demand(1));
+            let mut left: Option<StepNumber> = None;
             let mut version = 1;
-            let mut unprepared = BTreeSet::new();
-            let mut undecided: Vec<Option<Decision>> = vec![None; 3];
             let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
             for (who, what) in actions {
                 match what {
-                    0 | 1 => {
-                        if let Begin::Now(demand) = members[who].begin(1, next[who]) {
-                            let first = *seen.entry(next[who]).or_insert(demand.version);
-                            prop_assert_eq!(first, demand.version, "step {}", next[who]);
-                            next[who] += 1;
-                        }
-                    }
-                    2 if unprepared.contains(&who) => {
-                        unprepared.remove(&who);
-                        let highest = members[who].prepare(1, version);
-                        if let Some(decision) = coordinator.prepared(ServerId(who as u32), version, highest) {
-                            undecided = vec![Some(decision); 3];
-                        }
-                    }
-                    2 => if let Some(decision) = undecided[who].take() {
-                        members[who].decide(decision.run, decision.from, decision.demand);
+                    0..=2 => if let Some(member) = &mut members[who]
+                        && let Begin::Now(demand) = member.begin(1, next[who])
+                    {
+                        let first = *seen.entry(next[who]).or_insert(demand.version);
+                        prop_assert_eq!(first, demand.version, "step {}", next[who]);
+                        next[who] += 1;
                     },
-                    _ => if !coordinator.is_busy() && undecided.iter().all(Option::is_none) {
+                    3 | 4 => match told[who].pop_front() {
+                        Some(Told::Prepare(version)) => {
+                            let highest = members[who].as_mut().and_then(|member| member.prepare(1, version));
+                            if let Some(decision) = coordinator.prepared(ServerId(who as u32), version, highest) {
+                                cuts.decide(decision.from, decision.demand.clone());
+                                told.iter_mut().for_each(|told| told.push_back(Told::Decide(decision.clone())));
+                            }
+                        }
+                        Some(Told::Decide(decision)) => if let Some(member) = &mut members[who] {
+                            member.decide(decision.run, decision.from, decision.demand);
+                        },
+                        Some(Told::Joined(cuts, agreeing)) => {
+                            joining[who] = false;
+                            next[who] = 0;
+                            members[who].get_or_insert_default().open_run(1, cuts, agreeing);
+                        }
+                        None => {}
+                    },
+                    5 => if !coordinator.is_busy() {
                         version += 1;
-                        coordinator.propose(1, demand(version), (0..3).map(ServerId));
-                        unprepared = (0..3).collect();
+                        coordinator.propose(1, demand(version), left, (0..3).map(ServerId));
+                        told.iter_mut().for_each(|told| told.push_back(Told::Prepare(version)));
+                    },
+                    6 => if members[who].is_none() && !joining[who] {
+                        joining[who] = true;
+                        told[who].push_back(Told::Joined(cuts.clone(), coordinator.agreeing(1)));
+                    },
+                    _ => if let Some(step) = members[who].take().and_then(|member| member.highest_begun(1)) {
+                        left = left.max(Some(step));
+                        coordinator.reached(1, step);
                     },
                 }
             }

@@ -11,16 +11,15 @@ pub use attachment::{Attachment, AttachmentId, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
 
+use crate::Error;
 use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::Field;
-use crate::cut::Decision;
+use crate::cut::{Cuts, Decision};
 use crate::directory::check_blocks;
 use crate::ids::{RunNumber, ServerId, StepId};
-use crate::{Error, demand::Demand};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::sync::Arc;
 
 /// In runs of up to this many ranks, the records of a step's blocks travel with it: then a report has a few
 /// kilobytes, and a reader needs no further question. In larger ones the blocks of placed fields are
@@ -73,7 +72,7 @@ pub struct StepReport {
     pub missed: u64,
     /// Whether a new run went back: what was read of steps from this number on is no longer true.
     pub rewound: bool,
-    /// Whether a rank died in it.
+    /// Whether a rank died in it, or left it out.
     pub torn: bool,
     /// The fields that the reader wants at this step.
     pub fields: Vec<FieldReport>,
@@ -95,8 +94,9 @@ pub enum Effect {
     Decide(Decision),
     /// Tell an attachment of a closed step. It holds the step until it releases it.
     Deliver(AttachmentId, Box<StepReport>),
-    /// Tell an attachment that the stream has ended.
-    Ended(AttachmentId),
+    /// Tell an attachment that the stream has ended, and how many steps that it wanted were dropped after the last
+    /// one it was told of.
+    Ended(AttachmentId, u64),
     /// Tell an attachment that its contract cannot be met; it is gone.
     Failed(AttachmentId, Error),
     /// Nothing holds the step any more: these servers may free its blocks.
@@ -124,6 +124,8 @@ pub enum Effect {
 pub struct Joined {
     /// Its run.
     pub run: RunNumber,
-    /// The demand in force from the run's first step on.
-    pub demand: Arc<Demand>,
+    /// From which step of the run each demand holds.
+    pub cuts: Cuts,
+    /// The version of the change of the demand that is being agreed, if any.
+    pub agreeing: Option<u64>,
 }

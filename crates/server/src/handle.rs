@@ -1,20 +1,28 @@
 //! What each message between servers does to a server's state.
 
 use crate::node::{Attached, LocalRank, Node, State};
+use forebay_core::cut::Cuts;
 use forebay_core::error::{Error, ErrorKind};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{Effect, StreamCoordinator};
+use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::message::ToClient;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{JoinedRun, PeerMessage};
 use std::sync::Arc;
+
+/// How many streams that nobody uses any more are remembered, for `forebay ls`.
+const IDLE_MAX: usize = 256;
+/// How many bytes of earlier demands a rank's home is told when the rank joins: they travel in one message.
+const CUTS_TOLD_MAX: usize = BODY_MAX / 2;
 
 impl Node {
     /// The coordinator of a stream, made at first use.
     pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
         let members = || self.view.members.iter().copied().filter(|id| !state.gone.contains(id)).collect();
         if !state.coordinators.contains_key(stream) {
-            let members = members();
-            state.coordinators.insert(stream.to_owned(), StreamCoordinator::new(stream, members));
+            // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
+            let made = StreamCoordinator::new(stream, members()).with_runs_after(state.forgotten_run);
+            state.coordinators.insert(stream.to_owned(), made);
         }
         state
             .coordinators
@@ -31,22 +39,40 @@ impl Node {
                 let result = match joined {
                     Ok((joined, effects)) => {
                         // The answer goes first: a decision that follows must find the run there.
-                        let result = Ok((joined.run, (*joined.demand).clone()));
-                        self.tell(state, from, M::Joined { token, result });
+                        let (demand, mut cuts) = joined.cuts.to_parts();
+                        // No rank is likely to begin steps from the time of the oldest.
+                        while encoded_bytes(&cuts).unwrap_or(0) > CUTS_TOLD_MAX {
+                            cuts.remove(0);
+                        }
+                        let result =
+                            Ok(JoinedRun { run: joined.run, demand, cuts, agreeing: joined.agreeing });
+                        self.tell(state, from, M::Joined { token, stream: stream.clone(), rank, result });
                         return self.apply(state, &stream, effects);
                     }
                     Err(error) => Err(error),
                 };
-                self.tell(state, from, M::Joined { token, result });
+                self.tell(state, from, M::Joined { token, stream, rank, result });
             }
-            M::Joined { token, result } => {
-                let Some(pending) = state.pending.remove(&token) else { return };
-                if let Ok((run, demand)) = &result {
+            M::Joined { token, stream, rank, result } => {
+                let Some(pending) = state.pending.remove(&token) else {
+                    // It came too late: nobody would ever say that this rank has left.
+                    if let Ok(JoinedRun { run, .. }) = result {
+                        let coordinator = self.coordinator_of(&stream);
+                        self.tell(state, coordinator, M::NeverCame { stream, run, rank });
+                    }
+                    return;
+                };
+                if let Ok(JoinedRun { run, demand, cuts, agreeing }) = &result {
                     let member = state.members.entry(pending.stream.clone()).or_default();
-                    member.cut.open_run(*run, Arc::new(demand.clone()));
+                    let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
+                    member.cut.open_run(*run, cuts, *agreeing);
                     member.ranks.insert((*run, pending.rank), LocalRank::default());
                 }
-                let _ = pending.reply.send(M::Joined { token, result });
+                let _ = pending.reply.send(M::Joined { token, stream, rank, result });
+            }
+            M::NeverCame { stream, run, rank } => {
+                self.coordinator(state, &stream).never_came(run, rank);
+                self.forget_idle(state, &stream);
             }
             M::Define { token, stream, run, rank, field } => {
                 let result = self.coordinator(state, &stream).define(run, rank, field);
@@ -65,9 +91,13 @@ impl Node {
                     let _ = pending.reply.send(M::Answer { token, result });
                 }
             }
-            M::Begun { stream, run } => {
-                let effects = self.coordinator(state, &stream).begun(run);
+            M::Begun { stream, run, rank, step } => {
+                let effects = self.coordinator(state, &stream).begun(run, rank, step);
                 self.apply(state, &stream, effects);
+            }
+            M::Reached { stream, run, step } => {
+                self.coordinator(state, &stream).reached(run, step);
+                self.forget_idle(state, &stream);
             }
             M::StepEnded { stream, run, rank, ended } => {
                 let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
@@ -76,12 +106,10 @@ impl Node {
             M::RankGone { stream, run, rank, died } => {
                 let effects = self.coordinator(state, &stream).rank_gone(run, rank, died);
                 self.apply(state, &stream, effects);
-                self.forget_idle(state, &stream);
             }
             M::Stranded { id, rank } => {
                 let effects = self.coordinator(state, &id.stream).stranded(id.run, id.step, rank, from);
                 self.apply(state, &id.stream, effects);
-                self.forget_idle(state, &id.stream);
             }
             M::Pressure { stream } => {
                 let effects = self.coordinator(state, &stream).pressure();
@@ -170,23 +198,29 @@ impl Node {
                 Effect::Deliver(attachment, report) => match state.attachments.get(&attachment).cloned() {
                     Some(Attached::Consumer { outbox }) => {
                         let id = report.id.clone();
+                        let (run, step) = (id.run, id.step);
                         let told = outbox.push(self.header(0), &ToClient::Step { attachment, report });
                         if let Err(error) = told
                             && error.kind == ErrorKind::Invalid
                         {
                             // The step's blocks fill more than one message: its reader would wait for ever.
                             let error = error.during(id.to_string());
-                            let mut effects = self.coordinator(state, stream).detach(attachment);
-                            effects.push(Effect::Failed(attachment, error));
+                            let coordinator = self.coordinator(state, stream);
+                            let effects = coordinator.fail(attachment, error, Some((run, step)));
                             self.apply(state, stream, effects);
                         }
                     }
                     Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
-                    None => {}
+                    None => {
+                        // It failed at a step before this one: nobody will release what was not told.
+                        let (run, step) = (report.id.run, report.id.step);
+                        let effects = self.coordinator(state, stream).release(attachment, run, step, false);
+                        self.apply(state, stream, effects);
+                    }
                 },
-                Effect::Ended(attachment) => {
+                Effect::Ended(attachment, missed) => {
                     if let Some(Attached::Consumer { outbox }) = state.attachments.get(&attachment) {
-                        self.tell_client(outbox, &ToClient::Ended(attachment));
+                        self.tell_client(outbox, &ToClient::Ended { attachment, missed });
                     }
                 }
                 Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
@@ -206,12 +240,25 @@ impl Node {
                 }
             }
         }
+        self.forget_idle(state, stream);
     }
 
-    /// Forgets a stream that nobody uses any more.
+    /// Forgets a stream that nobody uses any more, if it never ran or too many others were used since.
     pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
-        if state.coordinators.get(stream).is_some_and(|c| c.is_idle() && c.last_run().is_none()) {
+        let Some(idle) = state.coordinators.get(stream).filter(|found| found.is_idle()) else { return };
+        if idle.last_run().is_none() {
             state.coordinators.remove(stream);
+            return;
+        }
+        state.idle.retain(|known| known != stream);
+        state.idle.push_back(stream.to_owned());
+        while state.idle.len() > IDLE_MAX {
+            let Some(oldest) = state.idle.pop_front() else { break };
+            let last_run = state.coordinators.get(&oldest).filter(|found| found.is_idle());
+            if let Some(run) = last_run.and_then(StreamCoordinator::last_run) {
+                state.forgotten_run = state.forgotten_run.max(run);
+                state.coordinators.remove(&oldest);
+            }
         }
     }
 

@@ -63,6 +63,10 @@ pub(crate) struct Node {
 pub(crate) struct State {
     /// The streams that this server coordinates.
     pub(crate) coordinators: BTreeMap<String, StreamCoordinator>,
+    /// Those of them that were idle when they were last looked at, the longest ago first.
+    pub(crate) idle: VecDeque<String>,
+    /// No forgotten stream had a run of a higher number.
+    pub(crate) forgotten_run: RunNumber,
     /// The streams that have ranks here.
     pub(crate) members: HashMap<String, Member>,
     /// Where each attachment's steps are told.
@@ -228,7 +232,7 @@ impl Node {
     ) -> Result<PeerMessage> {
         let token = self.unique();
         let coordinator = self.coordinator_of(stream);
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         {
             let mut state = self.state.lock();
             let pending = Pending { server: coordinator, stream: stream.to_owned(), rank, reply };
@@ -239,11 +243,16 @@ impl Node {
             }
             self.drain(&mut state);
         }
-        match tokio::time::timeout(patience, answer).await {
+        match tokio::time::timeout(patience, &mut answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),
             Err(_) => {
-                self.state.lock().pending.remove(&token);
+                // An answer that came in this moment counts: what it says was done is done.
+                if self.state.lock().pending.remove(&token).is_none()
+                    && let Ok(answer) = answer.try_recv()
+                {
+                    return Ok(answer);
+                }
                 Err(Error::timeout(format!(
                     "{coordinator}, which coordinates stream '{stream}', did not answer"
                 )))

@@ -6,12 +6,17 @@ use forebay_core::steps::StreamCoordinator;
 use serde_json::{Value, json};
 use std::fs;
 
+/// How many bytes of JSON the fields and attributes of all streams may take: a status travels in one message.
+const DETAILS_MAX: usize = 8 << 20;
+/// How many bytes of JSON all else that is shown of streams may take.
+const STREAMS_MAX: usize = 4 << 20;
+
 impl Node {
     /// This server's part of the status.
     pub(crate) fn status(&self) -> Value {
         let state = self.state.lock();
         let usage = self.store.lock().usage();
-        let streams: Vec<_> = state.coordinators.values().map(stream_status).collect();
+        let (streams, streams_left_out) = streams_status(state.coordinators.values());
         // A block that touches tiles of several owners is counted at each of them.
         let coordinated = state.coordinators.values().map(StreamCoordinator::directory_size);
         let parts = coordinated.chain([state.space.size(), state.directory.size()]);
@@ -34,9 +39,41 @@ impl Node {
             "held_records_bytes": state.directory.held_bytes(),
             "connections": state.connections,
             "streams": streams,
+            "streams_left_out": streams_left_out,
             "pipelines": state.pipelines.status(),
         })
     }
+}
+
+/// What is shown of streams, by name, and how many are left out. Those in use come first where not all has room; of
+/// the others, first the fields and attributes go.
+fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (Vec<Value>, usize) {
+    let (idle, used): (Vec<_>, Vec<_>) = streams.partition(|stream| stream.is_idle());
+    let (mut details_room, mut room) = (DETAILS_MAX, STREAMS_MAX);
+    let (mut shown, mut left_out) = (Vec::new(), 0);
+    for stream in used.into_iter().chain(idle) {
+        let mut status = stream_status(stream);
+        let details = ["fields", "attrs", "field_attrs"].map(|key| (key, status[key].take()));
+        let Some(left) = room.checked_sub(status.to_string().len()) else {
+            left_out += 1;
+            continue;
+        };
+        room = left;
+        let bytes = details.iter().map(|(_, value)| value.to_string().len()).sum();
+        let shows_details = details_room.checked_sub(bytes);
+        details_room = shows_details.unwrap_or(details_room);
+        for (key, value) in details {
+            status[key] = match (shows_details, value) {
+                (Some(_), value) => value,
+                (None, Value::Array(_)) => json!([]),
+                (None, _) => json!({}),
+            };
+        }
+        status["details_left_out"] = json!(shows_details.is_none());
+        shown.push(status);
+    }
+    shown.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    (shown, left_out)
 }
 
 /// A stream, with the attributes of its latest run.

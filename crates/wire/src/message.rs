@@ -460,7 +460,12 @@ pub enum ToClient {
         report: Box<StepReport>,
     },
     /// The stream has ended.
-    Ended(AttachmentId),
+    Ended {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// How many steps that it wanted were dropped after the last one it was told of.
+        missed: u64,
+    },
     /// The attachment's contract cannot be met, or its coordinator is gone.
     Detached {
         /// The attachment.

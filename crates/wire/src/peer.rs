@@ -22,6 +22,19 @@ pub struct GroupComplete {
     pub servers: Vec<(ServerId, u32, Vec<String>)>,
 }
 
+/// The run that a rank has joined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JoinedRun {
+    /// The run.
+    pub run: RunNumber,
+    /// The demand in force from its step 0 on.
+    pub demand: Demand,
+    /// From which later steps other demands hold.
+    pub cuts: Vec<(StepNumber, Demand)>,
+    /// The version of a change that is being agreed: until it is decided, no step can begin.
+    pub agreeing: Option<u64>,
+}
+
 /// From one server to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PeerMessage {
@@ -61,12 +74,34 @@ pub enum PeerMessage {
         /// The field.
         field: Field,
     },
-    /// A rank has begun its first step.
+    /// A rank begins a step: its first, or one after some that it left out and at which something was wanted.
     Begun {
         /// The stream.
         stream: String,
         /// The run.
         run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// The step: the rank has finished all before it.
+        step: StepNumber,
+    },
+    /// A rank leaves, after it had begun this step.
+    Reached {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The highest step that it began.
+        step: StepNumber,
+    },
+    /// Nobody waits any more for the answer to this rank's join: it has not come.
+    NeverCame {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
     },
     /// A rank ended a step at which something was demanded.
     StepEnded {
@@ -149,8 +184,12 @@ pub enum PeerMessage {
     Joined {
         /// The question's token.
         token: u64,
-        /// The run and the demand, or why not.
-        result: Result<(RunNumber, Demand), Error>,
+        /// The stream.
+        stream: String,
+        /// The rank.
+        rank: u32,
+        /// What the rank joined, or why not.
+        result: Result<JoinedRun, Error>,
     },
     /// To `Define` and others that are done or not.
     Answer {

@@ -19,6 +19,15 @@ pub enum Start {
     Oldest,
 }
 
+/// A closed step that waits for an attachment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Queued {
+    pub(super) run: RunNumber,
+    pub(super) step: StepNumber,
+    /// Steps dropped between the one before it and this one.
+    pub(super) missed: u64,
+}
+
 /// A consumer or a pipeline.
 #[derive(Debug)]
 pub struct Attachment {
@@ -37,7 +46,9 @@ pub struct Attachment {
     /// From which step of which run on its demand is in force; `None` until that is decided.
     pub(super) from: Option<(RunNumber, StepNumber)>,
     /// Closed steps that wait for it.
-    pub(super) queue: VecDeque<(RunNumber, StepNumber)>,
+    pub(super) queue: VecDeque<Queued>,
+    /// Whether it takes what is staged of steps that were running when it came, before its own demand holds.
+    pub(super) oldest: bool,
     /// Steps it was told of and has not finished with.
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps it was told of, has finished with, and still holds because arrays of them live.
@@ -46,7 +57,7 @@ pub struct Attachment {
     pub(super) ended: bool,
     /// Whether it was closed and stays only for what it still holds.
     pub(super) closing: bool,
-    /// Steps dropped since the last one it was told of.
+    /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// The last step it was told of.
     pub(super) last: Option<(RunNumber, StepNumber)>,
@@ -66,6 +77,7 @@ impl Attachment {
             remembers_attrs: true,
             from: None,
             queue: VecDeque::new(),
+            oldest: false,
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
             ended: false,
@@ -98,9 +110,33 @@ impl Attachment {
         }
     }
 
-    /// Whether it is waiting for this step or holds it.
-    pub(super) fn holds(&self, run: RunNumber, step: StepNumber) -> bool {
-        let id = (run, step);
-        self.delivered.contains(&id) || self.pinned.contains(&id) || self.queue.contains(&id)
+    /// A closed step waits for it.
+    pub(super) fn enqueue(&mut self, run: RunNumber, step: StepNumber) {
+        let missed = std::mem::take(&mut self.missed);
+        self.queue.push_back(Queued { run, step, missed });
+    }
+
+    /// This many steps are missing before the one at this place in the queue, or after all that wait.
+    pub(super) fn miss(&mut self, place: usize, steps: u64) {
+        match self.queue.get_mut(place) {
+            Some(next) => next.missed += steps,
+            None => self.missed += steps,
+        }
+    }
+
+    /// A step that waits for it is dropped, and counted where it was. `false` if it does not wait for it.
+    pub(super) fn drop_queued(&mut self, run: RunNumber, step: StepNumber) -> bool {
+        let found = self.queue.iter().position(|queued| (queued.run, queued.step) == (run, step));
+        let Some(place) = found else { return false };
+        if let Some(dropped) = self.queue.remove(place) {
+            self.miss(place, dropped.missed + 1);
+        }
+        true
+    }
+
+    /// All steps that it holds: those that wait for it, too.
+    pub(super) fn held(&self) -> BTreeSet<(RunNumber, StepNumber)> {
+        let queued = self.queue.iter().map(|queued| (queued.run, queued.step));
+        queued.chain(self.delivered.iter().copied()).chain(self.pinned.iter().copied()).collect()
     }
 }

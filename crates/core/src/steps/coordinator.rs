@@ -1,17 +1,18 @@
 //! The coordinator of one stream.
 
-use super::run::{Rank, RankState, Run};
+use super::attachment::Queued;
+use super::run::{Rank, RankState, Run, Step};
 use super::{
     Attachment, AttachmentId, Effect, Joined, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, Start, StepEnded,
 };
 use crate::attr::{Attr, Attrs};
 use crate::contract::{Field, Needs};
-use crate::cut::{CutCoordinator, Decision};
+use crate::cut::{CutCoordinator, Cuts, Decision};
 use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many steps may wait for readers before the oldest are dropped, however small they are: steps of a few bytes
@@ -26,6 +27,8 @@ pub struct StreamCoordinator {
     /// The runs that still have steps, the last one first to be joined.
     runs: BTreeMap<RunNumber, Run>,
     last_run: RunNumber,
+    /// The number before that of its first run.
+    first_after: RunNumber,
     attachments: BTreeMap<AttachmentId, Attachment>,
     demand: Arc<Demand>,
     cut: CutCoordinator,
@@ -62,6 +65,7 @@ impl StreamCoordinator {
             members,
             runs: BTreeMap::new(),
             last_run: 0,
+            first_after: 0,
             attachments: BTreeMap::new(),
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
@@ -69,14 +73,22 @@ impl StreamCoordinator {
         }
     }
 
-    /// Whether nothing would be lost by forgetting it.
+    /// Its runs get higher numbers than this one, since a stream of its name may have been forgotten.
+    #[must_use]
+    pub fn with_runs_after(mut self, run: RunNumber) -> StreamCoordinator {
+        (self.last_run, self.first_after) = (run, run);
+        self
+    }
+
+    /// Whether nothing but what is told of its past would be lost by forgetting it.
     pub fn is_idle(&self) -> bool {
-        self.attachments.is_empty() && self.runs.values().all(|run| run.is_over() && run.steps.is_empty())
+        let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
+        self.attachments.is_empty() && !self.cut.is_busy() && self.runs.values().all(done)
     }
 
     /// The latest run, if there has been one.
     pub fn last_run(&self) -> Option<RunNumber> {
-        (self.last_run > 0).then_some(self.last_run)
+        (self.last_run > self.first_after).then_some(self.last_run)
     }
 
     /// The demand as it was last decided or proposed.
@@ -91,7 +103,7 @@ impl StreamCoordinator {
         let steps = || self.runs.values().flat_map(|run| run.steps.values());
         StreamStatus {
             name: self.name.clone(),
-            run: self.last_run,
+            run: self.last_run().unwrap_or(0),
             ranks: run.map_or((0, 0), |run| (run.options.size, open(run))),
             steps: run.map_or((0, 0), |run| (run.closed_steps, run.dropped_steps)),
             latest: run.and_then(|run| {
@@ -132,8 +144,12 @@ impl StreamCoordinator {
     ) -> Result<(Joined, Vec<Effect>)> {
         options.check(rank)?;
         let mut effects = Vec::new();
-        let current = self.runs.get(&self.last_run).filter(|run| run.expects(rank));
+        let current = self.runs.get_mut(&self.last_run).filter(|run| run.expects(rank));
         if let Some(run) = current {
+            if run.ranks.is_empty() {
+                // Those that were there had not come after all.
+                run.options = options.clone();
+            }
             if run.ranks.contains_key(&rank) {
                 return Err(Error::conflict(format!(
                     "rank {rank} of stream '{}' is already open; another run of the simulation uses this group: \
@@ -150,18 +166,31 @@ impl StreamCoordinator {
             }
         } else {
             self.last_run += 1;
-            self.runs.insert(self.last_run, Run::new(self.last_run, options));
+            self.runs.insert(self.last_run, Run::new(self.last_run, options, self.demand.clone()));
             for attachment in self.attachments.values_mut().filter(|attachment| !attachment.ended) {
                 attachment.from.get_or_insert((self.last_run, 0));
             }
             self.demand = Arc::new(self.union());
+            if let Some(run) = self.runs.get_mut(&self.last_run) {
+                run.cuts = Cuts::new(self.demand.clone());
+            }
         }
         let number = self.last_run;
-        if let Some(run) = self.runs.get_mut(&number) {
-            run.ranks.insert(rank, Rank { server, state: RankState::Open, stranded: Vec::new() });
-        }
+        let Some(run) = self.runs.get_mut(&number) else {
+            return Err(Error::internal(format!("run {number} of stream '{}' is not there", self.name)));
+        };
+        run.ranks.insert(rank, Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() });
+        let cuts = run.cuts.clone();
         self.forget_empty_runs(&mut effects);
-        Ok((Joined { run: number, demand: self.demand.clone() }, effects))
+        Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number) }, effects))
+    }
+
+    /// Nobody waited for the answer to a rank's join: it has not come, and may come yet.
+    pub fn never_came(&mut self, run: RunNumber, rank: u32) {
+        let Some(run) = self.runs.get_mut(&run) else { return };
+        if run.ranks.get(&rank).is_some_and(|rank| rank.state == RankState::Open) {
+            run.ranks.remove(&rank);
+        }
     }
 
     /// A rank offers a field, or gives it another shape from its next step on.
@@ -217,22 +246,53 @@ impl StreamCoordinator {
         Ok(())
     }
 
-    /// A rank begins its first step: the contract is complete, and contracts that cannot be met fail.
-    pub fn begun(&mut self, run: RunNumber) -> Vec<Effect> {
-        let Some(run) = self.runs.get_mut(&run).filter(|run| !run.begun) else { return Vec::new() };
-        run.begun = true;
-        let mut failed = Vec::new();
-        for (id, attachment) in &self.attachments {
-            if let Err(error) = attachment.needs.check_against(&self.name, run.contract.values()) {
-                failed.push((*id, error));
+    /// A rank begins a step: it has finished all before it. With the first of a run the contract is complete, and
+    /// contracts that cannot be met fail. Told at least of a rank's first step, and after it left out some at which
+    /// something was wanted.
+    pub fn begun(&mut self, number: RunNumber, rank: u32, step: StepNumber) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(run) = self.runs.get_mut(&number) else { return effects };
+        if !std::mem::replace(&mut run.begun, true) {
+            let mut failed = Vec::new();
+            for (id, attachment) in &self.attachments {
+                let concerned = attachment.takes_part_in(number)
+                    && (attachment.from.is_some() || number == self.last_run);
+                if concerned
+                    && let Err(error) = attachment.needs.check_against(&self.name, run.contract.values())
+                {
+                    failed.push((*id, error));
+                }
+            }
+            for (id, error) in failed {
+                effects.extend(self.fail(id, error, None));
             }
         }
-        let mut effects = Vec::new();
-        for (id, error) in failed {
-            effects.extend(self.detach(id));
-            effects.push(Effect::Failed(id, error));
-        }
+        self.finished_below(number, rank, step, &mut effects);
         effects
+    }
+
+    /// A rank has left that began this step.
+    pub fn reached(&mut self, number: RunNumber, step: StepNumber) {
+        if let Some(run) = self.runs.get_mut(&number) {
+            run.highest_left = run.highest_left.max(Some(step));
+            self.cut.reached(number, step);
+        }
+    }
+
+    /// A rank has finished all steps below this one: nothing of it is awaited any more in those that it left out.
+    fn finished_below(&mut self, number: RunNumber, rank: u32, below: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Some(state) = run.ranks.get_mut(&rank) else { return };
+        let from = state.below;
+        if from >= below {
+            return;
+        }
+        state.below = below;
+        let left_out = |step: &StepNumber| run.steps.get(step).is_some_and(|s| !s.ended.contains(&rank));
+        let left_out: Vec<StepNumber> = run.open.range(from..below).copied().filter(left_out).collect();
+        for step in left_out {
+            self.close_if_complete(number, step, effects);
+        }
     }
 
     /// A rank ended a step at which something was demanded.
@@ -245,6 +305,7 @@ impl StreamCoordinator {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let number = ended.step;
+        self.finished_below(run, rank, number, &mut effects);
         let Some(entry) = self.runs.get_mut(&run) else { return effects };
         let step = entry.step_mut(number, ended.time);
         if let Err(error) = step.register(rank, server, ended) {
@@ -272,16 +333,12 @@ impl StreamCoordinator {
                 }),
             }
         }
-        let open: Vec<StepNumber> =
-            entry.steps.iter().filter(|(_, step)| !step.closed).map(|(number, _)| *number).collect();
-        for number in open {
-            if let Some(step) = entry.steps.get_mut(&number) {
+        for number in &entry.open {
+            if let Some(step) = entry.steps.get_mut(number) {
                 step.torn |= !step.ended.contains(&rank);
             }
         }
-        let open: Vec<StepNumber> =
-            entry.steps.iter().filter(|(_, step)| !step.closed).map(|(number, _)| *number).collect();
-        for number in open {
+        for number in entry.open.clone() {
             self.close_if_complete(run, number, &mut effects);
         }
         self.end_if_over(&mut effects);
@@ -314,41 +371,68 @@ impl StreamCoordinator {
 
     fn close_if_complete(&mut self, number: RunNumber, step_number: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        let complete = run.steps.get(&step_number).is_some_and(|step| !step.closed && run.is_complete(step));
+        let complete = |step: &Step| run.open.contains(&step_number) && run.is_complete(step_number, step);
+        if !run.steps.get(&step_number).is_some_and(complete) {
+            return;
+        }
+        run.open.remove(&step_number);
         let ranks = run.options.size as usize;
-        let Some(step) = run.steps.get_mut(&step_number).filter(|_| complete) else { return };
+        let Some(step) = run.steps.get_mut(&step_number) else { return };
         step.closed = true;
         step.torn |= step.ended.len() < ranks;
         run.closed_steps += 1;
         run.dropped_steps += u64::from(step.dropped);
-        let dropped = step.dropped;
+        let (torn, dropped) = (step.torn, step.dropped);
+        let mut holds = 0;
         for attachment in self.attachments.values_mut() {
-            let wanted = attachment.in_force(number, step_number)
-                && step.is_wanted(&run.contract, &attachment.needs, step_number)
-                && (attachment.takes_torn || !step.torn);
-            if wanted && dropped {
+            let wanted = if attachment.in_force(number, step_number) {
+                run.is_wanted(&attachment.needs, step_number)
+            } else {
+                attachment.oldest
+                    && attachment.takes_part_in(number)
+                    && run.is_staged(&attachment.needs, step_number)
+            };
+            if !wanted || (torn && !attachment.takes_torn) {
+                continue;
+            }
+            if dropped {
                 attachment.missed += 1;
-            } else if wanted {
-                attachment.queue.push_back((number, step_number));
+            } else {
+                attachment.enqueue(number, step_number);
+                holds += 1;
             }
         }
-        self.enforce_policy(number);
+        if let Some(step) = run.steps.get_mut(&step_number) {
+            step.holds = holds;
+        }
+        if number == self.last_run && run.options.keep > 0 && !dropped {
+            run.kept.insert(step_number);
+        }
+        let surplus = run.kept.len() > run.options.keep as usize;
+        let no_longer_kept = surplus.then(|| run.kept.pop_first()).flatten();
+        self.enforce_policy(number, effects);
         self.deliver_all(effects);
-        self.free_unheld(number, effects);
+        for step in no_longer_kept.into_iter().chain([step_number]) {
+            self.free_if_unneeded(number, step, effects);
+        }
     }
 
     /// Drops closed steps that wait for readers, as the run's policy says.
-    fn enforce_policy(&mut self, number: RunNumber) {
+    fn enforce_policy(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get(&number) else { return };
         match run.options.policy {
             Policy::Block => {}
             Policy::Latest => {
+                let mut dropped = Vec::new();
                 for attachment in self.attachments.values_mut() {
-                    let waiting = attachment.queue.len();
-                    if waiting > 1 {
-                        attachment.queue.drain(..waiting - 1);
-                        attachment.missed += waiting as u64 - 1;
+                    while attachment.queue.len() > 1 {
+                        let Some(oldest) = attachment.queue.pop_front() else { break };
+                        attachment.miss(0, oldest.missed + 1);
+                        dropped.push((oldest.run, oldest.step));
                     }
+                }
+                for (run, step) in dropped {
+                    self.let_go(run, step, effects);
                 }
             }
             Policy::DropOldest => {
@@ -356,10 +440,8 @@ impl StreamCoordinator {
                 let mut waiting: BTreeMap<StepNumber, u64> = BTreeMap::new();
                 for attachment in self.attachments.values() {
                     // The one at the head may be about to be delivered: a queue of one is no backlog.
-                    for (queued, step) in attachment.queue.iter() {
-                        if *queued == number {
-                            waiting.insert(*step, run.steps.get(step).map_or(0, |step| step.bytes));
-                        }
+                    for Queued { step, .. } in attachment.queue.iter().filter(|queued| queued.run == number) {
+                        waiting.insert(*step, run.steps.get(step).map_or(0, |step| step.bytes));
                     }
                 }
                 let mut bytes: u64 = waiting.values().sum();
@@ -370,17 +452,17 @@ impl StreamCoordinator {
                         break;
                     }
                     (bytes, steps) = (bytes - size, steps - 1);
-                    Self::drop_queued(&mut self.attachments, (number, step));
+                    self.drop_queued(number, step, effects);
                 }
             }
         }
     }
 
-    fn drop_queued(attachments: &mut BTreeMap<AttachmentId, Attachment>, id: (RunNumber, StepNumber)) {
-        for attachment in attachments.values_mut() {
-            let before = attachment.queue.len();
-            attachment.queue.retain(|queued| *queued != id);
-            attachment.missed += (before - attachment.queue.len()) as u64;
+    fn drop_queued(&mut self, run: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
+        let waited =
+            self.attachments.values_mut().filter_map(|a| a.drop_queued(run, step).then_some(())).count();
+        for _ in 0..waited {
+            self.let_go(run, step, effects);
         }
     }
 
@@ -395,21 +477,21 @@ impl StreamCoordinator {
                     attachment.delivered.contains(&id) || attachment.pinned.contains(&id)
                 })
             };
-            let droppable = run.options.policy != Policy::Block;
-            let mut closed = run.steps.iter().filter(|(_, step)| step.closed);
-            closed
-                .find(|(number, _)| !busy(**number) && (droppable || !self.is_queued(run.number, **number)))
-                .map(|(number, _)| (run.number, *number))
+            let step = if run.options.policy == Policy::Block {
+                // What nobody holds is there only if it is kept.
+                run.kept.iter().find(|step| run.steps.get(step).is_some_and(|step| step.holds == 0))
+            } else {
+                let mut closed = run.steps.iter().filter(|(_, step)| step.closed).map(|(step, _)| step);
+                closed.find(|step| !busy(**step))
+            };
+            step.map(|step| (run.number, *step))
         });
         if let Some((run, step)) = candidate {
-            Self::drop_queued(&mut self.attachments, (run, step));
+            self.drop_queued(run, step, &mut effects);
             self.free(run, step, &mut effects);
+            self.end_if_over(&mut effects);
         }
         effects
-    }
-
-    fn is_queued(&self, run: RunNumber, step: StepNumber) -> bool {
-        self.attachments.values().any(|attachment| attachment.holds(run, step))
     }
 
     // ---- consumers and pipelines ----------------------------------------------------------------
@@ -428,11 +510,19 @@ impl StreamCoordinator {
         }
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
         if start == Start::Oldest {
-            for (number, run) in &self.runs {
+            attachment.oldest = true;
+            for (number, run) in &mut self.runs {
+                let mut wanted = Vec::new();
                 for (step_number, step) in &run.steps {
                     let closed = step.closed && !step.dropped && (attachment.takes_torn || !step.torn);
-                    if closed && step.is_wanted(&run.contract, &attachment.needs, *step_number) {
-                        attachment.queue.push_back((*number, *step_number));
+                    if closed && run.is_wanted(&attachment.needs, *step_number) {
+                        wanted.push(*step_number);
+                    }
+                }
+                for step_number in wanted {
+                    attachment.enqueue(*number, step_number);
+                    if let Some(step) = run.steps.get_mut(&step_number) {
+                        step.holds += 1;
                     }
                 }
             }
@@ -444,6 +534,7 @@ impl StreamCoordinator {
         self.attachments.insert(id, attachment);
         let mut effects = self.demand_changed();
         self.deliver(id, &mut effects);
+        self.end_if_over(&mut effects);
         Ok(effects)
     }
 
@@ -451,27 +542,44 @@ impl StreamCoordinator {
     pub fn detach(&mut self, id: AttachmentId) -> Vec<Effect> {
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
         let mut effects = self.demand_changed();
-        let held = attachment.queue.iter().chain(&attachment.delivered).chain(&attachment.pinned);
-        for run in held.map(|(run, _)| *run).collect::<std::collections::BTreeSet<_>>() {
-            self.free_unheld(run, &mut effects);
+        for (run, step) in attachment.held() {
+            self.let_go(run, step, &mut effects);
         }
         self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    /// Somebody cannot be served any more. What it was told of it holds until it says otherwise, as if it had closed
+    /// its handle; not so a step of which it could not be told.
+    pub fn fail(
+        &mut self,
+        id: AttachmentId,
+        error: Error,
+        untold: Option<(RunNumber, StepNumber)>,
+    ) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.get(&id) else { return Vec::new() };
+        let told = attachment.delivered.iter().chain(&attachment.pinned).copied();
+        let told: Vec<_> = told.filter(|step| Some(*step) != untold).collect();
+        let mut effects = self.close(id, &told);
+        effects.push(Effect::Failed(id, error));
         effects
     }
 
     /// Somebody closes its handle, but arrays of these steps live on: they stay held, nothing else does.
     pub fn close(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) -> Vec<Effect> {
         let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
-        let all: Vec<(RunNumber, StepNumber)> =
-            attachment.queue.drain(..).chain(std::mem::take(&mut attachment.delivered)).collect();
-        let kept = all.iter().chain(&attachment.pinned).filter(|step| held.contains(step)).copied();
-        attachment.pinned = kept.collect();
+        let all = attachment.held();
+        let held: BTreeSet<(RunNumber, StepNumber)> = held.iter().copied().collect();
+        attachment.queue.clear();
+        attachment.delivered.clear();
+        attachment.pinned = all.intersection(&held).copied().collect();
         attachment.closing = true;
         let done = attachment.pinned.is_empty();
         let mut effects = if done { self.detach(id) } else { self.demand_changed() };
-        for run in all.iter().map(|(run, _)| *run).collect::<std::collections::BTreeSet<_>>() {
-            self.free_unheld(run, &mut effects);
+        for (run, step) in all.difference(&held) {
+            self.let_go(*run, *step, &mut effects);
         }
+        self.forget_empty_runs(&mut effects);
         effects
     }
 
@@ -499,7 +607,9 @@ impl StreamCoordinator {
             effects = self.detach(id);
         }
         self.deliver(id, &mut effects);
-        self.free_unheld(run, &mut effects);
+        if known && !pinned {
+            self.let_go(run, step, &mut effects);
+        }
         self.end_if_over(&mut effects);
         self.forget_empty_runs(&mut effects);
         effects
@@ -513,7 +623,7 @@ impl StreamCoordinator {
     fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         while attachment.delivered.len() < attachment.window as usize {
-            let Some((run, step)) = attachment.queue.pop_front() else { break };
+            let Some(Queued { run, step, missed }) = attachment.queue.pop_front() else { break };
             let Some(of_run) = self.runs.get(&run) else { continue };
             let Some(found) = of_run.steps.get(&step) else { continue };
             let id_of_step = StepId { stream: self.name.clone(), run, step };
@@ -521,7 +631,7 @@ impl StreamCoordinator {
             if attachment.learns_attrs(run, of_run.attrs_version) {
                 report.attrs = Some(Box::new(of_run.attrs.clone()));
             }
-            report.missed = std::mem::take(&mut attachment.missed);
+            report.missed = missed;
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
             attachment.delivered.insert((run, step));
@@ -529,15 +639,20 @@ impl StreamCoordinator {
         }
     }
 
+    /// Tells the end to those that have nothing left to be told of: each of its own run, which need not be the latest.
     fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
-        let Some(run) = self.runs.get(&self.last_run).filter(|run| run.is_over()) else { return };
         for (id, attachment) in &mut self.attachments {
-            let drained = attachment.queue.is_empty() && attachment.delivered.is_empty();
-            let concerned = attachment.from.is_some_and(|(from, _)| from <= self.last_run);
-            if drained && concerned && !attachment.follow && !attachment.ended && !attachment.closing {
+            // What it still holds it may go on reading.
+            let drained = attachment.queue.is_empty();
+            let Some((number, _)) = attachment.from.filter(|_| drained && !attachment.follow) else {
+                continue;
+            };
+            // One that is over and has no steps may have been forgotten.
+            let run = self.runs.get(&number);
+            if run.is_none_or(Run::is_over) && !attachment.ended && !attachment.closing {
                 attachment.ended = true;
-                effects.push(match &run.lost {
-                    None => Effect::Ended(*id),
+                effects.push(match run.and_then(|run| run.lost.as_ref()) {
+                    None => Effect::Ended(*id, attachment.missed),
                     Some(why) => Effect::Failed(*id, Error::new(ErrorKind::Lost, why.clone())),
                 });
             }
@@ -555,8 +670,8 @@ impl StreamCoordinator {
     }
 
     fn demand_changed(&mut self) -> Vec<Effect> {
-        let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
-        let Some(run) = live else {
+        let live = self.runs.get(&self.last_run).filter(|run| !run.is_over());
+        let Some((run, highest)) = live.map(|run| (run.number, run.highest_left)) else {
             self.demand = Arc::new(self.union());
             return Vec::new();
         };
@@ -566,7 +681,7 @@ impl StreamCoordinator {
         }
         self.demand = Arc::new(self.union());
         self.stale = false;
-        self.cut.propose(run, self.demand.clone(), self.members.iter().copied());
+        self.cut.propose(run, self.demand.clone(), highest, self.members.iter().copied());
         vec![Effect::Prepare { run, version: self.demand.version }]
     }
 
@@ -578,6 +693,9 @@ impl StreamCoordinator {
 
     fn decided(&mut self, decision: Option<Decision>) -> Vec<Effect> {
         let Some(decision) = decision else { return Vec::new() };
+        if let Some(run) = self.runs.get_mut(&decision.run) {
+            run.cuts.decide(decision.from, decision.demand.clone());
+        }
         let proposed = &decision.demand;
         for attachment in self.attachments.values_mut().filter(|attachment| attachment.from.is_none()) {
             if proposed.includes(&attachment.needs) {
@@ -616,29 +734,25 @@ impl StreamCoordinator {
 
     // ---- retention ------------------------------------------------------------------------------
 
-    fn free_unheld(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+    /// An attachment does not hold a step any more.
+    fn let_go(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Some(found) = run.steps.get_mut(&step) else { return };
+        found.holds = found.holds.saturating_sub(1);
+        self.free_if_unneeded(number, step, effects);
+    }
+
+    fn free_if_unneeded(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get(&number) else { return };
-        let keep = if number == self.last_run { run.options.keep as usize } else { 0 };
-        let closed: Vec<StepNumber> =
-            run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).collect();
-        let old = closed.len().saturating_sub(keep);
-        // Once for all: many steps may wait for a reader that stands still.
-        let ids = |attachment: &Attachment| -> Vec<(RunNumber, StepNumber)> {
-            let held = attachment.queue.iter().chain(&attachment.delivered).chain(&attachment.pinned);
-            held.copied().collect()
-        };
-        let held: HashSet<(RunNumber, StepNumber)> = self.attachments.values().flat_map(ids).collect();
-        for (index, step) in closed.into_iter().enumerate() {
-            let dropped =
-                self.runs.get(&number).and_then(|run| run.steps.get(&step)).is_some_and(|step| step.dropped);
-            if (index < old || dropped) && !held.contains(&(number, step)) {
-                self.free(number, step, effects);
-            }
+        let unheld = run.steps.get(&step).is_some_and(|step| step.closed && step.holds == 0);
+        if unheld && !run.kept.contains(&step) {
+            self.free(number, step, effects);
         }
     }
 
     fn free(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
+        run.kept.remove(&step);
         if let Some(mut freed) = run.steps.remove(&step) {
             if run.options.size > RECORDS_TRAVEL_RANKS_MAX {
                 // Owners may know blocks of a rank that died before it could say so.
@@ -654,7 +768,11 @@ impl StreamCoordinator {
         let over: Vec<RunNumber> =
             self.runs.values().filter(|run| run.number < self.last_run).map(|run| run.number).collect();
         for number in over {
-            self.free_unheld(number, effects);
+            // Only the latest run keeps steps that nobody reads.
+            let kept = self.runs.get_mut(&number).map(|run| std::mem::take(&mut run.kept));
+            for step in kept.into_iter().flatten() {
+                self.free_if_unneeded(number, step, effects);
+            }
             if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over()) {
                 self.runs.remove(&number);
             }

@@ -4,6 +4,7 @@ use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::BlockKey;
 use crate::steps::{EndedField, Registered};
+use proptest::prelude::*;
 
 const S0: ServerId = ServerId(0);
 const S1: ServerId = ServerId(1);
@@ -47,7 +48,7 @@ fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
     for rank in 0..2 {
         let (joined, _) = stream.join(rank, ServerId(rank), options(2, policy)).unwrap();
         assert_eq!(joined.run, 1);
-        assert!(joined.demand.wants(&field(), 0));
+        assert!(joined.cuts.at(0).wants(&field(), 0));
         stream.define(1, rank, field()).unwrap();
     }
     stream
@@ -163,9 +164,342 @@ fn a_dead_rank_tears_its_step_and_ends_the_run() {
     let effects = stream.rank_gone(1, 1, true);
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
-    assert_eq!(stream.rank_gone(1, 0, false), []);
-    stream.release(AttachmentId(7), 1, 0, false);
-    assert!(stream.release(AttachmentId(7), 1, 1, false).contains(&Effect::Ended(AttachmentId(7))));
+    assert_eq!(stream.rank_gone(1, 0, false), [Effect::Ended(AttachmentId(7), 0)], "it holds both steps");
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
+}
+
+#[test]
+fn a_contract_that_cannot_be_met_takes_nothing_from_who_reads() {
+    for follow in [false, true] {
+        let mut stream = stream(Policy::DropOldest, 1, 2);
+        stream.attachments.get_mut(&AttachmentId(7)).unwrap().follow = follow;
+        for number in 0..4 {
+            step(&mut stream, number);
+        }
+        stream.release(AttachmentId(7), 1, 1, true);
+        for rank in 0..2 {
+            stream.rank_gone(1, rank, false);
+        }
+        // The next run offers something else. Without `follow` that is none of its business.
+        stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+        stream.define(2, 0, Field::new("W", Dtype::U8, Some(&[4, 10]), 2)).unwrap();
+        let effects = stream.begun(2, 0, 0);
+        let failed = effects.iter().any(|effect| matches!(effect, Effect::Failed(AttachmentId(7), _)));
+        assert_eq!(failed, follow);
+        assert_eq!(freed(&effects), if follow { vec![3] } else { vec![] }, "it was told of 0, 1 and 2");
+        for number in [0, 1, 2] {
+            assert!(freed(&stream.release(AttachmentId(7), 1, number, false)).contains(&number));
+        }
+    }
+}
+
+#[test]
+fn who_cannot_be_told_of_a_step_keeps_what_it_was_told_of() {
+    let mut stream = stream(Policy::Block, 1, 2);
+    for number in 0..3 {
+        step(&mut stream, number);
+    }
+    let error = Error::invalid("too long");
+    let effects = stream.fail(AttachmentId(7), error.clone(), Some((1, 1)));
+    assert_eq!(freed(&effects), [1, 2]);
+    assert!(effects.contains(&Effect::Failed(AttachmentId(7), error)));
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+    assert!(stream.attachments.is_empty());
+}
+
+#[test]
+fn steps_that_a_rank_leaves_out_are_torn() {
+    let mut first = stream(Policy::DropOldest, 1, 9);
+    for number in 0..3 {
+        assert_eq!(first.step_ended(1, 0, S0, ended(0, number)), []);
+    }
+    // It says so when it begins a later one; what it left out closes, the step that it begins does not.
+    let effects = first.begun(1, 1, 2);
+    assert_eq!(delivered(&effects), [(0, 0), (1, 0)]);
+    assert!(effects.iter().all(|effect| matches!(effect, Effect::Deliver(_, report) if report.torn)));
+    let effects = first.step_ended(1, 1, S1, ended(1, 2));
+    assert!(matches!(&effects[..], [Effect::Deliver(_, report)] if report.id.step == 2 && !report.torn));
+    // A slower rank comes to a step that a faster one has left out.
+    assert_eq!(first.step_ended(1, 0, S0, ended(0, 9)), []);
+    assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 5))), [(5, 0)]);
+    assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 9))), [(9, 0)]);
+}
+
+#[test]
+fn a_rank_that_comes_late_is_told_what_held_before() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    let effects = stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+    let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
+    // The first rank leaves while that is being agreed: its home knows no more how far it was.
+    stream.reached(1, 4);
+    stream.rank_gone(1, 0, false);
+    stream.prepared(S0, version, None);
+    let (joined, _) = stream.join(1, S1, options(2, Policy::DropOldest)).unwrap();
+    assert_eq!((joined.run, joined.agreeing), (1, Some(version)));
+    assert!(joined.cuts.at(StepNumber::MAX).is_empty());
+    let effects = stream.prepared(S1, version, None);
+    let [Effect::Decide(decision)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(decision.from, 5);
+    // Whoever comes after the decision is told of it, and that nothing held before.
+    stream.never_came(1, 1);
+    let (joined, _) = stream.join(1, S1, options(2, Policy::DropOldest)).unwrap();
+    assert_eq!((joined.run, joined.agreeing), (1, None));
+    assert!(!joined.cuts.at(4).wants(&field(), 4) && joined.cuts.at(5).wants(&field(), 5));
+}
+
+#[test]
+fn a_rank_that_never_came_may_come_again() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+    assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap_err().kind, ErrorKind::Conflict);
+    stream.never_came(1, 0);
+    assert!(stream.is_idle());
+    assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 1);
+    assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 1);
+}
+
+#[test]
+fn drops_are_counted_where_they_were() {
+    let mut stream = stream(Policy::Block, 1, 1);
+    for number in 0..6 {
+        stream.step_ended(1, 0, S0, ended(0, number));
+        stream.step_ended(1, 1, S1, StepEnded { dropped: number == 3 || number == 5, ..ended(1, number) });
+    }
+    let mut told = Vec::new();
+    for number in [0, 1, 2] {
+        told.extend(delivered(&stream.release(AttachmentId(7), 1, number, false)));
+    }
+    assert_eq!(told, [(1, 0), (2, 0), (4, 1)]);
+    stream.rank_gone(1, 0, false);
+    assert_eq!(stream.rank_gone(1, 1, false), [Effect::Ended(AttachmentId(7), 1)], "step 5 was dropped");
+}
+
+#[test]
+fn the_oldest_and_all_after_it() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let options = RunOptions { keep: 20, ..options(1, Policy::DropOldest) };
+    stream.join(0, S0, options).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    for number in 0..3 {
+        stream.step_ended(1, 0, S0, ended(0, number));
+    }
+    // Two steps run while somebody attaches: one closes before its demand is agreed, one after.
+    let mut effects =
+        stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 9), Start::Oldest).unwrap();
+    let [.., Effect::Deliver(..)] = effects[..] else { panic!("{effects:?}") };
+    let Effect::Prepare { version, .. } = effects[0] else { panic!("{effects:?}") };
+    effects.extend(stream.step_ended(1, 0, S0, ended(0, 3)));
+    effects.extend(stream.prepared(S0, version, Some(4)));
+    effects.extend(stream.step_ended(1, 0, S0, ended(0, 4)));
+    effects.extend(stream.step_ended(1, 0, S0, ended(0, 5)));
+    assert_eq!(delivered(&effects), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
+    // One that comes after the end is told of that at once, though it holds the steps.
+    stream.rank_gone(1, 0, false);
+    let effects = stream.attach(AttachmentId(8), Attachment::new(needs(1), S0, 9), Start::Oldest).unwrap();
+    assert_eq!(delivered(&effects).len(), 6);
+    assert_eq!(effects.last(), Some(&Effect::Ended(AttachmentId(8), 0)));
+}
+
+/// A reader as it sees itself.
+struct Reader {
+    id: AttachmentId,
+    /// The steps that it wants, in the order in which they closed.
+    wanted: Vec<StepNumber>,
+    /// How many of them it was told of, or told that they were dropped.
+    accounted: usize,
+    holds: Vec<StepNumber>,
+    closed: bool,
+    ended: u32,
+}
+
+/// A stream of two ranks, and all that is known of it from outside.
+struct Model {
+    stream: StreamCoordinator,
+    next: [StepNumber; 2],
+    /// Steps that a rank has ended, and those of them that have closed.
+    touched: BTreeSet<StepNumber>,
+    closed: BTreeSet<StepNumber>,
+    readers: Vec<Reader>,
+}
+
+impl Model {
+    fn new(policy: Policy, keep: u32) -> Model {
+        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        for rank in 0..2 {
+            stream.join(rank, ServerId(rank), RunOptions { keep, ..options(2, policy) }).unwrap();
+            stream.define(1, rank, field()).unwrap();
+        }
+        let (touched, closed) = (BTreeSet::new(), BTreeSet::new());
+        Model { stream, next: [0; 2], touched, closed, readers: Vec::new() }
+    }
+
+    /// Takes in what follows, and checks that it agrees with what is known.
+    fn apply(&mut self, effects: Vec<Effect>) {
+        self.see_closed();
+        for effect in effects {
+            match effect {
+                Effect::Prepare { version, .. } => {
+                    for server in [S0, S1] {
+                        let highest = self.next[server.0 as usize].checked_sub(1);
+                        let effects = self.stream.prepared(server, version, highest);
+                        self.apply(effects);
+                    }
+                }
+                Effect::Deliver(id, report) => {
+                    let reader = self.readers.iter_mut().find(|reader| reader.id == id).unwrap();
+                    assert!(!reader.closed && reader.ended == 0);
+                    reader.accounted += report.missed as usize;
+                    assert_eq!(reader.wanted.get(reader.accounted), Some(&report.id.step), "{id:?}");
+                    reader.accounted += 1;
+                    reader.holds.push(report.id.step);
+                }
+                Effect::Ended(id, missed) => {
+                    let reader = self.readers.iter_mut().find(|reader| reader.id == id).unwrap();
+                    reader.accounted += missed as usize;
+                    assert_eq!(reader.accounted, reader.wanted.len(), "{id:?}");
+                    reader.ended += 1;
+                }
+                Effect::Free { id, .. } => {
+                    assert!(!self.readers.iter().any(|reader| reader.holds.contains(&id.step)), "{id:?}");
+                }
+                _ => {}
+            }
+        }
+        self.see_closed();
+        self.check();
+    }
+
+    fn see_closed(&mut self) {
+        let open = &self.stream.runs[&1].open;
+        let closed: Vec<_> =
+            self.touched.difference(open).filter(|s| !self.closed.contains(s)).copied().collect();
+        for step in closed {
+            self.closed.insert(step);
+            for reader in self.readers.iter_mut().filter(|reader| !reader.closed) {
+                let attachment = &self.stream.attachments[&reader.id];
+                if attachment.oldest || attachment.from.is_some_and(|from| from <= (1, step)) {
+                    reader.wanted.push(step);
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        let run = &self.stream.runs[&1];
+        assert!(run.kept.len() <= run.options.keep as usize);
+        for (number, step) in &run.steps {
+            assert_eq!(step.closed, !run.open.contains(number));
+            let holds = self.stream.attachments.values().filter(|a| a.held().contains(&(1, *number))).count();
+            assert_eq!(step.holds as usize, holds, "step {number}");
+            assert!(!step.closed || holds > 0 || run.kept.contains(number), "step {number} is nobody's");
+        }
+        // No rank stays behind a step that it has left out.
+        for number in &run.open {
+            assert!(self.next.iter().any(|next| next <= number), "step {number} waits for nobody");
+        }
+    }
+
+    fn rank_ends(&mut self, rank: u32, skip: u64, dropped: bool, says_begun: bool) {
+        let number = self.next[rank as usize] + skip;
+        if says_begun {
+            let effects = self.stream.begun(1, rank, number);
+            self.apply_after_begin(rank, number, effects);
+        }
+        self.touched.insert(number);
+        let effects =
+            self.stream.step_ended(1, rank, ServerId(rank), StepEnded { dropped, ..ended(rank, number) });
+        self.next[rank as usize] = number + 1;
+        self.apply(effects);
+    }
+
+    fn apply_after_begin(&mut self, rank: u32, number: StepNumber, effects: Vec<Effect>) {
+        self.next[rank as usize] = number;
+        self.apply(effects);
+    }
+
+    fn attach(&mut self, window: u32, start: Start) {
+        let id = AttachmentId(self.readers.len() as u64);
+        let mut wanted = Vec::new();
+        if start == Start::Oldest {
+            let steps = &self.stream.runs[&1].steps;
+            wanted.extend(steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number));
+        }
+        let reader = Reader { id, wanted, accounted: 0, holds: Vec::new(), closed: false, ended: 0 };
+        self.readers.push(reader);
+        let effects = self.stream.attach(id, Attachment::new(needs(1), S0, window), start).unwrap();
+        self.apply(effects);
+    }
+
+    fn release(&mut self, who: usize, pin: bool) {
+        let Some(reader) = self.readers.get_mut(who).filter(|reader| !reader.holds.is_empty()) else {
+            return;
+        };
+        let (id, step) = (reader.id, reader.holds[0]);
+        if pin {
+            let effects = self.stream.release(id, 1, step, true);
+            self.apply(effects);
+        }
+        self.readers[who].holds.remove(0);
+        let effects = self.stream.release(id, 1, step, false);
+        self.apply(effects);
+    }
+
+    fn close(&mut self, who: usize, keeps: bool) {
+        let Some(reader) = self.readers.get_mut(who).filter(|reader| !reader.closed) else { return };
+        reader.closed = true;
+        reader.holds.truncate(usize::from(keeps));
+        let held: Vec<_> = reader.holds.iter().map(|step| (1, *step)).collect();
+        let effects = self.stream.close(reader.id, &held);
+        self.apply(effects);
+    }
+}
+
+proptest! {
+    /// Whatever ranks and readers do: each step that a reader wants is told or counted, in its place; nothing is
+    /// freed that somebody holds, and nothing stays that nobody does.
+    #[test]
+    fn steps_are_told_or_counted_and_freed(
+        (policy, keep) in (0u8..3, 0u32..3),
+        actions in prop::collection::vec((0u8..12, 0u32..2, 0usize..4, any::<bool>()), 1..150),
+    ) {
+        let policy = [Policy::DropOldest, Policy::Latest, Policy::Block][usize::from(policy)];
+        let mut model = Model::new(policy, keep);
+        for (what, rank, who, yes) in actions {
+            match what {
+                0..=4 => model.rank_ends(rank, 0, what == 0 && yes, false),
+                5 => model.rank_ends(rank, 1 + who as u64, false, yes),
+                6 if model.readers.len() < 4 => {
+                    // All is staged from the first step on only if some of it is kept.
+                    let start = if yes && keep > 0 { Start::Oldest } else { Start::Next };
+                    model.attach(1 + who as u32, start);
+                }
+                7 => {
+                    let effects = model.stream.pressure();
+                    model.apply(effects);
+                }
+                8 if rank == 0 => model.close(who, yes),
+                _ => model.release(who, yes),
+            }
+        }
+        for rank in 0..2 {
+            let effects = model.stream.rank_gone(1, rank, false);
+            // It ends nothing any more.
+            model.next[rank as usize] = 0;
+            model.apply(effects);
+        }
+        for who in 0..model.readers.len() {
+            while !model.readers[who].holds.is_empty() {
+                model.release(who, false);
+            }
+            let reader = &model.readers[who];
+            prop_assert_eq!(reader.ended, u32::from(!reader.closed));
+        }
+        let run = &model.stream.runs[&1];
+        prop_assert!(run.steps.keys().eq(&run.kept));
+    }
 }
 
 #[test]
@@ -201,7 +535,7 @@ fn attaching_while_running_goes_through_a_cut() {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
-    stream.begun(1);
+    stream.begun(1, 0, 0);
     let wrong =
         Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
     assert_eq!(stream.attach(AttachmentId(1), wrong, Start::Next).unwrap_err().kind, ErrorKind::NotFound);
@@ -247,13 +581,17 @@ fn a_closed_handle_keeps_only_what_its_arrays_show() {
 
 #[test]
 fn a_reader_that_does_not_follow_belongs_to_one_run() {
-    let mut stream = stream(Policy::DropOldest, 1, 4);
+    let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);
+    step(&mut stream, 1);
     stream.rank_gone(1, 0, false);
-    stream.rank_gone(1, 1, false);
+    assert_eq!(stream.rank_gone(1, 1, false), []);
     // It has not read to the end when the next run begins.
     let (joined, _) = stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
-    assert!(joined.run == 2 && !joined.demand.wants(&field(), 0));
+    assert!(joined.run == 2 && !joined.cuts.at(0).wants(&field(), 0));
+    let effects = stream.release(AttachmentId(7), 1, 0, false);
+    assert_eq!(delivered(&effects), [(1, 0)]);
+    assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "the end of its own run: {effects:?}");
 }
 
 #[test]

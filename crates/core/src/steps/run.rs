@@ -4,6 +4,8 @@ use super::StepReport;
 use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::{Field, Needs};
+use crate::cut::Cuts;
+use crate::demand::Demand;
 use crate::directory::{FieldIndex, check_blocks};
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::{Error, Result};
@@ -11,6 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// What happens to closed steps when readers or memory cannot keep up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +132,8 @@ pub struct StepEnded {
 pub(super) struct Rank {
     pub(super) server: ServerId,
     pub(super) state: RankState,
+    /// It has finished all steps below this one, whether it ended them or left them out.
+    pub(super) below: StepNumber,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
     pub(super) stranded: Vec<(StepNumber, ServerId)>,
 }
@@ -152,7 +157,15 @@ pub(super) struct Run {
     pub(super) attrs_version: u64,
     /// Whether a rank has begun a step: the contract is then complete.
     pub(super) begun: bool,
+    /// From which step each demand holds.
+    pub(super) cuts: Cuts,
+    /// The highest step begun by ranks that have left.
+    pub(super) highest_left: Option<StepNumber>,
     pub(super) steps: BTreeMap<StepNumber, Step>,
+    /// Those steps that are not closed.
+    pub(super) open: BTreeSet<StepNumber>,
+    /// The latest closed steps, which are kept although nobody reads them.
+    pub(super) kept: BTreeSet<StepNumber>,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
     pub(super) closed_steps: u64,
@@ -173,10 +186,12 @@ pub(super) struct Step {
     pub(super) closed: bool,
     pub(super) torn: bool,
     pub(super) dropped: bool,
+    /// How many attachments hold it, or will: it waits for them.
+    pub(super) holds: u32,
 }
 
 impl Run {
-    pub(super) fn new(number: RunNumber, options: RunOptions) -> Run {
+    pub(super) fn new(number: RunNumber, options: RunOptions, demand: Arc<Demand>) -> Run {
         Run {
             number,
             options,
@@ -185,7 +200,11 @@ impl Run {
             attrs: Attrs::default(),
             attrs_version: 0,
             begun: false,
+            cuts: Cuts::new(demand),
+            highest_left: None,
             steps: BTreeMap::new(),
+            open: BTreeSet::new(),
+            kept: BTreeSet::new(),
             lost: None,
             closed_steps: 0,
             dropped_steps: 0,
@@ -210,25 +229,43 @@ impl Run {
     }
 
     pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
-        self.steps.entry(step).or_insert_with(|| Step {
-            time,
-            ended: BTreeSet::new(),
-            fields: BTreeMap::new(),
-            registered: BTreeMap::new(),
-            servers: BTreeSet::new(),
-            bytes: 0,
-            closed: false,
-            torn: false,
-            dropped: false,
+        self.steps.entry(step).or_insert_with(|| {
+            self.open.insert(step);
+            Step {
+                time,
+                ended: BTreeSet::new(),
+                fields: BTreeMap::new(),
+                registered: BTreeMap::new(),
+                servers: BTreeSet::new(),
+                bytes: 0,
+                closed: false,
+                torn: false,
+                dropped: false,
+                holds: 0,
+            }
         })
     }
 
-    /// Whether every rank has ended this step or can no longer.
-    pub(super) fn is_complete(&self, step: &Step) -> bool {
-        let missing =
-            |(rank, state): (&u32, &Rank)| state.state == RankState::Open && !step.ended.contains(rank);
+    /// Whether every rank has ended this step or will not.
+    pub(super) fn is_complete(&self, number: StepNumber, step: &Step) -> bool {
+        let missing = |(rank, state): (&u32, &Rank)| {
+            state.state == RankState::Open && state.below <= number && !step.ended.contains(rank)
+        };
         let all_joined = self.ranks.len() == self.options.size as usize || self.has_dead();
         all_joined && !self.ranks.iter().any(missing)
+    }
+}
+
+impl Run {
+    /// Whether something of a step is needed.
+    pub(super) fn is_wanted(&self, needs: &Needs, step: StepNumber) -> bool {
+        self.contract.values().any(|field| needs.wants(field, step))
+    }
+
+    /// Whether something of a step that is needed was asked of the ranks.
+    pub(super) fn is_staged(&self, needs: &Needs, step: StepNumber) -> bool {
+        let demand = self.cuts.at(step);
+        self.contract.values().any(|field| needs.wants(field, step) && demand.wants(field, step))
     }
 }
 
@@ -271,16 +308,6 @@ impl Step {
             }
         }
         result
-    }
-
-    /// Whether something of this step is needed.
-    pub(super) fn is_wanted(
-        &self,
-        contract: &BTreeMap<String, Field>,
-        needs: &Needs,
-        step: StepNumber,
-    ) -> bool {
-        contract.values().any(|field| needs.wants(field, step))
     }
 
     /// The step as it is told to somebody with these needs.

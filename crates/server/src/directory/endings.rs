@@ -31,7 +31,8 @@ pub(super) struct Endings {
 #[derive(Debug)]
 enum Item {
     Step(Box<Ending>),
-    Gone { died: bool },
+    /// Anything else that the coordinator is told of the rank.
+    Tell(Box<PeerMessage>),
 }
 
 /// A step that a rank has ended.
@@ -113,14 +114,12 @@ impl Node {
         }
     }
 
-    /// A rank is gone: told after all that it ended.
-    pub(crate) fn tell_rank_gone(&self, state: &mut State, id: (String, RunNumber, u32), died: bool) {
-        let (stream, run, rank) = id.clone();
-        match state.directory.endings.by_rank.get_mut(&id) {
-            Some(queue) => queue.push_back(Item::Gone { died }),
+    /// Tells a stream's coordinator something of a rank, after all that it ended before.
+    pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: PeerMessage) {
+        match state.directory.endings.by_rank.get_mut(id) {
+            Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
             None => {
-                let coordinator = self.coordinator_of(&stream);
-                self.tell(state, coordinator, PeerMessage::RankGone { stream, run, rank, died });
+                self.tell(state, self.coordinator_of(&id.0), message);
             }
         }
     }
@@ -204,8 +203,8 @@ impl Node {
                     state.directory.endings.by_rank.remove(key);
                     return;
                 }
-                Some(Item::Gone { died }) => {
-                    self.tell(state, coordinator, PeerMessage::RankGone { stream, run, rank, died });
+                Some(Item::Tell(message)) => {
+                    self.tell(state, coordinator, *message);
                 }
                 Some(Item::Step(mut ending)) => {
                     if !ending.refused.is_empty() && !ending.cleaned {

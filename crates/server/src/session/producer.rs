@@ -1,7 +1,7 @@
 //! What a producer's connection does: begins steps, reserves, puts, ends.
 
 use super::Session;
-use super::writing::Writing;
+use super::writing::{BeginPage, Writing};
 use crate::node::{Held, Node};
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
@@ -39,6 +39,8 @@ pub(crate) struct Producing {
     fields: BTreeMap<String, Field>,
     begun: bool,
     last: Option<StepNumber>,
+    /// The coordinator knows that the rank has finished all steps below this one.
+    told_below: StepNumber,
     open: Option<OpenStep>,
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     predicted: Vec<(String, u64)>,
@@ -141,11 +143,12 @@ impl Producing {
         }
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
-        let known =
-            state.members.get_mut(&stream).is_some_and(|member| member.ranks.remove(&(run, rank)).is_some());
-        if !known {
-            return;
+        let Some(member) = state.members.get_mut(&stream) else { return };
+        let Some(local) = member.ranks.remove(&(run, rank)) else { return };
+        if let Some(step) = local.begin.as_ref().and_then(BeginPage::must_ask) {
+            member.cut.note_begun(run, step);
         }
+        let reached = member.cut.highest_begun(run);
         if let Some(member) = state.members.get_mut(&stream) {
             if !member.ranks.keys().any(|(other, _)| *other == run) {
                 member.cut.close_run(run);
@@ -154,7 +157,13 @@ impl Producing {
                 state.members.remove(&stream);
             }
         }
-        node.tell_rank_gone(&mut state, (stream, run, rank), died);
+        if let Some(step) = reached {
+            // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
+            let reached = PeerMessage::Reached { stream: stream.clone(), run, step };
+            node.tell(&mut state, node.coordinator_of(&stream), reached);
+        }
+        let gone = PeerMessage::RankGone { stream: stream.clone(), run, rank, died };
+        node.tell_of_rank(&mut state, &(stream, run, rank), gone);
         node.drain(&mut state);
     }
 
@@ -197,7 +206,7 @@ impl Session {
         let joined = match begin {
             Err(error) => Err(error),
             Ok(begin) => match self.node.ask(&stream, rank, JOIN_PATIENCE, join).await {
-                Ok(PeerMessage::Joined { result, .. }) => result.map(|(run, _)| (run, begin)),
+                Ok(PeerMessage::Joined { result, .. }) => result.map(|joined| (joined.run, begin)),
                 Ok(_) => Err(Error::internal("a coordinator gave another answer than asked for")),
                 Err(error) => Err(error),
             },
@@ -225,6 +234,7 @@ impl Session {
             fields: BTreeMap::new(),
             begun: false,
             last: None,
+            told_below: 0,
             open: None,
             predicted: Vec::new(),
             trouble: None,
@@ -361,11 +371,7 @@ impl Session {
         }
         if !producing.begun {
             producing.begun = true;
-            let (stream, run) = (producing.stream.clone(), producing.run);
-            let mut state = node.state.lock();
-            let coordinator = node.coordinator_of(&stream);
-            node.tell(&mut state, coordinator, PeerMessage::Begun { stream, run });
-            node.drain(&mut state);
+            producing.tell_begun(&node, step);
         }
         let demand = loop {
             let changed = {
@@ -391,6 +397,7 @@ impl Session {
                 )));
             }
         };
+        producing.tell_left_out(&node, step);
         producing.last = Some(step);
         // Over the network a rank cannot write to an arena: ranges are found as its bytes arrive.
         let grants = if shared { producing.grant_predicted(&node, &demand, step) } else { Vec::new() };
@@ -451,6 +458,7 @@ impl Session {
         if let Some(last) = producing.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!("step {step} was passed after step {last}")));
         }
+        producing.tell_left_out(&node, step);
         producing.last = Some(step);
         producing.open = Some(OpenStep::new(step, time, demand));
         self.end_step(step, 0, false)
@@ -573,6 +581,7 @@ impl Session {
         if open.demand.is_empty() && arrived == 0 {
             return Ok(());
         }
+        producing.told_below = step.saturating_add(1);
         producing.tell_step(&node, open, dropped || lost, false)
     }
 
@@ -588,6 +597,27 @@ impl Session {
 }
 
 impl Producing {
+    /// Tells the coordinator that the rank begins a step, and so has finished all before it.
+    fn tell_begun(&mut self, node: &Node, step: StepNumber) {
+        self.told_below = step;
+        let id = (self.stream.clone(), self.run, self.rank);
+        let (stream, run, rank) = id.clone();
+        let mut state = node.state.lock();
+        node.tell_of_rank(&mut state, &id, PeerMessage::Begun { stream, run, rank, step });
+        node.drain(&mut state);
+    }
+
+    /// If the rank has left out steps at which something was wanted, nobody must wait for it there.
+    fn tell_left_out(&mut self, node: &Node, step: StepNumber) {
+        let state = node.state.lock();
+        let member = state.members.get(&self.stream);
+        let left_out = member.is_some_and(|m| m.cut.wants_any(self.run, self.told_below..step));
+        drop(state);
+        if left_out {
+            self.tell_begun(node, step);
+        }
+    }
+
     /// How many bytes the rank will likely put at its first step: an equal share of what is wanted of its fields.
     fn likely_bytes(&self, demand: &Demand) -> u64 {
         // A field that is wanted at any step is wanted at step 0.
