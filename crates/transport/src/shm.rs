@@ -3,17 +3,19 @@
 use crate::link::{Kind, Link};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One end of a Unix socket.
 #[derive(Debug)]
 pub struct ShmLink {
     socket: OwnedFd,
     peer: Option<u32>,
+    lost_descriptors: AtomicBool,
 }
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -23,7 +25,8 @@ impl ShmLink {
     /// Wraps a connected, non-blocking Unix stream socket.
     pub fn new(socket: OwnedFd) -> ShmLink {
         let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
-        ShmLink { socket, peer: peer.map(|peer| peer.pid.as_raw_nonzero().get() as u32) }
+        let peer = peer.map(|peer| peer.pid.as_raw_nonzero().get() as u32);
+        ShmLink { socket, peer, lost_descriptors: AtomicBool::new(false) }
     }
 
     /// Connects to an abstract name. On one host this never waits.
@@ -74,7 +77,14 @@ impl Link for ShmLink {
                 descriptors.extend(rights);
             }
         }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            self.lost_descriptors.store(true, Ordering::Relaxed);
+        }
         Ok(received.bytes)
+    }
+
+    fn lost_descriptors(&self) -> bool {
+        self.lost_descriptors.swap(false, Ordering::Relaxed)
     }
 
     fn peer_process(&self) -> Option<u32> {
