@@ -8,7 +8,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking::Connection;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
-use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
+use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer, Welcome};
 use std::time::{Duration, Instant};
 
 /// Which transport to use.
@@ -135,33 +135,35 @@ impl Group {
 
     /// Connects to one server and greets it.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
-        let server = self.file.servers.iter().find(|server| server.id == id).ok_or_else(|| {
-            Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file"))
-        })?;
         let deadline = Instant::now() + self.options.patience();
-        let (address, why) = self.choose(server)?;
-        tracing::debug!("{id}: {address}, since {why}");
-        let name = format!("{id} (process {})", server.pid);
+        let (address, name) = self.place_of(id)?;
         let connection =
             Connection::connect(&address, &name, &self.file.secret, &self.file.lineage, deadline)?;
         let kind = connection.kind();
         let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
-        let hello = Hello {
+        let answer = rpc.call(&self.hello(role, &address), "its welcome")?;
+        let welcome = check_welcome(id, answer.message)?;
+        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
+    }
+
+    /// Where to reach a server, and what to call it in errors.
+    pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
+        let server = self.file.servers.iter().find(|server| server.id == id).ok_or_else(|| {
+            Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file"))
+        })?;
+        let (address, why) = self.choose(server)?;
+        tracing::debug!("{id}: {address}, since {why}");
+        Ok((address, format!("{id} (process {})", server.pid)))
+    }
+
+    /// The greeting over a connection to this address.
+    pub(crate) fn hello(&self, role: Role, address: &Address) -> ToServer {
+        ToServer::Hello(Hello {
             role,
             pid: std::process::id(),
             host: self.here.clone(),
             shared_memory: matches!(address, Address::Shm { .. }),
-        };
-        match rpc.call(&ToServer::Hello(hello), "its welcome")?.message {
-            ToClient::Welcome(welcome) if welcome.server == id => {
-                Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
-            }
-            ToClient::Welcome(welcome) => Err(Error::new(
-                ErrorKind::ConnectionFile,
-                format!("{} answered in the place of {id}", welcome.server),
-            )),
-            _ => Err(Error::protocol(format!("{id} did not welcome"))),
-        }
+        })
     }
 
     fn choose(&self, server: &ServerEntry) -> Result<(Address, &'static str)> {
@@ -180,5 +182,18 @@ impl Group {
                 server.id
             ))),
         }
+    }
+}
+
+/// A server's answer to the greeting.
+pub(crate) fn check_welcome(id: ServerId, answer: ToClient) -> Result<Welcome> {
+    match answer {
+        ToClient::Welcome(welcome) if welcome.server == id => Ok(welcome),
+        ToClient::Welcome(welcome) => Err(Error::new(
+            ErrorKind::ConnectionFile,
+            format!("{} answered in the place of {id}", welcome.server),
+        )),
+        ToClient::Failed(error) => Err(error),
+        _ => Err(Error::protocol(format!("{id} did not welcome"))),
     }
 }

@@ -26,6 +26,7 @@ mod rpc;
 mod space;
 mod step;
 mod storage;
+mod together;
 mod typed;
 mod worker;
 

@@ -72,7 +72,7 @@ fn destroy_pipeline(
 #[pyfunction]
 fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
-    py.detach(|| Admin::open(&options)?.shutdown()).map_err(errors::raise)
+    py.detach(|| Admin::open(&options)?.shutdown().map(drop)).map_err(errors::raise)
 }
 
 /// Names and numbers of all error kinds.
