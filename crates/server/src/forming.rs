@@ -32,13 +32,13 @@ pub(crate) struct Formed {
     pub(crate) founder: bool,
 }
 
-/// Founds the group or joins it.
-pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
+/// Founds the group, with this lineage, or joins it.
+pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<Formed> {
     let listeners = listen(options)?;
     let own =
         ServerEntry { id: ServerId(0), pid: std::process::id(), addresses: advertised(options, &listeners) };
     let file = ConnectionFile {
-        lineage: options.lineage.map_or_else(|| random().map(Lineage), Ok)?,
+        lineage,
         secret: Secret(random()?),
         epoch: u64::from(options.servers == 1),
         size: options.servers,
@@ -47,7 +47,6 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     let what = || format!("the group of {} did not form within {PATIENCE:?}", options.group.display());
     match file.create(&options.group) {
         Ok(()) => {
-            let lineage = file.lineage;
             let found = timeout(PATIENCE, found(options, file, listeners)).await;
             let result = found.unwrap_or_else(|_| Err(Error::timeout(what())));
             result.inspect_err(|_| remove_file(&options.group, &lineage))
@@ -59,13 +58,11 @@ pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
     }
 }
 
-/// The server is told to end while its group forms: a file that it wrote must not stay.
-pub(crate) fn abandon(options: &ServerOptions) -> Result<()> {
-    if let Ok(file) = ConnectionFile::read(&options.group)
-        && !file.is_complete()
-        && file.servers[0].pid == std::process::id()
-    {
-        remove_file(&options.group, &file.lineage);
+/// The server is told to end while its group forms: a file that it wrote must not stay, complete or not.
+pub(crate) fn abandon(options: &ServerOptions, lineage: &Lineage) -> Result<()> {
+    let file = ConnectionFile::read(&options.group);
+    if file.is_ok_and(|file| file.servers[0].pid == std::process::id()) {
+        remove_file(&options.group, lineage);
     }
     Ok(())
 }

@@ -61,12 +61,22 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let mut terminate =
         signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let parent = options.watch_parent.map(watch_process).transpose()?;
-    let formed = tokio::select! {
-        formed = forming::form(&options) => formed?,
-        _ = interrupt.recv() => return forming::abandon(&options),
-        _ = terminate.recv() => return forming::abandon(&options),
+    let leash = options.leash.clone();
+    let told_to_end = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = parent_gone(parent) => {}
+            () = dropped(leash) => {}
+        }
     };
-    let node = Node::new(&options, &formed)?;
+    tokio::pin!(told_to_end);
+    let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
+    let formed = tokio::select! {
+        formed = forming::form(&options, lineage) => formed?,
+        () = &mut told_to_end => return forming::abandon(&options, &lineage),
+    };
+    let (node, spawns) = Node::new(&options, &formed)?;
     let founder = formed.founder;
     for listener in formed.listeners {
         tokio::spawn(accept(node.clone(), listener));
@@ -74,10 +84,9 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     tokio::spawn(node::housekeeping(node.clone()));
     ready();
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = parent_gone(parent) => {}
+        () = told_to_end => {}
         () = node.shutdown.notified() => {}
+        () = workers::spawn_all(spawns) => {}
     }
     workers::stop_all(&node).await;
     if founder {
@@ -122,9 +131,31 @@ async fn parent_gone(parent: Option<rustix::fd::OwnedFd>) {
     process_gone(&parent).await;
 }
 
+/// Waits until whoever holds the other end of the leash is gone without having let go of this server.
+async fn dropped(leash: Option<Arc<rustix::fd::OwnedFd>>) {
+    while let Some(leash) = &leash {
+        readable(leash).await;
+        match rustix::io::read(leash, &mut [0; 1]) {
+            Ok(0) => return,
+            Ok(_) => break,
+            // A byte that another server took.
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!("cannot tell whether what started this server is still there: {error}");
+                return;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
 /// Waits until a watched process has ended.
 pub(crate) async fn process_gone(process: &rustix::fd::OwnedFd) {
-    let Ok(copy) = process.try_clone() else { return };
+    readable(process).await;
+}
+
+async fn readable(descriptor: &rustix::fd::OwnedFd) {
+    let Ok(copy) = descriptor.try_clone() else { return };
     // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
     #[allow(unsafe_code)]
     let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };

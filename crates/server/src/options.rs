@@ -2,7 +2,9 @@
 
 use forebay_core::ids::Lineage;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -26,4 +28,7 @@ pub struct ServerOptions {
     pub seal_payload: bool,
     /// A process whose end ends this server.
     pub watch_parent: Option<u32>,
+    /// The reading end of a pipe, not blocking: where it ends before a byte came for this server, the server ends.
+    /// So servers that are started together, to stay, end together if what starts them dies amid that.
+    pub leash: Option<Arc<OwnedFd>>,
 }

@@ -40,6 +40,7 @@ impl Group {
             ports: None,
             seal_payload: false,
             watch_parent: None,
+            leash: None,
         };
         let (told, ready) = sync_channel(size as usize);
         let start = || {
