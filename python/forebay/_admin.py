@@ -8,12 +8,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from forebay import _forebay
-from forebay._errors import Invalid, PipelineFailed
+from forebay._errors import Invalid, PipelineFailed, Timeout
+
+# How long a pipeline's code may take to be loaded unless somebody says otherwise.
+_LOAD_TIMEOUT = 120.0
 
 
 class Admin:
@@ -45,7 +50,9 @@ class Admin:
         """Gives every server a worker that runs `code`: `"file.py:Class"`, or a class defined in a file.
 
         It runs on `stream`; by default on the one that the class names, or the only one that the group has.
-        Waits until every worker is ready, or raises `PipelineFailed` with the traceback.
+        Waits until every worker is ready, or raises `PipelineFailed` with the traceback. With `timeout` all of
+        this takes no longer, else loading the code and starting the workers up to 120 s each; beyond, it raises
+        `Timeout`. After an error there is no such pipeline.
         """
         if isinstance(code, type):
             source = inspect.getsourcefile(code)
@@ -60,22 +67,40 @@ class Admin:
             raise Invalid(f"there is no file {path}")
         command = [python, "-m", "forebay.worker"]
         target = f"{path}:{class_name}"
-        chosen = stream if stream is not None else self._stream_of(command, target)
         told = json.dumps(dict(config or {}))
-        _forebay.create_pipeline(*self._where, name, chosen, command, target, told, os.getcwd())
+        group, transport, timeout = self._where
+        started = time.monotonic()
+        if stream is None:
+            stream = self._stream_of(command, target, _LOAD_TIMEOUT if timeout is None else timeout)
+        if timeout is not None:
+            # What is left: the deadline is one for all of this.
+            timeout = max(0.0, timeout - (time.monotonic() - started))
+        _forebay.create_pipeline(group, transport, timeout, name, stream, command, target, told, os.getcwd())
 
-    def _stream_of(self, command: list[str], target: str) -> str:
+    def _stream_of(self, command: list[str], target: str, timeout: float) -> str:
         """The stream that a pipeline's class names, or the only one that the group has."""
-        # In a process of its own: the code may need another Python, or do things at import.
-        told = subprocess.run(
-            [*command, "--describe", "--code", target],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        if told.returncode != 0:
-            raise PipelineFailed(told.stderr.strip() or f"{target} cannot be loaded")
-        named: str | None = json.loads(told.stdout.splitlines()[-1])["stream"]
+        # In a process of its own: the code may need another Python, or do things at import. Not over pipes,
+        # which what the code starts may keep open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            try:
+                done = subprocess.run(
+                    [*command, "--describe", "--code", target],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=errors,
+                    timeout=timeout,
+                )
+            except subprocess.TimeoutExpired:
+                raise Timeout(
+                    f"{target} was not loaded within {timeout:g} s: does it wait for something when it is "
+                    "imported? Say with stream= which stream it runs on, or give it longer with timeout="
+                ) from None
+            out.seek(0)
+            errors.seek(0)
+            if done.returncode != 0:
+                why = errors.read().decode(errors="replace").strip()
+                raise PipelineFailed(why or f"{target} cannot be loaded")
+            named: str | None = json.loads(out.read().splitlines()[-1])["stream"]
         if named is not None:
             return named
         streams = [
@@ -91,7 +116,7 @@ class Admin:
         _forebay.destroy_pipeline(*self._where, name)
 
     def shutdown(self) -> None:
-        """Ends every server of the group."""
+        """Ends every server of the group. Raises `Timeout` for one that does not answer, once all are told."""
         _forebay.shutdown(*self._where)
 
     def __enter__(self) -> Self:

@@ -71,7 +71,8 @@ class LocalGroup:
                     raise Unreachable(f"a server ended at once: {self.output().strip()}")
             if os.path.exists(self.path):
                 with contextlib.suppress(Error):
-                    status = Admin(group=self.path, timeout=5).status()
+                    left = min(5.0, max(0.0, deadline - time.monotonic()))
+                    status = Admin(group=self.path, timeout=left).status()
                     if all("error" not in server for server in status["servers"]):
                         return
             if time.monotonic() > deadline:
@@ -93,12 +94,15 @@ class LocalGroup:
         for server in self.servers:
             if server.process.poll() is None:
                 server.process.terminate()
+        # One deadline for all: servers that stand still do so together.
+        deadline = time.monotonic() + 5
         for server in self.servers:
             try:
-                server.process.wait(5)
+                server.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 server.process.kill()
-                server.process.wait()
+        for server in self.servers:
+            server.process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Self:

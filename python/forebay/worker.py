@@ -21,6 +21,8 @@ from forebay._pipeline import Comm, Pipeline
 
 # How long a worker may wait for the others within one operation of their communicator.
 _COMM_TIMEOUT = 60.0
+# How long a pipeline may take to close once its worker was asked to end.
+_CLOSE_TIMEOUT = 2.0
 
 
 def load(code: str) -> type[Pipeline]:
@@ -80,6 +82,9 @@ def main() -> int:
         return 0
 
     def end(_signal: int, _frame: FrameType | None) -> None:
+        # Asked by the server, or by the kernel since the server died: then nobody else sees to the end.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _CLOSE_TIMEOUT)
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, end)

@@ -6,7 +6,7 @@ use forebay_client::core::contract::{Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
 use forebay_client::store::strided::Target;
-use forebay_client::{Admin, Consumer, ConsumerOptions, Error, Result, Selection};
+use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, Result, Selection};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -109,8 +109,9 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
     let field = step.field(&get.field)?.clone();
     let selection = parse_region(&field, get.region.as_deref())?;
     let element = field.dtype.size();
-    let count: u64 = selection.shape.iter().product();
-    let mut data = vec![0; count as usize * element];
+    // First: what is not there needs no memory.
+    step.check_covered(&get.field, &selection)?;
+    let mut data = room(&selection, element)?;
     let target = Target::from_slice(&mut data, &selection.shape, element)?;
     step.read(&get.field, &selection, &mut target.typed(field.dtype)?)?;
     let mut value = json!({
@@ -147,6 +148,25 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
         lines
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Memory for what was selected.
+fn room(selection: &Selection, element: usize) -> Result<Vec<u8>> {
+    let count = selection.shape.iter().try_fold(element as u64, |bytes, n| bytes.checked_mul(*n));
+    let mut data = Vec::new();
+    let fits =
+        count.and_then(|bytes| usize::try_from(bytes).ok()).filter(|n| data.try_reserve_exact(*n).is_ok());
+    let Some(bytes) = fits else {
+        return Err(Error::new(
+            ErrorKind::OverBudget,
+            format!(
+                "{:?} elements of {element} bytes are more than there is memory: choose fewer with --region",
+                &selection.shape[..]
+            ),
+        ));
+    };
+    data.resize(bytes, 0);
+    Ok(data)
 }
 
 /// One element as JSON: exactly, or with as many digits as tell it from its neighbours. Complex numbers are
@@ -282,6 +302,14 @@ fn write_npy(path: &PathBuf, field: &Field, shape: &[u64], data: &[u8]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_there_is_memory_is_refused() {
+        for shape in [&[1 << 62, 8][..], &[1 << 62][..], &[1 << 60][..]] {
+            let selection = Selection { offset: shape.into(), shape: shape.into(), step: shape.into() };
+            assert_eq!(room(&selection, 8).unwrap_err().kind, ErrorKind::OverBudget, "{shape:?}");
+        }
+    }
 
     #[test]
     fn numbers_are_exact() {

@@ -3,17 +3,19 @@
 use crate::Common;
 use crate::output::{Output, bytes};
 use crate::serve::{Memory, Network};
+use crate::servers_log;
 use forebay_client::core::ids::Lineage;
-use forebay_client::transport::ConnectionFile;
-use forebay_client::transport::group_file::path_of;
+use forebay_client::transport::group_file::{ServerEntry, path_of};
+use forebay_client::transport::shm::ShmLink;
+use forebay_client::transport::{Address, ConnectionFile, host};
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, Result};
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
+use std::fs::File;
+use std::io::{PipeReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Start a group of servers on this machine, in the background. They listen on
@@ -37,7 +39,7 @@ pub(crate) fn check_servers(servers: u32) -> Result<()> {
     Ok(())
 }
 
-fn pause() {
+pub(crate) fn pause() {
     #[expect(
         clippy::disallowed_methods,
         reason = "waits for other processes, which cannot be waited for otherwise"
@@ -45,26 +47,27 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 
-fn log_of(group: &Path) -> PathBuf {
-    group.with_extension("log")
-}
-
 pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> {
     check_servers(up.servers)?;
     let group = path_of(common.group.as_deref())?;
     remove_stale(common, &group)?;
-    let log = log_of(&group);
-    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&log);
-    let file = file.map_err(|e| Error::io(format!("cannot write the servers' log {}", log.display()), &e))?;
     let lineage = forebay_server::new_lineage()?;
+    let log = servers_log::path(&group);
+    let file = servers_log::create(&log, &lineage)?;
+    // Until each server has a byte of this pipe, all of them end with this command, however it does. In one
+    // piece: none is let go without the others.
+    let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut children = Vec::new();
     let result = (0..up.servers)
         .try_for_each(|_| {
-            let copy = file.try_clone().map_err(|e| Error::io("cannot share the servers' log", &e))?;
-            children.push(spawn(common, up, &group, &lineage, copy)?);
+            children.push(spawn(common, up, &group, &lineage, &file, &leash)?);
             Ok(())
         })
-        .and_then(|()| wait_until_up(common, &group, &lineage, &log, &mut children));
+        .and_then(|()| wait_until_up(common, &group, &lineage, &log, &mut children))
+        .and_then(|()| {
+            let let_go = hold.write_all(&vec![1; up.servers as usize]);
+            let_go.map_err(|e| Error::io("cannot let the servers go on alone", &e))
+        });
     if let Err(error) = result {
         for child in &mut children {
             let _ = child.kill();
@@ -105,7 +108,16 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
     if !group.exists() {
         return Ok(());
     }
-    ConnectionFile::read(group)?;
+    let there = || {
+        Err(Error::conflict(format!(
+            "there are servers of the group {}: end it with `forebay down`, or choose another --group",
+            group.display()
+        )))
+    };
+    // Those of this host may still be forming, or stand still.
+    if ConnectionFile::read(group)?.servers.iter().any(is_listening_here) {
+        return there();
+    }
     let options = GroupOptions {
         group: Some(group.display().to_string()),
         timeout: Some(Duration::from_secs(5)),
@@ -117,21 +129,26 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
         Err(error) => return Err(error),
     };
     if alive {
-        return Err(Error::conflict(format!(
-            "a group is running at {}: end it with `forebay down`, or choose another --group",
-            group.display()
-        )));
+        return there();
     }
     std::fs::remove_file(group)
         .map_err(|e| Error::io(format!("cannot remove the stale {}", group.display()), &e))
 }
 
-fn spawn(common: &Common, up: &Up, group: &Path, lineage: &Lineage, log: std::fs::File) -> Result<Child> {
+fn spawn(
+    common: &Common,
+    up: &Up,
+    group: &Path,
+    lineage: &Lineage,
+    log: &File,
+    leash: &PipeReader,
+) -> Result<Child> {
     let own = std::env::current_exe().map_err(|e| Error::io("cannot find the command forebay itself", &e))?;
-    let errors = log.try_clone().map_err(|e| Error::io("cannot share the servers' log", &e))?;
+    let copies = log.try_clone().and_then(|out| Ok((out, log.try_clone()?, leash.try_clone()?)));
+    let (out, errors, leash) = copies.map_err(|e| Error::io("cannot start a server", &e))?;
     let mut command = Command::new(own);
     command.arg("serve").arg("--group").arg(absolute(group)).args(["--servers", &up.servers.to_string()]);
-    command.args(["--lineage", &lineage.to_string()]);
+    command.args(["--lineage", &lineage.to_string(), "--leash"]);
     let budget = up.memory.budget.map(|budget| budget.to_string());
     let bind = if up.network.bind.is_empty() {
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
@@ -157,8 +174,8 @@ fn spawn(common: &Common, up: &Up, group: &Path, lineage: &Lineage, log: std::fs
         command.arg("-v");
     }
     command
-        .stdin(Stdio::null())
-        .stdout(log)
+        .stdin(leash)
+        .stdout(out)
         .stderr(errors)
         // Not ended by a Ctrl-C that is meant for something else.
         .process_group(0)
@@ -180,7 +197,7 @@ fn wait_until_up(
 ) -> Result<()> {
     let patience = common.timeout.unwrap_or(Duration::from_secs(30));
     let deadline = Instant::now() + patience;
-    let told = || std::fs::read_to_string(log).unwrap_or_default();
+    let told = || servers_log::read(log);
     loop {
         for child in children.iter_mut() {
             if let Ok(Some(status)) = child.try_wait() {
@@ -217,29 +234,47 @@ fn wait_until_up(
 
 pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
     let group = path_of(common.group.as_deref())?;
-    let admin = Admin::open(&common.group_options()?)?;
-    let pids: Vec<u32> = admin.group().file().servers.iter().map(|server| server.pid).collect();
-    let before = admin.status()?;
-    let running = servers(&before).filter(|server| server.get("error").is_none()).count();
-    admin.shutdown()?;
-    let deadline = Instant::now() + common.timeout.unwrap_or(Duration::from_secs(30));
+    let options = common.group_options()?;
+    let deadline = Instant::now() + options.patience();
+    let admin = Admin::open(&options)?;
+    let file = admin.group().file();
+    let running = admin.shutdown()?;
     let reachable = || -> Result<usize> {
         Ok(servers(&admin.status()?).filter(|server| server.get("error").is_none()).count())
     };
-    while reachable()? > 0 || pids.iter().any(|pid| is_server(*pid)) {
+    while file.servers.iter().any(is_running_here) || reachable()? > 0 {
         if Instant::now() > deadline {
             return Err(Error::timeout("a server did not end in time; see `forebay status`"));
         }
         pause();
     }
-    remove_ours(&group, &admin.group().file().lineage);
-    let _ = std::fs::remove_file(log_of(&group));
+    remove_ours(&group, &file.lineage);
+    servers_log::remove(&servers_log::path(&group));
     output.result(&json!({ "ended": running }), |_| vec![format!("{running} servers ended.")]);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether this process is a server on this machine that has not ended.
-fn is_server(pid: u32) -> bool {
+/// A server's name on this host, if it is there.
+fn name_here(server: &ServerEntry) -> Option<String> {
+    let here = host::this_host();
+    server.parsed().ok()?.into_iter().find_map(|address| match address {
+        Address::Shm { host, name } if host == here => Some(name),
+        _ => None,
+    })
+}
+
+/// Whether somebody listens under a server's name, which no other ever has, whether it answers or not.
+fn is_listening_here(server: &ServerEntry) -> bool {
+    let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::ConnectionRefused;
+    name_here(server).is_some_and(|name| !ShmLink::connect(&name).is_err_and(refused))
+}
+
+/// Whether this is a server on this host whose process has not ended.
+fn is_running_here(server: &ServerEntry) -> bool {
+    let pid = server.pid;
+    if name_here(server).is_none() {
+        return false;
+    }
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let ended = state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));

@@ -7,6 +7,7 @@ mod group;
 mod output;
 mod pipeline;
 mod serve;
+mod servers_log;
 mod status;
 
 use clap::{Parser, Subcommand};
@@ -48,6 +49,9 @@ struct Common {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a group of servers on this machine
+    ///
+    /// They print to a file beside the connection file, named like it with
+    /// .forebay.log added. `forebay down` ends them and removes both.
     Up(group::Up),
     /// End a group and all its servers
     Down,

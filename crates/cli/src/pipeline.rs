@@ -1,12 +1,19 @@
 //! `forebay pipeline ...`.
 
 use crate::Common;
+use crate::group::pause;
 use crate::output::Output;
 use clap::Subcommand;
-use forebay_client::{Admin, Error, ErrorKind, PipelineSpec, Result};
+use forebay_client::{Admin, Error, ErrorKind, GroupOptions, PipelineSpec, Result};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a pipeline's code may take to be loaded unless somebody says otherwise.
+const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Pipelines run beside the data, in a worker process for each server.
 #[derive(Debug, Clone, Subcommand)]
@@ -54,11 +61,15 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
         Pipeline::Create { name, code, stream, config, python: chosen } => {
             let python = chosen.clone().unwrap_or_else(python);
             let mut spec = spec(name, code, config, &python)?;
+            let started = Instant::now();
             spec.stream = match stream {
                 Some(stream) => stream.clone(),
-                None => stream_of(&admin, &spec)?,
+                None => stream_of(&admin, &spec, common.timeout.unwrap_or(LOAD_PATIENCE))?,
             };
-            admin.create_pipeline(&spec)?;
+            // What is left of a deadline that was given: it is one for all of this.
+            let left = |timeout: Duration| timeout.saturating_sub(started.elapsed());
+            let options = GroupOptions { timeout: common.timeout.map(left), ..common.group_options()? };
+            Admin::open(&options)?.create_pipeline(&spec)?;
             output.result(&json!({ "created": name }), |_| vec![format!("Pipeline '{name}' is ready.")]);
         }
         Pipeline::Destroy { name } => {
@@ -127,19 +138,51 @@ fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineS
     })
 }
 
-/// The stream that the pipeline's class names, or the only one that the group has. The code is loaded in a
-/// process of its own.
-fn stream_of(admin: &Admin, spec: &PipelineSpec) -> Result<String> {
+/// What the code says of itself when it is loaded.
+fn describe(spec: &PipelineSpec, patience: Duration) -> Result<String> {
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err(Error::invalid("no command"));
     };
-    let told = Command::new(program).args(arguments).args(["--describe", "--code", &spec.code]).output();
-    let told = told.map_err(|e| Error::io(format!("cannot run {program}"), &e))?;
-    if !told.status.success() {
-        let why = String::from_utf8_lossy(&told.stderr).trim().to_owned();
-        return Err(Error::new(ErrorKind::PipelineFailed, why));
+    let failed = |e| Error::io(format!("cannot run {program}"), &e);
+    // Not pipes, which would have to be read meanwhile, and which what the code starts may keep open.
+    let memory = |name| -> std::io::Result<File> {
+        Ok(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?.into())
+    };
+    let (mut out, mut errors) = (memory("stdout").map_err(failed)?, memory("stderr").map_err(failed)?);
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--describe", "--code", &spec.code]).stdin(Stdio::null());
+    command.stdout(out.try_clone().map_err(failed)?).stderr(errors.try_clone().map_err(failed)?);
+    let mut child = command.spawn().map_err(failed)?;
+    let deadline = Instant::now() + patience;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            child.kill().and_then(|()| child.wait()).map_err(failed)?;
+            return Err(Error::timeout(format!(
+                "{} was not loaded within {patience:.1?}: does it wait for something when it is imported? Say with \
+                 --stream which stream it runs on, or give it longer with --timeout",
+                spec.code
+            )));
+        }
+        pause();
+    };
+    let text = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(failed)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    if status.success() {
+        return text(&mut out);
     }
-    let said = String::from_utf8_lossy(&told.stdout);
+    Err(Error::new(ErrorKind::PipelineFailed, text(&mut errors)?.trim()))
+}
+
+/// The stream that the pipeline's class names, or the only one that the group has. The code is loaded in a
+/// process of its own.
+fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration) -> Result<String> {
+    let said = describe(spec, patience)?;
     let described: Value = serde_json::from_str(said.lines().last().unwrap_or("")).unwrap_or_default();
     if let Some(stream) = described["stream"].as_str() {
         return Ok(stream.to_owned());

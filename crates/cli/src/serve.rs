@@ -1,13 +1,15 @@
 //! `forebay serve`: one server, in the foreground.
 
 use crate::Common;
-use forebay_client::Result;
 use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
+use forebay_client::{Error, Result};
 use forebay_server::ServerOptions;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Run one server in the foreground. The first server on a connection file
 /// founds the group and writes the file; the others join through it.
@@ -29,6 +31,9 @@ pub(crate) struct Serve {
     /// A directory of the group's own, to be removed when that process has ended
     #[arg(long, value_name = "DIR", hide = true, requires = "watch_parent")]
     pub(crate) private_place: Option<PathBuf>,
+    /// End when the pipe that is standard input ends before a byte came
+    #[arg(long, hide = true)]
+    pub(crate) leash: bool,
 }
 
 /// Memory of a server.
@@ -80,8 +85,17 @@ fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
     if first == 0 || first > last { Err(bad()) } else { Ok((first, last)) }
 }
 
+/// Standard input, not blocking.
+fn leash() -> Result<Arc<OwnedFd>> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let leash =
+        input.and_then(|input| Ok(rustix::io::ioctl_fionbio(&input, true).map(|()| Arc::new(input))?));
+    leash.map_err(|e| Error::io("cannot watch standard input", &e))
+}
+
 pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
     crate::group::check_servers(serve.servers)?;
+    let leash = serve.leash.then(leash).transpose()?;
     let options = ServerOptions {
         group: path_of(common.group.as_deref())?,
         servers: serve.servers,
@@ -93,6 +107,7 @@ pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
         seal_payload: serve.network.encrypt,
         watch_parent: serve.watch_parent,
         private_place: serve.private_place.clone(),
+        leash,
     };
     forebay_server::run(options, || tracing::info!("the group is complete"))?;
     Ok(ExitCode::SUCCESS)

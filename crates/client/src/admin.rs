@@ -3,10 +3,14 @@
 use crate::group::{Group, GroupOptions};
 use crate::rpc::{Rpc, unexpected};
 use forebay_core::ids::ServerId;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{PipelineSpec, Role, ToClient, ToServer};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// How long a pipeline's workers may take to start unless somebody says otherwise: importing a rendering
+/// library takes seconds, and from a file system that many share, minutes.
+const START_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks after a group.
 #[derive(Debug)]
@@ -31,58 +35,71 @@ impl Admin {
 
     /// The status of the group: what each server says of itself, or why it cannot be reached.
     pub fn status(&self) -> Result<Value> {
+        let file = self.group.file();
+        let ids = file.servers.iter().map(|entry| entry.id);
+        let mut answers = self.group.ask_all(ids, &ToServer::Status, "to tell its status", |_| false)?;
         let mut servers = Vec::new();
-        for entry in &self.group.file().servers {
-            let told = self.connect(entry.id).and_then(|rpc| {
-                let answer = rpc.call(&ToServer::Status, "to tell its status")?;
-                match answer.message {
-                    ToClient::Status(text) => serde_json::from_str::<Value>(&text)
-                        .map_err(|e| Error::protocol(format!("its status cannot be read: {e}"))),
-                    other => Err(unexpected(&other)),
-                }
+        for entry in &file.servers {
+            let missing = || Err(Error::not_found("it is listed twice"));
+            let told = answers.remove(&entry.id).unwrap_or_else(missing).and_then(|answer| match answer {
+                ToClient::Status(text) => serde_json::from_str::<Value>(&text)
+                    .map_err(|e| Error::protocol(format!("its status cannot be read: {e}"))),
+                other => Err(unexpected(&other)),
             });
             servers.push(match told {
                 Ok(status) => status,
                 Err(error) => json!({ "server": entry.id.0, "pid": entry.pid, "error": error.to_string() }),
             });
         }
-        let file = self.group.file();
         Ok(
             json!({ "lineage": file.lineage.to_string(), "epoch": file.epoch, "size": file.size, "servers": servers }),
         )
     }
 
-    /// Creates a pipeline; waits until a worker on every server is ready.
+    /// Creates a pipeline; waits until a worker on every server is ready. There is no such pipeline after an
+    /// error, and neither after this wait was given up: its server notices that nobody waits any more.
     pub fn create_pipeline(&self, spec: &PipelineSpec) -> Result<()> {
         let rpc = self.connect(self.group.coordinator_of(&spec.stream)?)?;
-        let patience = Duration::from_secs(150);
-        let create = ToServer::CreatePipeline(spec.clone());
+        let patience = self.group.options().timeout.unwrap_or(START_PATIENCE);
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let create = ToServer::CreatePipeline { spec: spec.clone(), patience_ms };
+        // The server knows more about what is missing: let it be the one that says so.
+        let patience = patience.saturating_add(Duration::from_secs(1));
         rpc.call_within(&create, None, patience, "to start a pipeline's workers").map(drop)
     }
 
     /// Ends a pipeline.
     pub fn destroy_pipeline(&self, name: &str) -> Result<()> {
+        let destroy = ToServer::DestroyPipeline { name: name.to_owned() };
+        let members = self.group.view().members.iter().copied();
+        let answers = self.group.ask_all(members, &destroy, "to end a pipeline", Result::is_ok)?;
         let mut last = Error::not_found(format!("there is no pipeline '{name}'"));
-        for server in &self.group.view().members {
-            let told = self.connect(*server).and_then(|rpc| {
-                rpc.call(&ToServer::DestroyPipeline { name: name.to_owned() }, "to end a pipeline").map(drop)
-            });
+        for told in answers.into_values() {
             match told {
-                Ok(()) => return Ok(()),
-                Err(error) => last = error,
+                Ok(_) => return Ok(()),
+                // One that did not answer may be the one that knows it.
+                Err(error) if last.kind == ErrorKind::NotFound || error.kind != ErrorKind::NotFound => {
+                    last = error;
+                }
+                Err(_) => {}
             }
         }
         Err(last)
     }
 
-    /// Ends every server of the group. Servers that are gone already count as ended.
-    pub fn shutdown(&self) -> Result<()> {
-        let mut result = Ok(());
-        for server in self.group.view().members.iter().rev() {
-            if let Ok(rpc) = self.connect(*server) {
-                result = rpc.call(&ToServer::Shutdown, "to end").map(drop).and(result);
+    /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that
+    /// does not answer is an error, after all others were told.
+    pub fn shutdown(&self) -> Result<usize> {
+        let members = self.group.view().members.iter().copied();
+        let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
+        let mut ended = 0;
+        for told in answers.into_values() {
+            match told {
+                Ok(_) => ended += 1,
+                Err(error) if error.kind == ErrorKind::Unreachable => {}
+                Err(error) => return Err(error),
             }
         }
-        result
+        Ok(ended)
     }
 }

@@ -96,7 +96,6 @@ pub(crate) fn read(
     selection: &Selection,
     target: &mut Target<'_>,
 ) -> Result<()> {
-    let span = selection.span(field)?;
     check_dtype(field, target.dtype())?;
     if target.shape() != &selection.shape[..] || target.element() != field.dtype.size() {
         return Err(Error::out_of_bounds(format!(
@@ -106,10 +105,25 @@ pub(crate) fn read(
             &selection.shape[..]
         )));
     }
-    if selection.shape.contains(&0) {
-        return Ok(());
+    for (block, part) in parts(step, field, blocks, selection)? {
+        read_part(holders, field, block, selection, &part, &mut target.part(&part)?)
+            .map_err(|error| error.during(format!("{} of field '{}' at {step}", block.key, field.name)))?;
     }
+    Ok(())
+}
+
+/// Which blocks hold which part of a selection; together they hold all of it.
+pub(crate) fn parts<'a>(
+    step: &str,
+    field: &Field,
+    blocks: &'a [BlockRecord],
+    selection: &Selection,
+) -> Result<Vec<(&'a BlockRecord, Region)>> {
+    let span = selection.span(field)?;
     let mut parts = Vec::new();
+    if selection.shape.contains(&0) {
+        return Ok(parts);
+    }
     let mut found = 0u64;
     for block in blocks.iter().filter(|block| block.level == 0 && block.extent.offset().is_some()) {
         if let Some(part) = selection.within(&block.extent.interior()) {
@@ -118,7 +132,8 @@ pub(crate) fn read(
         }
     }
     // Interiors are disjoint, so that counting elements tells whether all are there.
-    if found != selection.shape.iter().product::<u64>() {
+    let wanted = selection.shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
+    if Some(found) != wanted {
         let interiors: Vec<Region> = parts.iter().map(|(block, _)| block.extent.interior()).collect();
         let missing = coverage::missing(&span, interiors.iter());
         return Err(Error::new(
@@ -130,11 +145,7 @@ pub(crate) fn read(
             ),
         ));
     }
-    for (block, part) in parts {
-        read_part(holders, field, block, selection, &part, &mut target.part(&part)?)
-            .map_err(|error| error.during(format!("{} of field '{}' at {step}", block.key, field.name)))?;
-    }
-    Ok(())
+    Ok(parts)
 }
 
 fn read_part(

@@ -10,7 +10,7 @@ use forebay_transport::blocking::{self, Connection};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::handshake::Door;
-use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
+use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer, Welcome};
 use std::time::{Duration, Instant};
 
 /// Which transport to use.
@@ -140,35 +140,40 @@ impl Group {
 
     /// Connects to one server and greets it.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
+        let deadline = Instant::now() + self.options.patience();
+        let (address, name) = self.place_of(id)?;
+        let connection = Connection::connect(&address, &name, &self.door(&id.to_string()), deadline)?;
+        let kind = connection.kind();
+        let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
+        let answer = rpc.call(&self.hello(role, &address), "its welcome")?;
+        let welcome = check_welcome(id, answer.message)?;
+        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
+    }
+
+    /// What leads to a server of this group, which is called so in the handshake.
+    pub(crate) fn door<'a>(&'a self, name: &'a str) -> Door<'a> {
+        Door { secret: &self.file.secret, lineage: &self.file.lineage, name }
+    }
+
+    /// Where to reach a server, and what to call it in errors.
+    pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
         let server = self.file.servers.iter().find(|server| server.id == id).ok_or_else(|| {
             Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file"))
         })?;
-        let deadline = Instant::now() + self.options.patience();
         let (address, why) = self.choose(server)?;
         tracing::debug!("{id}: {address}, since {why}");
-        let name = format!("{id} (process {})", server.pid);
-        let door =
-            Door { secret: &self.file.secret, lineage: &self.file.lineage, name: &server.id.to_string() };
-        let connection = Connection::connect(&address, &name, &door, deadline)?;
-        let kind = connection.kind();
-        let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
-        let hello = Hello {
+        Ok((address, format!("{id} (process {})", server.pid)))
+    }
+
+    /// The greeting over a connection to this address.
+    pub(crate) fn hello(&self, role: Role, address: &Address) -> ToServer {
+        ToServer::Hello(Hello {
             role,
             pid: std::process::id(),
             host: host::process_space(),
             shared_memory: matches!(address, Address::Shm { .. }),
             patience_ms: u64::try_from(self.options.patience().as_millis()).unwrap_or(u64::MAX),
-        };
-        match rpc.call(&ToServer::Hello(hello), "its welcome")?.message {
-            ToClient::Welcome(welcome) if welcome.server == id => {
-                Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
-            }
-            ToClient::Welcome(welcome) => Err(Error::new(
-                ErrorKind::ConnectionFile,
-                format!("{} answered in the place of {id}", welcome.server),
-            )),
-            _ => Err(Error::protocol(format!("{id} did not welcome"))),
-        }
+        })
     }
 
     fn choose(&self, server: &ServerEntry) -> Result<(Address, &'static str)> {
@@ -187,5 +192,18 @@ impl Group {
                 server.id
             ))),
         }
+    }
+}
+
+/// A server's answer to the greeting.
+pub(crate) fn check_welcome(id: ServerId, answer: ToClient) -> Result<Welcome> {
+    match answer {
+        ToClient::Welcome(welcome) if welcome.server == id => Ok(welcome),
+        ToClient::Welcome(welcome) => Err(Error::new(
+            ErrorKind::ConnectionFile,
+            format!("{} answered in the place of {id}", welcome.server),
+        )),
+        ToClient::Failed(error) => Err(error),
+        _ => Err(Error::protocol(format!("{id} did not welcome"))),
     }
 }

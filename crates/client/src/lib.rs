@@ -27,6 +27,7 @@ mod seconds;
 mod space;
 mod step;
 mod storage;
+mod together;
 mod typed;
 mod worker;
 

@@ -265,6 +265,15 @@ impl Step {
         assemble::read(&self.shared.holders, &step, &found.field, &records, selection, target)
     }
 
+    /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.
+    pub fn check_covered(&self, name: &str, selection: &Selection) -> Result<()> {
+        self.shared.guard.check("consumer")?;
+        let _hold = self.hold()?;
+        let found = self.find(name)?;
+        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
+        assemble::parts(&self.report.id.to_string(), &found.field, &records, selection).map(drop)
+    }
+
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
     /// Dropping the step does the same. Does not wait.
     pub fn release(&self) {

@@ -12,6 +12,7 @@ use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
 use forebay_transport::Address;
+use forebay_transport::host::end_with_parent;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -42,8 +43,11 @@ pub struct Order {
 }
 
 impl Worker {
-    /// Connects to the server beside which this worker runs.
+    /// Connects to the server beside which this worker runs, and which started this process: from now on the
+    /// process gets a SIGTERM when that server dies. A pipeline that executes looks at no connection.
     pub fn open(options: &GroupOptions, server: ServerId, pipeline: &str, instance: u64) -> Result<Worker> {
+        // First: a server that has died before cannot be connected to.
+        end_with_parent()?;
         let group = Group::find(options)?;
         let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned(), instance })?);
         let entry = group.file().servers.iter().find(|entry| entry.id == server);

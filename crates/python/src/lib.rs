@@ -73,7 +73,7 @@ fn destroy_pipeline(
 #[pyfunction]
 fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
-    errors::waiting(py, || Admin::open(&options)?.shutdown())
+    errors::waiting(py, || Admin::open(&options)?.shutdown().map(drop))
 }
 
 /// Names and numbers of all error kinds.

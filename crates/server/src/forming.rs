@@ -40,13 +40,13 @@ pub(crate) struct Formed {
     pub(crate) founder: bool,
 }
 
-/// Founds the group or joins it.
-pub(crate) async fn form(options: &ServerOptions) -> Result<Formed> {
+/// Founds the group, with this lineage, or joins it.
+pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<Formed> {
     let listeners = listen(options)?;
     let own =
         ServerEntry { id: FOUNDER, pid: std::process::id(), addresses: advertised(options, &listeners) };
     let file = ConnectionFile {
-        lineage: options.lineage.map_or_else(|| random().map(Lineage), Ok)?,
+        lineage,
         secret: Secret(random()?),
         epoch: u64::from(options.servers == 1),
         size: options.servers,

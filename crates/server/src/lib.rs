@@ -71,16 +71,28 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
         signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let parent = options.watch_parent.map(Process::watch).transpose();
     let parent = parent.inspect_err(|_| remove_place(&options))?;
+    let leash = options.leash.clone();
+    // Whether what would clean up after this server is gone.
+    let told_to_end = async {
+        tokio::select! {
+            _ = interrupt.recv() => false,
+            _ = terminate.recv() => false,
+            () = process::ended(parent.as_ref()) => true,
+            () = process::dropped(leash) => false,
+        }
+    };
+    tokio::pin!(told_to_end);
+    let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
     let formed = tokio::select! {
-        formed = forming::form(&options) => formed?,
-        () = process::ended(parent.as_ref()) => {
-            remove_place(&options);
+        formed = forming::form(&options, lineage) => formed?,
+        orphaned = &mut told_to_end => {
+            if orphaned {
+                remove_place(&options);
+            }
             return Ok(());
         }
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
     };
-    let node = Node::new(&options, &formed)?;
+    let (node, spawns) = Node::new(&options, &formed)?;
     let founder = formed.founder;
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     for listener in formed.listeners {
@@ -89,10 +101,9 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     tokio::spawn(node::housekeeping(node.clone()));
     ready();
     let orphaned = tokio::select! {
-        _ = interrupt.recv() => false,
-        _ = terminate.recv() => false,
-        () = process::ended(parent.as_ref()) => true,
+        orphaned = told_to_end => orphaned,
         () = node.shutdown.notified() => false,
+        () = workers::spawn_all(spawns) => false,
     };
     workers::stop_all(&node).await;
     if founder {

@@ -7,6 +7,7 @@ use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
 use crate::session::BeginPage;
 use crate::space::Space;
+use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, StreamCoordinator};
@@ -53,6 +54,8 @@ pub(crate) struct Node {
     /// Memory became free: those who wait for room look again.
     pub(crate) memory_freed: Notify,
     pub(crate) shutdown: Notify,
+    /// Starts workers.
+    pub(crate) spawner: Spawner,
     /// For tasks that outlive the call that starts them.
     pub(crate) me: std::sync::Weak<Node>,
     counter: AtomicU64,
@@ -156,7 +159,8 @@ pub(crate) struct Pending {
 }
 
 impl Node {
-    pub(crate) fn new(options: &ServerOptions, formed: &Formed) -> Result<Arc<Node>> {
+    pub(crate) fn new(options: &ServerOptions, formed: &Formed) -> Result<(Arc<Node>, Spawns)> {
+        let (spawner, spawns) = Spawner::new();
         let (peers, ends) = Peers::new(&formed.file.servers, formed.id);
         let own = formed.file.servers.iter().find(|server| server.id == formed.id);
         let budget = options.budget.unwrap_or_else(|| default_budget(u64::from(formed.file.size)));
@@ -174,10 +178,11 @@ impl Node {
             store: Mutex::new(Store::new(budget)),
             memory_freed: Notify::new(),
             shutdown: Notify::new(),
+            spawner,
             counter: AtomicU64::new(1),
         });
         peers::start(&node, ends);
-        Ok(node)
+        Ok((node, spawns))
     }
 
     /// A number that no other server gives.

@@ -2,7 +2,9 @@
 
 use forebay_core::ids::Lineage;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -28,4 +30,7 @@ pub struct ServerOptions {
     pub watch_parent: Option<u32>,
     /// A directory of the group's own, with its connection file in it: removed when the watched process has ended.
     pub private_place: Option<PathBuf>,
+    /// The reading end of a pipe, not blocking: where it ends before a byte came for this server, the server ends.
+    /// So servers that are started together, to stay, end together if what starts them dies amid that.
+    pub leash: Option<Arc<OwnedFd>>,
 }

@@ -100,8 +100,8 @@ impl Pipelines {
 }
 
 impl Node {
-    /// Creates a pipeline; the receiver is told when every worker is ready, or why not.
-    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<oneshot::Receiver<Result<()>>> {
+    /// Creates a pipeline: which one of that name it is, and who is told when every worker is ready, or why not.
+    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<(u64, oneshot::Receiver<Result<()>>)> {
         check_name("pipeline", &spec.name)?;
         check_name("stream", &spec.stream)?;
         self.check_coordinates(&spec.stream)?;
@@ -142,7 +142,32 @@ impl Node {
         };
         state.pipelines.coordinated.insert(spec.name, pipeline);
         self.drain(&mut state);
-        Ok(wait)
+        Ok((creation, wait))
+    }
+
+    /// The servers for whose workers a pipeline waits, in words.
+    pub(crate) fn awaited_workers(&self, name: &str, creation: u64) -> String {
+        let state = self.state.lock();
+        let Some(pipeline) = state.pipelines.coordinated.get(name).filter(|p| p.creation == creation) else {
+            return "and it is gone".to_owned();
+        };
+        let missing = pipeline.servers.iter().filter(|server| !pipeline.ready.contains_key(server));
+        let missing: Vec<String> = missing.take(4).map(ToString::to_string).collect();
+        format!(
+            "{} of {} are, missing is {}",
+            pipeline.ready.len(),
+            pipeline.servers.len(),
+            missing.join(", ")
+        )
+    }
+
+    /// Nobody waits any more for a pipeline to be ready: it ends.
+    pub(crate) fn pipeline_given_up(&self, name: &str, creation: u64, error: &Error) {
+        let mut state = self.state.lock();
+        if state.pipelines.coordinated.get(name).is_some_and(|pipeline| pipeline.creation == creation) {
+            self.pipeline_failed(&mut state, name, error);
+            self.drain(&mut state);
+        }
     }
 
     /// Ends a pipeline and its workers.

@@ -3,6 +3,7 @@
 use forebay_core::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -45,6 +46,34 @@ impl Process {
                 return;
             }
             tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Waits until whoever holds the other end of a leash is gone without having let go of this server.
+pub(crate) async fn dropped(leash: Option<Arc<OwnedFd>>) {
+    if let Some(leash) = leash
+        && let Err(error) = let_go(&leash).await
+    {
+        return tracing::warn!("what started this server is gone: {error}");
+    }
+    std::future::pending().await
+}
+
+/// Waits until whoever holds the other end of a leash lets go of this server; an error if he is gone instead.
+async fn let_go(leash: &OwnedFd) -> std::io::Result<()> {
+    // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
+    #[allow(unsafe_code)]
+    let readable = unsafe { AsyncFd::register_with_interest(leash.try_clone()?, Interest::READABLE) }?;
+    loop {
+        let mut ready = readable.readable().await?;
+        match rustix::io::read(leash, &mut [0; 1]) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => return Ok(()),
+            // A byte that another server took.
+            Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -310,7 +310,7 @@ impl Session {
                 self.node.space_remove(&field, step).await?;
                 Ok(Some(ToClient::Done))
             }
-            M::Status | M::CreatePipeline(_) | M::DestroyPipeline { .. } | M::Shutdown => {
+            M::Status | M::CreatePipeline { .. } | M::DestroyPipeline { .. } | M::Shutdown => {
                 self.admin(message).await
             }
             M::WorkerReady { .. }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Lines of a worker's output that are kept.
 const LOG_LINES: usize = 200;
@@ -41,7 +41,8 @@ pub(crate) struct LocalWorker {
     starts: u32,
     log: VecDeque<String>,
     stop: Arc<Notify>,
-    /// Its connection ended: so will its process.
+    /// The connection of the process of this instance ended: so will the process. One for each: what is noted
+    /// of a process that has ended already must not be taken for its successor.
     lost: Arc<Notify>,
 }
 
@@ -74,7 +75,6 @@ impl Node {
         spec: PipelineSpec,
     ) {
         let stop = Arc::new(Notify::new());
-        let lost = Arc::new(Notify::new());
         let worker = LocalWorker {
             creation,
             spec: spec.clone(),
@@ -86,13 +86,13 @@ impl Node {
             starts: 0,
             log: VecDeque::new(),
             stop: stop.clone(),
-            lost: lost.clone(),
+            lost: Arc::default(),
         };
         if let Some(old) = state.pipelines.workers.insert(spec.name.clone(), worker) {
             old.stop.notify_one();
         }
         if let Some(node) = self.me.upgrade() {
-            tokio::spawn(keep_alive(node, spec, stop, lost));
+            tokio::spawn(keep_alive(node, spec, stop));
         }
     }
 
@@ -201,48 +201,27 @@ impl Node {
 }
 
 /// Starts a worker's process again and again until it is stopped.
-async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost: Arc<Notify>) {
+async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
     let mut pause = Duration::from_millis(100);
     loop {
         let started = Instant::now();
         let instance = node.unique();
-        node.with_worker(&spec.name, &stop, |worker| worker.instance = instance);
-        let mut child = match spawn(&node, &spec, instance) {
-            Ok(child) => child,
+        let lost = Arc::new(Notify::new());
+        node.with_worker(&spec.name, &stop, |worker| {
+            worker.instance = instance;
+            worker.lost = lost.clone();
+        });
+        match node.spawner.spawn(command(&node, &spec, instance)).await {
+            Ok(child) => {
+                if !watch(&node, &spec, &stop, &lost, instance, child).await {
+                    return;
+                }
+            }
+            // It may lack a descriptor, a process, memory or a directory now, and not later.
             Err(error) => {
-                let error = format!("cannot start {:?}: {error}", spec.command);
+                let error = format!("cannot start {:?} in {}: {error}", spec.command, spec.directory);
                 node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
                 node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
-                return;
-            }
-        };
-        node.with_worker(&spec.name, &stop, |worker| {
-            worker.pid = child.id();
-            worker.starts += 1;
-        });
-        let readers = [
-            tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stdout.take())),
-            tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stderr.take())),
-        ];
-        tokio::select! {
-            status = ended(&mut child, &lost) => {
-                for reader in readers {
-                    let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
-                }
-                let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-                let mut last = Vec::new();
-                node.with_worker(&spec.name, &stop, |worker| {
-                    worker.pid = None;
-                    last = worker.log.iter().rev().take(12).cloned().collect();
-                    worker.log(&format!("the worker ended: {how}"));
-                });
-                let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
-                let error = format!("its process ended ({how}){lines}");
-                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
-            }
-            () = stop.notified() => {
-                end(child).await;
-                return;
             }
         }
         if started.elapsed() > Duration::from_secs(60) {
@@ -266,6 +245,46 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>, lost
     }
 }
 
+/// Looks after a worker's process until it has ended; `false` if it was stopped.
+async fn watch(
+    node: &Arc<Node>,
+    spec: &PipelineSpec,
+    stop: &Arc<Notify>,
+    lost: &Notify,
+    instance: u64,
+    mut child: Child,
+) -> bool {
+    node.with_worker(&spec.name, stop, |worker| {
+        worker.pid = child.id();
+        worker.starts += 1;
+    });
+    let readers = [
+        tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stdout.take())),
+        tokio::spawn(read_log(node.clone(), spec.name.clone(), stop.clone(), child.stderr.take())),
+    ];
+    let status = tokio::select! {
+        status = ended(&mut child, lost) => status,
+        () = stop.notified() => {
+            end(child).await;
+            return false;
+        }
+    };
+    for reader in readers {
+        let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
+    }
+    let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+    let mut last = Vec::new();
+    node.with_worker(&spec.name, stop, |worker| {
+        worker.pid = None;
+        last = worker.log.iter().rev().take(12).cloned().collect();
+        worker.log(&format!("the worker ended: {how}"));
+    });
+    let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
+    let error = format!("its process ended ({how}){lines}");
+    node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
+    true
+}
+
 /// Waits until a worker's process has ended. One that lost its connection and lingers is ended.
 async fn ended(child: &mut Child, lost: &Notify) -> std::io::Result<std::process::ExitStatus> {
     tokio::select! {
@@ -279,11 +298,46 @@ async fn ended(child: &mut Child, lost: &Notify) -> std::io::Result<std::process
     child.wait().await
 }
 
-fn spawn(node: &Node, spec: &PipelineSpec, instance: u64) -> std::io::Result<Child> {
+/// Where workers are started. Always on the thread that runs the server, which ends last: the kernel tells a
+/// worker of the end of the thread that started it (see `forebay_client::Worker::open`), and a thread of the
+/// runtime may end before.
+#[derive(Debug)]
+pub(crate) struct Spawner(mpsc::Sender<Spawn>);
+
+/// Workers that are to be started.
+pub(crate) type Spawns = mpsc::Receiver<Spawn>;
+
+/// A worker that is to be started, and where its process is wanted.
+pub(crate) type Spawn = (Command, oneshot::Sender<std::io::Result<Child>>);
+
+impl Spawner {
+    pub(crate) fn new() -> (Spawner, Spawns) {
+        let (sender, receiver) = mpsc::channel(16);
+        (Spawner(sender), receiver)
+    }
+
+    async fn spawn(&self, command: std::io::Result<Command>) -> std::io::Result<Child> {
+        let ends = |_| std::io::Error::other("the server ends");
+        let (sender, receiver) = oneshot::channel();
+        self.0.send((command?, sender)).await.map_err(|_| std::io::Error::other("the server ends"))?;
+        receiver.await.map_err(ends)?
+    }
+}
+
+/// Starts workers as they are asked for.
+pub(crate) async fn spawn_all(mut spawns: Spawns) {
+    while let Some((mut command, wanted)) = spawns.recv().await {
+        // One that is not wanted any more is killed when it is dropped.
+        let _ = wanted.send(command.spawn());
+    }
+}
+
+fn command(node: &Node, spec: &PipelineSpec, instance: u64) -> std::io::Result<Command> {
     let (program, arguments) =
         spec.command.split_first().ok_or_else(|| std::io::Error::other("its command is empty"))?;
     let group = std::fs::canonicalize(&node.group).unwrap_or_else(|_| PathBuf::from(&node.group));
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .arg("--group")
         .arg(group)
@@ -295,8 +349,8 @@ fn spawn(node: &Node, spec: &PipelineSpec, instance: u64) -> std::io::Result<Chi
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
+        .kill_on_drop(true);
+    Ok(command)
 }
 
 async fn read_log(

@@ -91,6 +91,7 @@ fn client_message(inventor: &mut Inventor) -> ToServer {
             ToServer::Shutdown => continue,
             ToServer::Begin { patience_ms, .. }
             | ToServer::Reserve { patience_ms, .. }
+            | ToServer::CreatePipeline { patience_ms, .. }
             | ToServer::SpaceFind { patience_ms, .. } => *patience_ms %= 3,
             _ => {}
         }
@@ -126,6 +127,7 @@ fn is_trouble(message: &ToServer) -> bool {
         ToServer::Shutdown => true,
         ToServer::Begin { patience_ms, .. }
         | ToServer::Reserve { patience_ms, .. }
+        | ToServer::CreatePipeline { patience_ms, .. }
         | ToServer::SpaceFind { patience_ms, .. } => *patience_ms > 1000,
         _ => false,
     }

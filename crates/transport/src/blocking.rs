@@ -10,7 +10,8 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{self, Decoder, Frame, Header};
 use forebay_wire::handshake::{Door, HANDSHAKE_MAX, Initiator};
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
-use rustix::event::{PollFd, PollFlags, Timespec};
+pub use rustix::event::PollFlags;
+use rustix::event::{PollFd, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use serde::Serialize;
 use std::cell::Cell;
@@ -121,16 +122,7 @@ impl Connection {
     /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
     pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Connection> {
         let patience = deadline.saturating_duration_since(Instant::now());
-        let failed = |e: io::Error| {
-            let why = match e.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    "nobody listens there: the server has ended or the connection file is stale".into()
-                }
-                io::ErrorKind::TimedOut => format!("no answer within {patience:.1?}"),
-                _ => e.to_string(),
-            };
-            Error::unreachable(format!("cannot reach {peer} at {address}: {why}"))
-        };
+        let failed = |e: io::Error| cannot_reach(peer, address, patience, &e);
         let link: Box<dyn Link> = match address {
             Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
             Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
@@ -145,10 +137,79 @@ impl Connection {
         door: &Door<'_>,
         deadline: Instant,
     ) -> Result<Connection> {
+        let opening = Opening::over(link, peer, door)?;
+        opening.greet(deadline)?;
+        opening.finish(deadline)
+    }
+
+    /// Which transport it uses.
+    pub fn kind(&self) -> Kind {
+        self.sender.kind()
+    }
+}
+
+fn cannot_reach(peer: &str, address: &Address, patience: Duration, e: &io::Error) -> Error {
+    if e.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        return out_of_descriptors(&format!("cannot reach {peer}"));
+    }
+    let why = match e.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "nobody listens there: the server has ended or the connection file is stale".into()
+        }
+        io::ErrorKind::TimedOut => format!("no answer within {patience:.1?}"),
+        _ => e.to_string(),
+    };
+    Error::unreachable(format!("cannot reach {peer} at {address}: {why}"))
+}
+
+fn out_of_descriptors(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("{what}: this process has as many descriptors open as it may: raise `ulimit -n`"),
+    )
+}
+
+/// A connection that is being made, for those who make several at once: what each waits for is theirs to wait
+/// for.
+#[derive(Debug)]
+pub struct Opening {
+    end: End,
+    initiator: Initiator,
+    greeting: Vec<u8>,
+}
+
+impl Opening {
+    /// Begins to connect. When [`Opening::descriptor`] can be written to, [`Opening::greet`] does not wait.
+    pub fn start(address: &Address, peer: &str, door: &Door<'_>) -> Result<Opening> {
+        let link: io::Result<Box<dyn Link>> = match address {
+            Address::Shm { name, .. } => shm::ShmLink::connect(name).map(|link| Box::new(link) as _),
+            Address::Tcp(address) => tcp::TcpLink::begin(address).map(|link| Box::new(link) as _),
+        };
+        let link = link.map_err(|e| cannot_reach(peer, address, Duration::ZERO, &e))?;
+        Opening::over(link, peer, door)
+    }
+
+    fn over(link: Box<dyn Link>, peer: &str, door: &Door<'_>) -> Result<Opening> {
         check_user(&*link).map_err(|e| e.during(peer))?;
-        let (initiator, opening) = Initiator::start(door, &link.kind().to_string())?;
+        let (initiator, greeting) = Initiator::start(door, &link.kind().to_string())?;
         let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
-        end.send_all(&opening, &[], deadline)?;
+        Ok(Opening { end, initiator, greeting })
+    }
+
+    /// What to wait for.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.end.link.descriptor()
+    }
+
+    /// Sends the greeting. When it is answered, [`Opening::finish`] does not wait.
+    pub fn greet(&self, deadline: Instant) -> Result<()> {
+        self.end.send_all(&self.greeting, &[], deadline)
+    }
+
+    /// Takes the answer to the greeting.
+    pub fn finish(self, deadline: Instant) -> Result<Connection> {
+        let Opening { end, initiator, .. } = self;
+        let peer = end.peer.clone();
         let mut answer = Vec::new();
         loop {
             let wanted = Initiator::answer_length(&answer)?.unwrap_or(answer.len() + 1);
@@ -165,7 +226,7 @@ impl Connection {
             let n = end.receive_some(space, &mut VecDeque::new(), deadline, "its handshake")?;
             answer.truncate(at + n);
         }
-        let ((sealer, opener), confirmation) = initiator.finish(&answer).map_err(|e| e.during(peer))?;
+        let ((sealer, opener), confirmation) = initiator.finish(&answer).map_err(|e| e.during(&peer))?;
         end.send_all(&confirmation, &[], deadline)?;
         let exposed = end.link.is_exposed();
         let end = Arc::new(end);
@@ -173,10 +234,24 @@ impl Connection {
         let decoder = Decoder::new(exposed.then_some(opener));
         Ok(Connection { sender, receiver: Receiver { end, decoder, descriptors: VecDeque::new() } })
     }
+}
 
-    /// Which transport it uses.
-    pub fn kind(&self) -> Kind {
-        self.sender.kind()
+/// Waits until one of these descriptors is ready; tells which are. None is, once the deadline has passed.
+pub fn wait_for_any(waited: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Result<Vec<bool>> {
+    let mut waiting: Vec<_> =
+        waited.iter().map(|(descriptor, flags)| PollFd::from_borrowed_fd(*descriptor, *flags)).collect();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
+        match rustix::event::poll(&mut waiting, Some(&timeout)) {
+            Ok(0) if !left.is_zero() => {}
+            Ok(_) => return Ok(waiting.iter().map(|waited| !waited.revents().is_empty()).collect()),
+            Err(rustix::io::Errno::INTR) if interrupted() => {
+                return Err(Error::timeout("a signal ended the wait for several servers"));
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Error::io("cannot wait for several servers", &e.into())),
+        }
     }
 }
 
@@ -279,6 +354,14 @@ impl Receiver {
             match next.map_err(|e| self.end.break_with(e))? {
                 Some(frame) => {
                     let n = usize::from(frame.header.descriptors);
+                    if n > self.descriptors.len() && self.end.link.lost_descriptors() {
+                        // The frame is taken, and the next one is as good as any.
+                        self.descriptors.clear();
+                        return Err(out_of_descriptors(&format!(
+                            "cannot take the memory that {} shares",
+                            self.end.peer
+                        )));
+                    }
                     if n > self.descriptors.len() {
                         return Err(self
                             .end

@@ -142,9 +142,22 @@ impl ConnectionFile {
                 "there is no connection file {shown}: start a group with `forebay up`, or name its file with --group or \
                  FOREBAY_GROUP"
             )),
+            _ if e.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => Error::new(
+                ErrorKind::Io,
+                format!(
+                    "cannot read the connection file {shown}: this process has as many descriptors open as it may: \
+                     raise `ulimit -n`"
+                ),
+            ),
             _ => bad(format!("cannot read the connection file {shown}: {e}")),
         })?;
         let metadata = file.metadata().map_err(|e| bad(format!("cannot look at {shown}: {e}")))?;
+        // First: nobody should be told to change the mode of a device or a directory.
+        if !metadata.is_file() {
+            return Err(bad(format!(
+                "{shown} is no regular file, so no connection file of Forebay: name another with --group"
+            )));
+        }
         let me = rustix::process::geteuid().as_raw();
         if metadata.uid() != me {
             return Err(bad(format!(
@@ -159,7 +172,7 @@ impl ConnectionFile {
                 metadata.mode() & 0o777
             )));
         }
-        if metadata.len() > BYTES_MAX as u64 || !metadata.is_file() {
+        if metadata.len() > BYTES_MAX as u64 {
             return Err(bad(format!("{shown} is no connection file of Forebay")));
         }
         let text = std::io::read_to_string(file.take(BYTES_MAX as u64 + 1))

@@ -1,6 +1,8 @@
-//! Which host this is, as far as sharing memory goes.
+//! Which host this is, as far as sharing memory goes, and who else lives on it.
 
+use forebay_core::{Error, Result};
 use forebay_wire::message::HostId;
+use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -18,4 +20,11 @@ pub fn process_space() -> HostId {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).unwrap_or_default();
     HostId(format!("{}.pid.{namespace:x}", boot.trim()))
+}
+
+/// From now on this process is asked to end (SIGTERM) when the thread that started it ends, with its process at
+/// the latest. Notices also where this process is busy and looks at no connection.
+pub fn end_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|e| Error::io("cannot ask to be told of the server's end", &e.into()))
 }

@@ -43,6 +43,11 @@ pub trait Link: Send + Sync + fmt::Debug {
     /// Receives some bytes and appends descriptors that came with them; 0 means that the peer has closed.
     fn try_receive(&self, bytes: &mut [IoSliceMut<'_>], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize>;
 
+    /// Whether descriptors were sent since this was last asked that this process had no room for. They are gone.
+    fn lost_descriptors(&self) -> bool {
+        false
+    }
+
     /// Whether control messages need to be sealed: whether they can be read or changed on their way.
     fn is_exposed(&self) -> bool {
         self.kind() == Kind::Tcp

@@ -3,12 +3,13 @@
 use crate::link::{Kind, Link};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use rustix::process::Pid;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One end of a Unix socket.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct ShmLink {
     socket: OwnedFd,
     /// Process and user at the other end. The process is not known if this one's namespace does not have it.
     peer: Option<(Option<u32>, u32)>,
+    lost_descriptors: AtomicBool,
 }
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -28,7 +30,7 @@ impl ShmLink {
             let process = u32::try_from(Pid::as_raw(Some(peer.pid))).ok().filter(|process| *process > 0);
             (process, peer.uid.as_raw())
         });
-        ShmLink { socket, peer }
+        ShmLink { socket, peer, lost_descriptors: AtomicBool::new(false) }
     }
 
     /// Connects to an abstract name. On one host this never waits.
@@ -79,7 +81,14 @@ impl Link for ShmLink {
                 descriptors.extend(rights);
             }
         }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            self.lost_descriptors.store(true, Ordering::Relaxed);
+        }
         Ok(received.bytes)
+    }
+
+    fn lost_descriptors(&self) -> bool {
+        self.lost_descriptors.swap(false, Ordering::Relaxed)
     }
 
     fn peer_process(&self) -> Option<u32> {

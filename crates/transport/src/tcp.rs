@@ -33,21 +33,25 @@ impl TcpLink {
         Ok(TcpLink { socket })
     }
 
-    /// Connects, waiting no longer than `patience`.
-    pub fn connect(address: &SocketAddr, patience: Duration) -> io::Result<TcpLink> {
+    /// Begins to connect; when the socket can be written to, it is connected or has failed.
+    pub fn begin(address: &SocketAddr) -> io::Result<TcpLink> {
         let socket = rustix::net::socket_with(family(address), SocketType::STREAM, FLAGS, None)?;
         match rustix::net::connect(&socket, address) {
-            Ok(()) => return TcpLink::new(socket),
-            Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
+            Ok(()) | Err(Errno::INPROGRESS) => TcpLink::new(socket),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Connects, waiting no longer than `patience`.
+    pub fn connect(address: &SocketAddr, patience: Duration) -> io::Result<TcpLink> {
+        let link = TcpLink::begin(address)?;
         let timeout = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 30, tv_nsec: 0 });
-        let mut waiting = [PollFd::new(&socket, PollFlags::OUT)];
+        let mut waiting = [PollFd::new(&link.socket, PollFlags::OUT)];
         if rustix::event::poll(&mut waiting, Some(&timeout))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        sockopt::socket_error(&socket)??;
-        TcpLink::new(socket)
+        sockopt::socket_error(&link.socket)??;
+        Ok(link)
     }
 }
 

@@ -326,8 +326,14 @@ pub enum ToServer {
     // An administrator's.
     /// Answer: [`ToClient::Status`].
     Status,
-    /// Creates a pipeline on every server. Answer: [`ToClient::Done`] when every worker is ready.
-    CreatePipeline(PipelineSpec),
+    /// Creates a pipeline on every server. Answer: [`ToClient::Done`] when every worker is ready. It ends with
+    /// the connection until then.
+    CreatePipeline {
+        /// What it is.
+        spec: PipelineSpec,
+        /// How long its workers may take to be ready, in milliseconds.
+        patience_ms: u64,
+    },
     /// Ends a pipeline. Answer: [`ToClient::Done`].
     DestroyPipeline {
         /// Its name.

@@ -2,28 +2,15 @@
 
 use super::Session;
 use forebay_core::{Error, Result};
-use forebay_wire::message::{ToClient, ToServer};
+use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
 use std::time::Duration;
-
-/// How long a pipeline's workers may take to start: importing a rendering library takes seconds.
-const START_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Session {
     pub(super) async fn admin(&mut self, message: ToServer) -> Result<Option<ToClient>> {
         match message {
             ToServer::Status => Ok(Some(ToClient::Status(self.node.status().to_string()))),
-            ToServer::CreatePipeline(spec) => {
-                let name = spec.name.clone();
-                let created = self.node.create_pipeline(spec)?;
-                match tokio::time::timeout(START_PATIENCE, created).await {
-                    Ok(Ok(result)) => result.map(|()| Some(ToClient::Done)),
-                    Ok(Err(_)) => {
-                        Err(Error::not_found(format!("pipeline '{name}' was destroyed before it was ready")))
-                    }
-                    Err(_) => Err(Error::timeout(format!(
-                        "the workers of pipeline '{name}' were not ready within {START_PATIENCE:?}; see `forebay status`"
-                    ))),
-                }
+            ToServer::CreatePipeline { spec, patience_ms } => {
+                self.create_pipeline(spec, Duration::from_millis(patience_ms)).await.map(Some)
             }
             ToServer::DestroyPipeline { name } => {
                 self.node.destroy_pipeline(&name)?;
@@ -34,5 +21,31 @@ impl Session {
                 Ok(Some(ToClient::Done))
             }
         }
+    }
+
+    /// Creates a pipeline, or leaves none: not if its workers take too long, nor if who asked has gone.
+    async fn create_pipeline(&mut self, spec: PipelineSpec, patience: Duration) -> Result<ToClient> {
+        let name = spec.name.clone();
+        let (creation, created) = self.node.create_pipeline(spec)?;
+        let error = tokio::select! {
+            created = created => match created {
+                Ok(result) => return result.map(|()| ToClient::Done),
+                Err(_) => {
+                    return Err(Error::not_found(format!("pipeline '{name}' was destroyed before it was ready")));
+                }
+            },
+            () = tokio::time::sleep(patience) => Error::timeout(format!(
+                "the workers of pipeline '{name}' were not ready within {patience:?}, {}: does its code wait for \
+                 something when it is imported or made? It may take longer with another timeout",
+                self.node.awaited_workers(&name, creation)
+            )),
+            said = self.receiver.next() => match said {
+                Ok(Some(_)) => Error::protocol("a message while a pipeline was being created"),
+                Ok(None) => Error::unreachable(format!("it gave pipeline '{name}' up")),
+                Err(error) => error,
+            },
+        };
+        self.node.pipeline_given_up(&name, creation, &error);
+        Err(error)
     }
 }

@@ -42,6 +42,7 @@ impl Group {
             seal_payload: false,
             watch_parent: None,
             private_place: None,
+            leash: None,
         };
         let (told, ready) = sync_channel(size as usize);
         let start = || {
