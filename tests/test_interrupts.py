@@ -57,7 +57,7 @@ for _ in range(2):
     np.testing.assert_array_equal(found["U"][...], reference((30000,)))
     try:
         reader.next(timeout=0.01)
-    except forebay.Timeout:
+    except (forebay.Timeout, forebay.Ended):
         pass
 print("well", flush=True)
 os._exit(0)
