@@ -316,3 +316,18 @@ def test_steps_that_a_rank_leaves_out(two: forebay.LocalGroup, transport: str, w
         with sim[0].step(8):
             pass
         wait_until(lambda: is_given_back(two))
+
+
+def test_who_has_attached_gets_the_next_step_that_begins(two: forebay.LocalGroup, transport: str) -> None:
+    """Wherever the ranks are at home: what changes for them is agreed when the reader is there."""
+    with open_ranks(two, "s", 2, transport=transport) as ranks:
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=(2, 3))
+        for number in range(40):
+            with consumer(two, transport=transport) as reader:
+                for index, rank in enumerate(ranks):
+                    with rank.step(number) as step:
+                        assert step.put("U", np.full((1, 3), float(number)), offset=(index, 0))
+                with reader.next() as found:
+                    assert found.number == number
+                    assert (found["U"][...] == number).all()

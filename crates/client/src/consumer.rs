@@ -95,7 +95,8 @@ pub(crate) enum HeldAs {
 }
 
 impl Consumer {
-    /// Attaches to a stream, which may not exist yet. Waits for one answer of its coordinator.
+    /// Attaches to a stream, which may not exist yet. Waits until the servers have agreed from which step on it takes
+    /// part: a step that begins after this has returned is told to it.
     pub fn open(options: &ConsumerOptions) -> Result<Consumer> {
         options.needs.check()?;
         if !(1..=WINDOW_MAX).contains(&options.window) {

@@ -125,6 +125,7 @@ impl Node {
             M::Prepared { stream, version, highest } => {
                 let effects = self.coordinator(state, &stream).prepared(from, version, highest);
                 self.apply(state, &stream, effects);
+                self.agreed.notify_waiters();
             }
             M::Decide { stream, run, from: first, demand } => {
                 if let Some(member) = state.members.get_mut(&stream) {
@@ -303,6 +304,7 @@ impl Node {
             // Dropping the sender ends the wait.
             state.pending.remove(&token);
         }
+        self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
         self.drain(state);

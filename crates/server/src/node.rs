@@ -51,6 +51,8 @@ pub(crate) struct Node {
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<State>,
     pub(crate) store: Mutex<Store>,
+    /// A cut was decided: those who attach look whether it was theirs.
+    pub(crate) agreed: Notify,
     /// Memory became free: those who wait for room look again.
     pub(crate) memory_freed: Notify,
     pub(crate) shutdown: Notify,
@@ -176,6 +178,7 @@ impl Node {
             started: Instant::now(),
             state: Mutex::default(),
             store: Mutex::new(Store::new(budget)),
+            agreed: Notify::new(),
             memory_freed: Notify::new(),
             shutdown: Notify::new(),
             spawner,

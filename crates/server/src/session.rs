@@ -273,7 +273,7 @@ impl Session {
             M::Store { stream, run, rank, policy } => self.store(header.request, stream, run, rank, policy),
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
             M::Attach { stream, needs, window, start, follow } => {
-                self.attach(stream, needs, window, start, follow).map(Some)
+                self.attach(stream, needs, window, start, follow).await.map(Some)
             }
             M::Release { attachment, run, step, pinned } => {
                 self.release(attachment, run, step, pinned);

@@ -538,6 +538,12 @@ impl StreamCoordinator {
         Ok(effects)
     }
 
+    /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.
+    pub fn is_agreed(&self, id: AttachmentId) -> bool {
+        let attachment = self.attachments.get(&id);
+        attachment.is_none_or(|attachment| attachment.from.is_some() || !self.cut.is_busy())
+    }
+
     /// Somebody is gone, or detached: everything it held is released.
     pub fn detach(&mut self, id: AttachmentId) -> Vec<Effect> {
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };

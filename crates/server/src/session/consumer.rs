@@ -14,13 +14,15 @@ use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How much of a fetched part is gathered at a time.
 const PIECE: u64 = 1 << 20;
 
 impl Session {
-    /// Attaches to a stream that this server coordinates.
-    pub(super) fn attach(
+    /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
+    /// steps that begin after that are for it.
+    pub(super) async fn attach(
         &mut self,
         stream: String,
         needs: Needs,
@@ -33,22 +35,37 @@ impl Session {
         let id = AttachmentId(self.node.unique());
         let mut attachment = Attachment::new(needs, self.node.id, window);
         attachment.follow = follow;
-        let mut state = self.node.state.lock();
-        let outbox = self.outbox.clone();
-        state.attachments.insert(id, Attached::Consumer { outbox });
-        match self.node.coordinator(&mut state, &stream).attach(id, attachment, start) {
-            Ok(effects) => {
-                self.attachments.push((id, stream.clone()));
-                self.node.apply(&mut state, &stream, effects);
-                self.node.drain(&mut state);
-                Ok(ToClient::Attached(id))
-            }
-            Err(error) => {
-                state.attachments.remove(&id);
-                self.node.forget_idle(&mut state, &stream);
-                Err(error)
+        let node = self.node.clone();
+        {
+            let mut state = node.state.lock();
+            let outbox = self.outbox.clone();
+            state.attachments.insert(id, Attached::Consumer { outbox });
+            match node.coordinator(&mut state, &stream).attach(id, attachment, start) {
+                Ok(effects) => {
+                    self.attachments.push((id, stream.clone()));
+                    node.apply(&mut state, &stream, effects);
+                    node.drain(&mut state);
+                }
+                Err(error) => {
+                    state.attachments.remove(&id);
+                    node.forget_idle(&mut state, &stream);
+                    return Err(error);
+                }
             }
         }
+        let agreed = tokio::select! {
+            agreed = timeout(self.patience, node.agreed_on(&stream, id)) => agreed.is_ok(),
+            () = left(&self.receiver, self.process.as_deref()) => false,
+        };
+        if agreed {
+            return Ok(ToClient::Attached(id));
+        }
+        self.attachments.retain(|(known, _)| *known != id);
+        node.detach(id, Some(stream.clone()));
+        Err(Error::timeout(format!(
+            "the servers did not agree in time from which step of stream '{stream}' on a new reader takes part: one of \
+             them stands still"
+        )))
     }
 
     /// Has finished with a step.
@@ -206,6 +223,19 @@ impl Node {
             return Ok(());
         }
         Err(Error::invalid(format!("{coordinator} coordinates stream '{stream}', not {}", self.id)))
+    }
+
+    /// Waits until it is agreed from which step on an attachment takes part. The caller sets the deadline.
+    async fn agreed_on(&self, stream: &str, id: AttachmentId) {
+        loop {
+            let decided = self.agreed.notified();
+            tokio::pin!(decided);
+            decided.as_mut().enable();
+            if self.coordinator(&mut self.state.lock(), stream).is_agreed(id) {
+                return;
+            }
+            decided.await;
+        }
     }
 
     /// An attachment is gone.
