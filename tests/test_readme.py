@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from support import FOREBAY, wait_until
 
 import forebay
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 PYTHON = [code for language, code in BLOCKS if language == "python"]
 SHELL = [code for language, code in BLOCKS if language == ""]
@@ -61,7 +63,7 @@ def test_a_simulation_and_a_reader(two_servers: forebay.LocalGroup) -> None:
 
 
 def test_a_pipeline(two_servers: forebay.LocalGroup, tmp_path: Path) -> None:
-    (tmp_path / "mean.py").write_text("import forebay\n" + PYTHON[2])
+    (tmp_path / "mean.py").write_text(PYTHON[2])
     lines = [line.split("#")[0].strip() for line in SHELL[-1].splitlines()]
     create = next(line for line in lines if line.startswith("forebay pipeline create"))
     assert f"forebay up -n {len(two_servers.servers)}" in lines
@@ -73,5 +75,21 @@ def test_a_pipeline(two_servers: forebay.LocalGroup, tmp_path: Path) -> None:
         workers = [worker for server in servers for worker in server["pipelines"]["workers"]]
         return [line for worker in workers for line in worker["log"]]
 
-    total = float(np.arange(np.prod(EXTENTS)).sum())
-    wait_until(lambda: printed().count(f"10 {total}") == 2, 30)
+    mean = float(np.arange(np.prod(EXTENTS)).mean())
+    wait_until(lambda: printed().count(f"10 {mean}") == 1, 30)
+
+
+def test_what_the_shell_compiles(tmp_path: Path) -> None:
+    """The lines as they stand, in a directory of their own with the environment that runs this."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    lines = next(code for code in SHELL if "gfortran" in code).splitlines()
+    assert len(lines) == 5
+    for compiled in lines[2:]:
+        script = "\n".join(["set -eu", *lines[:2], compiled])
+        subprocess.run(["bash", "-c", script], cwd=tmp_path, check=True, timeout=120)
+        ended = subprocess.run(
+            [tmp_path / "producer"], capture_output=True, text=True, check=False, timeout=30
+        )
+        assert "forebay up" in ended.stderr, "without a group it says what to do"
+        (tmp_path / "producer").unlink()

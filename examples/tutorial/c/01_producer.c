@@ -1,6 +1,6 @@
 /* Tutorial 1, in C: a simulation that hands over its field step by step.
  *
- *     cc 01_producer.c -lforebay -o producer
+ *     cc $FLAGS 01_producer.c -lforebay -o producer      (FLAGS: see the README)
  *     forebay up -n 2          starts two servers
  *     ./reader &               see 02_reader.c: start it first, since
  *     ./producer               nothing moves while nobody looks

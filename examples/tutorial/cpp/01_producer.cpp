@@ -1,6 +1,6 @@
 // Tutorial 1, in C++: a simulation that hands over its field step by step.
 //
-//     c++ -std=c++17 01_producer.cpp -lforebay -o producer
+//     c++ -std=c++17 $FLAGS 01_producer.cpp -lforebay -o producer      (FLAGS: see the README)
 //     forebay up -n 2          starts two servers
 //     ./reader &               see 02_reader.cpp: start it first, since
 //     ./producer               nothing moves while nobody looks

@@ -1,6 +1,6 @@
 ! Tutorial 1, in Fortran: a simulation that hands over its field step by step.
 !
-!     gfortran forebay.f90 01_producer.f90 -lforebay -o producer
+!     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 01_producer.f90 -lforebay -o producer      (FLAGS: see the README)
 !     forebay up -n 2          starts two servers
 !     ./reader &               see 02_reader.f90: start it first, since
 !     ./producer               nothing moves while nobody looks

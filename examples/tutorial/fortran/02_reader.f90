@@ -1,6 +1,6 @@
 ! Tutorial 2, in Fortran: a reader that follows a simulation.
 !
-!     gfortran forebay.f90 02_reader.f90 -lforebay -o reader
+!     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 02_reader.f90 -lforebay -o reader          (FLAGS: see the README)
 !
 ! It may be started before the simulation, or while it runs: it then gets the steps from there on.  It
 ! knows nothing of the simulation's ranks and blocks: it asks for the region that it wants.
