@@ -184,6 +184,7 @@ def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> Non
             step.put("T", array)
         with reader.next() as found:
             assert (found.number, found.time, found.run, found.torn, found.missed) == (7, -0.375, 1, False, 0)
+            assert list(found) == found.keys() == found.fields
             field = found["T"]
             assert field.name == "T"
             assert field.dims == ("z", "y", "x")

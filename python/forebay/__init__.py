@@ -52,6 +52,11 @@ from forebay._pipeline import Comm, Pipeline
 from forebay._producer import BlockToPlace, OpenStep, Producer
 from forebay._space import Space
 
+# People see where they find them, in tracebacks too.
+for _kind in (Error, *Error.__subclasses__()):
+    _kind.__module__ = "forebay"
+del _kind
+
 __all__ = [
     "Admin",
     "Block",

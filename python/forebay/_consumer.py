@@ -189,6 +189,13 @@ class Step:
     def __contains__(self, name: object) -> bool:
         return name in self._core.fields()
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._core.fields())
+
+    def keys(self) -> list[str]:
+        """Names of its fields, as `fields`: `dict(step)` has them with their names."""
+        return self.fields
+
     def field(self, name: str) -> Field:
         """A field of this step."""
         return self[name]

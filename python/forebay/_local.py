@@ -63,6 +63,9 @@ class LocalGroup:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"<forebay.LocalGroup of {len(self.servers)} servers: {self.path}>"
+
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while True:

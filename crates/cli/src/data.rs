@@ -56,10 +56,8 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
         Some(wanted) => {
             let known: Vec<String> = streams.iter().map(name).collect();
             let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
-                return Err(Error::not_found(format!(
-                    "there is no stream '{wanted}'; there are: {}",
-                    known.join(", ")
-                )));
+                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                return Err(Error::not_found(format!("there is no stream '{wanted}'; there are: {known}")));
             };
             output.result(&stream["fields"], |fields| {
                 let known = fields

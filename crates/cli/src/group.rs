@@ -83,8 +83,12 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
     output.result(&value, |_| {
         let budget: u64 = servers(&status).filter_map(|server| server["budget_bytes"].as_u64()).sum();
         let named = common.group.as_deref().map_or(String::new(), |group| format!(" --group {group}"));
+        let ready = match up.servers {
+            1 => format!("1 server is up, with room for {}.", bytes(budget)),
+            count => format!("{count} servers are up, with room for {} together.", bytes(budget)),
+        };
         vec![
-            format!("{} servers are up, with room for {} together.", up.servers, bytes(budget)),
+            ready,
             format!("Group:  {}", group.display()),
             format!("Next:   forebay status{named}     End:  forebay down{named}"),
         ]
@@ -250,7 +254,9 @@ pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
     }
     remove_ours(&group, &file.lineage);
     servers_log::remove(&servers_log::path(&group));
-    output.result(&json!({ "ended": running }), |_| vec![format!("{running} servers ended.")]);
+    output.result(&json!({ "ended": running }), |_| {
+        vec![if running == 1 { "1 server ended.".into() } else { format!("{running} servers ended.") }]
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -262,7 +262,14 @@ impl Step {
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
         let step = self.report.id.to_string();
-        assemble::read(&self.shared.holders, &step, &found.field, &records, selection, target)
+        let read = assemble::read(&self.shared.holders, &step, &found.field, &records, selection, target);
+        read.map_err(|error| match error.kind {
+            ErrorKind::NotCovered if self.report.torn => {
+                let text = format!("{} (the step is torn: a rank died in it, or left it out)", error.text);
+                Error { text, ..error }
+            }
+            _ => error,
+        })
     }
 
     /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.
