@@ -61,7 +61,7 @@ def test_the_columns_of_status(one: forebay.LocalGroup) -> None:
     table = text("tuning.md").partition("| column | what it says |")[2].partition("\n\n")[0]
     firsts = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
     names = [name for first in firsts for name in re.findall(r"`([A-Z /]+)`", first)]
-    assert len(names) == 8
+    assert len(names) == 11
     with producer(one) as sim:
         sim.array("U", dtype="f8", shape=(3, 2))
 
