@@ -569,3 +569,43 @@ def test_a_class_instead_of_a_name(
             assert executed(two, "check", 2)["failed"] == 0
     finally:
         del sys.modules["mine_of_a_test"]
+
+
+def test_a_pipeline_that_the_simulation_cannot_serve(
+    two: forebay.LocalGroup, code: Callable[[str], str]
+) -> None:
+    """It was ready before there was a simulation. Who looks for it finds why it is gone, until it is destroyed."""
+    path = code(
+        """
+        class Check(forebay.Pipeline):
+            fields = {"U": forebay.every(1)}
+
+            def execute(self, step, comm):
+                pass
+        """
+    )
+
+    def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [FOREBAY, *arguments, "--group", two.path]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    def ended() -> list[dict[str, Any]]:
+        servers = forebay.Admin(group=two.path).status()["servers"]
+        return [pipeline for server in servers for pipeline in server["pipelines"]["ended"]]
+
+    admin = forebay.Admin(group=two.path)
+    admin.create_pipeline("check", f"{path}:Check", stream="s")
+    with forebay.Producer("s", group=two.path) as sim:
+        sim.array("T", dtype="f8", shape=SHAPE)
+        write_steps([sim], [0], lambda _: reference(SHAPE), field="T")
+        (found,) = wait_until(ended)
+        assert (found["name"], found["stream"]) == ("check", "s")
+        assert "no field 'U'" in found["error"]
+        assert "Pipeline 'check' has ended: " in asked("status").stdout
+        log = asked("pipeline", "log", "check")
+        assert log.returncode != 0
+        assert "no field 'U'; it offers T" in log.stderr
+        admin.destroy_pipeline("check")
+        assert ended() == []
+        with pytest.raises(forebay.NotFound, match="there are none"):
+            admin.destroy_pipeline("check")

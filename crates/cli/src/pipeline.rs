@@ -88,6 +88,10 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
             let status = admin.status()?;
             let mine = |worker: &&Value| worker["pipeline"].as_str() == Some(name);
             let logs: Vec<Value> = each(&status, "workers").filter(mine).cloned().collect();
+            let ended = each(&status, "ended").find(|ended| ended["name"].as_str() == Some(name));
+            if let (true, Some(error)) = (logs.is_empty(), ended.and_then(|ended| ended["error"].as_str())) {
+                return Err(Error::not_found(format!("pipeline '{name}' has ended: {error}")));
+            }
             if logs.is_empty() {
                 return Err(Error::not_found(format!(
                     "there is no pipeline '{name}'; see `forebay pipeline list`"

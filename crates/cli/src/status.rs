@@ -98,5 +98,10 @@ fn text(status: &Value) -> Vec<String> {
             lines.extend(error.lines().map(|line| format!("    {line}")));
         }
     }
+    let ended = list(&status["servers"]).flat_map(|server| list(&server["pipelines"]["ended"]));
+    for pipeline in ended {
+        lines.push(String::new());
+        lines.push(format!("Pipeline '{}' has ended: {}", word(&pipeline["name"]), word(&pipeline["error"])));
+    }
     lines
 }

@@ -22,13 +22,26 @@ const WINDOW: u32 = 1;
 /// How much there may be to tell of a step, encoded: it goes to every worker in one message, with the members.
 const REPORT_MAX: usize = BODY_MAX - (1 << 20);
 
+/// How many pipelines that have ended by themselves are remembered.
+const ENDED_MAX: usize = 32;
+
 /// All pipelines that a server has to do with.
 #[derive(Debug, Default)]
 pub(crate) struct Pipelines {
     /// Those that it coordinates.
     coordinated: BTreeMap<String, Pipeline>,
+    /// Those of them that were ready and have ended by themselves, the latest last: for people to see why.
+    ended: VecDeque<Ended>,
     /// The workers beside it.
     pub(crate) workers: BTreeMap<String, LocalWorker>,
+}
+
+/// A pipeline that could go on no longer.
+#[derive(Debug)]
+struct Ended {
+    name: String,
+    stream: String,
+    error: String,
 }
 
 /// A pipeline, as its coordinator sees it.
@@ -95,7 +108,15 @@ impl Pipelines {
             })
         });
         let workers = self.workers.values().map(LocalWorker::status);
-        json!({ "coordinated": coordinated.collect::<Vec<_>>(), "workers": workers.collect::<Vec<_>>() })
+        let ended = self
+            .ended
+            .iter()
+            .map(|ended| json!({ "name": ended.name, "stream": ended.stream, "error": ended.error }));
+        json!({
+            "coordinated": coordinated.collect::<Vec<_>>(),
+            "ended": ended.collect::<Vec<_>>(),
+            "workers": workers.collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -115,6 +136,7 @@ impl Node {
                 spec.name
             )));
         }
+        state.pipelines.ended.retain(|ended| ended.name != spec.name);
         let (created, wait) = oneshot::channel();
         let servers: BTreeSet<ServerId> =
             self.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
@@ -173,7 +195,12 @@ impl Node {
     /// Ends a pipeline and its workers.
     pub(crate) fn destroy_pipeline(&self, name: &str) -> Result<()> {
         let mut state = self.state.lock();
+        let ended = state.pipelines.ended.len();
+        state.pipelines.ended.retain(|ended| ended.name != name);
         let Some(pipeline) = state.pipelines.coordinated.remove(name) else {
+            if state.pipelines.ended.len() < ended {
+                return Ok(());
+            }
             let known: Vec<_> = state.pipelines.coordinated.keys().cloned().collect();
             return Err(Error::not_found(format!(
                 "there is no pipeline '{name}'; there are {}",
@@ -254,8 +281,17 @@ impl Node {
     /// The pipeline cannot be, or can no longer be.
     pub(crate) fn pipeline_failed(&self, state: &mut State, name: &str, error: &Error) {
         let Some(mut pipeline) = state.pipelines.coordinated.remove(name) else { return };
-        if let Some(created) = pipeline.created.take() {
-            let _ = created.send(Err(error.clone()));
+        match pipeline.created.take() {
+            Some(created) => drop(created.send(Err(error.clone()))),
+            // Nobody waits for it: who looks for it later is to find why it is not there.
+            None => {
+                let (stream, error) = (pipeline.spec.stream.clone(), error.to_string());
+                let ended = &mut state.pipelines.ended;
+                ended.push_back(Ended { name: name.to_owned(), stream, error });
+                if ended.len() > ENDED_MAX {
+                    ended.pop_front();
+                }
+            }
         }
         tracing::warn!("pipeline '{name}' ends: {error}");
         if let Some(attachment) = pipeline.attachment {
