@@ -182,11 +182,15 @@ async fn answer(hub: Arc<Hub>, door: Door) {
 }
 
 async fn welcome(hub: Arc<Hub>, address: Arc<str>, link: Box<dyn forebay_transport::Link>) {
+    // Counted from the start: it may have said something that counts before its handshake is seen to be over here.
+    hub.state.lock().peers.unnamed += 1;
     let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.door(&address))).await;
     // A stranger learns from the handshake that it is refused; there is nobody here to tell.
-    let Ok(Ok((receiver, outbox))) = shaken else { return };
-    // Counted before anything else runs here: from now on it may have said something that counts.
-    hub.state.lock().peers.unnamed += 1;
+    let Ok(Ok((receiver, outbox))) = shaken else {
+        let mut state = hub.state.lock();
+        state.peers.unnamed -= 1;
+        return hub.bury(&mut state);
+    };
     pump(hub, receiver, Link::new(outbox), None).await;
 }
 
