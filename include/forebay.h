@@ -36,10 +36,11 @@
  * Pointers marked [ndim] point at one number for each dimension, slowest first.  A shape may hold zeros.
  *
  * Threads and processes.  Within a step fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit and fb_abort
- * may be called by many threads at once; the other calls on one producer or consumer by one at a time.  A step that a consumer
- * holds may be read by many threads.  After fork() the child's handles are dead: calls return FB_FORKED,
- * and only closing them makes sense; the parent goes on.  A handle must not be used after it was closed:
- * its memory is gone.  The library starts no thread, installs no signal handler and prints nothing.
+ * may be called by many threads at once; the other calls on one producer or consumer by one at a time.
+ * A step that a consumer holds may be read by many threads.  After fork() the child's handles are dead:
+ * calls return FB_FORKED, and only closing them makes sense, which tells no server and keeps the memory as
+ * it was; the parent goes on.  A handle must not be used after it was closed: its memory is gone.  The
+ * library starts no thread, installs no signal handler and prints nothing.
  *
  * Strings are UTF-8 and end with NUL.  Arguments are copied: they are yours again when a call returns.
  *

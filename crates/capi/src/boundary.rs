@@ -83,21 +83,19 @@ impl<T> Handle<T> {
         self.process != std::process::id()
     }
 
-    /// Takes a handle back to free it; `None` for NULL. In a forked child the content goes to `in_child`
-    /// instead: nothing may be told to a server from there, nor a lock be waited for.
+    /// Takes a handle back to free it; `None` for NULL. In a forked child it is left as it is: nothing may be
+    /// told to a server from there, nor a lock be waited for, and another thread of the parent may have been
+    /// half-way through changing what would be freed.
     ///
     /// # Safety
     /// As for [`Handle::get`], and nobody uses it any more.
-    pub(crate) unsafe fn take(handle: *mut Handle<T>, in_child: fn(T)) -> Option<T> {
-        if handle.is_null() {
+    pub(crate) unsafe fn take(handle: *mut Handle<T>) -> Option<T> {
+        // SAFETY: the caller vouches for it.
+        if unsafe { handle.as_ref() }.is_none_or(Handle::is_of_parent) {
             return None;
         }
         // SAFETY: the caller vouches for it; a handle was made from a box.
         let handle = unsafe { Box::from_raw(handle) };
-        if handle.is_of_parent() {
-            in_child(handle.content);
-            return None;
-        }
         Some(handle.content)
     }
 }

@@ -335,7 +335,7 @@ fn eight(numbers: &[u64]) -> [u64; MAX_NDIM] {
 pub(crate) unsafe extern "C" fn fb_step_release(step: *mut fb_step) -> c_int {
     call("fb_step_release", || {
         // SAFETY: the header's terms. A child leaves it alone: another thread may have held its lock.
-        drop(unsafe { Handle::take(step, std::mem::forget) });
+        drop(unsafe { Handle::take(step) });
         Ok(())
     })
 }
@@ -345,7 +345,7 @@ pub(crate) unsafe extern "C" fn fb_step_release(step: *mut fb_step) -> c_int {
 pub(crate) unsafe extern "C" fn fb_consumer_close(consumer: *mut fb_consumer) -> c_int {
     call("fb_consumer_close", || {
         // SAFETY: the header's terms.
-        let consumer = unsafe { Handle::take(consumer, drop) };
+        let consumer = unsafe { Handle::take(consumer) };
         consumer.map_or(Ok(()), |consumer| consumer.close())
     })
 }

@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn fb_space_remove(
 pub(crate) unsafe extern "C" fn fb_space_close(space: *mut fb_space) -> c_int {
     call("fb_space_close", || {
         // SAFETY: the header's terms.
-        drop(unsafe { Handle::take(space, drop) });
+        drop(unsafe { Handle::take(space) });
         Ok(())
     })
 }
