@@ -166,6 +166,8 @@ pub(super) struct Run {
     pub(super) open: BTreeSet<StepNumber>,
     /// The latest closed steps, which are kept although nobody reads them.
     pub(super) kept: BTreeSet<StepNumber>,
+    /// Whether a later run has begun: ranks that have not come belong to that one.
+    pub(super) followed: bool,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
     pub(super) closed_steps: u64,
@@ -205,6 +207,7 @@ impl Run {
             steps: BTreeMap::new(),
             open: BTreeSet::new(),
             kept: BTreeSet::new(),
+            followed: false,
             lost: None,
             closed_steps: 0,
             dropped_steps: 0,
@@ -214,8 +217,12 @@ impl Run {
     /// Whether every rank that will ever come has come and gone.
     pub(super) fn is_over(&self) -> bool {
         let gone = |rank: &Rank| rank.state != RankState::Open;
-        let complete = self.ranks.len() == self.options.size as usize;
-        !self.ranks.is_empty() && (complete || self.has_dead()) && self.ranks.values().all(gone)
+        !self.ranks.is_empty() && self.all_came() && self.ranks.values().all(gone)
+    }
+
+    /// Whether no further rank will come.
+    fn all_came(&self) -> bool {
+        self.ranks.len() == self.options.size as usize || self.has_dead() || self.followed
     }
 
     /// Whether a rank died: those that have not come yet belong to another run.
@@ -251,8 +258,7 @@ impl Run {
         let missing = |(rank, state): (&u32, &Rank)| {
             state.state == RankState::Open && state.below <= number && !step.ended.contains(rank)
         };
-        let all_joined = self.ranks.len() == self.options.size as usize || self.has_dead();
-        all_joined && !self.ranks.iter().any(missing)
+        self.all_came() && !self.ranks.iter().any(missing)
     }
 }
 

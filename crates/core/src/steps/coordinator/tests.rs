@@ -1,10 +1,14 @@
+use super::retention::WAITING_MAX;
 use super::*;
+use crate::attr::Attr;
 use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
-use crate::ids::BlockKey;
-use crate::steps::{EndedField, Registered};
+use crate::ids::{BlockKey, StepNumber};
+use crate::steps::{Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded};
+use crate::{Error, ErrorKind};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const S0: ServerId = ServerId(0);
 const S1: ServerId = ServerId(1);
@@ -577,6 +581,29 @@ fn a_closed_handle_keeps_only_what_its_arrays_show() {
     assert!(!stream.demand().wants(&field(), 4), "its demand ended");
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
     assert!(stream.attachments.is_empty());
+}
+
+#[test]
+fn ranks_that_never_came_are_awaited_until_the_next_run() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let run_of = |stream: &mut StreamCoordinator| {
+        let (joined, effects) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
+        (joined.run, effects)
+    };
+    stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 8), Start::Next).unwrap();
+    assert_eq!(run_of(&mut stream).0, 1);
+    stream.define(1, 0, field()).unwrap();
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.rank_gone(1, 0, false), []);
+    // Rank 1 may come yet. That rank 0 comes again says that it will not.
+    let (run, effects) = run_of(&mut stream);
+    assert_eq!((run, delivered(&effects)), (2, vec![(0, 0)]));
+    assert!(matches!(effects.last(), Some(Effect::Ended(AttachmentId(7), 0))), "{effects:?}");
+    let Effect::Deliver(_, report) = &effects[0] else { unreachable!() };
+    assert!(report.torn);
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+    // The late one belongs to the run that is there.
+    assert_eq!(stream.join(1, S0, options(2, Policy::DropOldest)).unwrap().0.run, 2);
 }
 
 #[test]

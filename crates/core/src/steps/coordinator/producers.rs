@@ -1,0 +1,303 @@
+//! What producers do: ranks join a run, define fields, end steps and leave.
+
+use super::StreamCoordinator;
+use crate::attr::Attr;
+use crate::contract::Field;
+use crate::cut::Cuts;
+use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::steps::run::{Rank, RankState, Run, Step};
+use crate::steps::{Effect, Joined, RunOptions, StepEnded};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+impl StreamCoordinator {
+    /// A rank joins the current run, or the first of a new one.
+    pub fn join(
+        &mut self,
+        rank: u32,
+        server: ServerId,
+        options: RunOptions,
+    ) -> Result<(Joined, Vec<Effect>)> {
+        options.check(rank)?;
+        let mut effects = Vec::new();
+        let current = self.runs.get_mut(&self.last_run).filter(|run| run.expects(rank));
+        if let Some(run) = current {
+            if run.ranks.is_empty() {
+                // Those that were there had not come after all.
+                run.options = options.clone();
+            }
+            if run.ranks.contains_key(&rank) {
+                return Err(Error::conflict(format!(
+                    "rank {rank} of stream '{}' is already open; another run of the simulation uses this group: \
+                     stop it, or give this one another stream name",
+                    self.name
+                )));
+            }
+            if run.options != options {
+                return Err(Error::conflict(format!(
+                    "rank {rank} of stream '{}' opened it with {options}; the ranks before it with {}; all ranks \
+                     must agree",
+                    self.name, run.options
+                )));
+            }
+        } else {
+            let before = self.last_run;
+            self.last_run += 1;
+            self.follow(before, &mut effects);
+            self.runs.insert(self.last_run, Run::new(self.last_run, options, self.demand.clone()));
+            for attachment in self.attachments.values_mut().filter(|attachment| !attachment.ended) {
+                attachment.from.get_or_insert((self.last_run, 0));
+            }
+            self.demand = Arc::new(self.union());
+            if let Some(run) = self.runs.get_mut(&self.last_run) {
+                run.cuts = Cuts::new(self.demand.clone());
+            }
+        }
+        let number = self.last_run;
+        let Some(run) = self.runs.get_mut(&number) else {
+            return Err(Error::internal(format!("run {number} of stream '{}' is not there", self.name)));
+        };
+        run.ranks.insert(rank, Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() });
+        let cuts = run.cuts.clone();
+        self.forget_empty_runs(&mut effects);
+        Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number) }, effects))
+    }
+
+    /// A new run follows this one: its steps wait no longer for ranks that never came.
+    fn follow(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.followed = true;
+        for step in run.open.clone() {
+            self.close_if_complete(number, step, effects);
+        }
+        self.end_if_over(effects);
+    }
+
+    /// Nobody waited for the answer to a rank's join: it has not come, and may come yet.
+    pub fn never_came(&mut self, run: RunNumber, rank: u32) {
+        let Some(run) = self.runs.get_mut(&run) else { return };
+        if run.ranks.get(&rank).is_some_and(|rank| rank.state == RankState::Open) {
+            run.ranks.remove(&rank);
+        }
+    }
+
+    /// A rank offers a field, or gives it another shape from its next step on.
+    pub fn define(&mut self, run: RunNumber, rank: u32, field: Field) -> Result<()> {
+        field.check()?;
+        let Some(run) = self.runs.get_mut(&run) else {
+            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
+        };
+        let fields = run.contract.len();
+        match run.contract.get_mut(&field.name) {
+            Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
+                "rank {rank} offers field '{}' of stream '{}' as {} with {} dimensions every {} steps, another rank as \
+                 {} with {} every {}; all ranks must agree (units, dims, spacing and origin too)",
+                field.name,
+                self.name,
+                field.dtype,
+                field.ndim,
+                field.every,
+                known.dtype,
+                known.ndim,
+                known.every
+            ))),
+            Some(known) => {
+                *known = field;
+                Ok(())
+            }
+            None if fields >= 4096 => {
+                Err(Error::invalid(format!("stream '{}' already offers 4096 fields", self.name)))
+            }
+            None => {
+                run.contract.insert(field.name.clone(), field);
+                Ok(())
+            }
+        }
+    }
+
+    /// A rank sets an attribute of the stream or of one of its fields, for the rest of the run.
+    pub fn set_attr(&mut self, run: RunNumber, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
+        let Some(run) = self.runs.get_mut(&run) else {
+            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
+        };
+        if let Some(field) = field.filter(|field| !run.contract.contains_key(*field)) {
+            return Err(Error::not_found(format!(
+                "attribute '{key}': stream '{}' has no field '{field}': declare it first",
+                self.name
+            )));
+        }
+        let changed = run
+            .attrs
+            .set(field, key, attr)
+            .map_err(|error| error.during(format!("stream '{}'", self.name)))?;
+        run.attrs_version += u64::from(changed);
+        Ok(())
+    }
+
+    /// A rank begins a step: it has finished all before it. With the first of a run the contract is complete, and
+    /// contracts that cannot be met fail. Told at least of a rank's first step, and after it left out some at which
+    /// something was wanted.
+    pub fn begun(&mut self, number: RunNumber, rank: u32, step: StepNumber) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(run) = self.runs.get_mut(&number) else { return effects };
+        if !std::mem::replace(&mut run.begun, true) {
+            let mut failed = Vec::new();
+            for (id, attachment) in &self.attachments {
+                let concerned = attachment.takes_part_in(number)
+                    && (attachment.from.is_some() || number == self.last_run);
+                if concerned
+                    && let Err(error) = attachment.needs.check_against(&self.name, run.contract.values())
+                {
+                    failed.push((*id, error));
+                }
+            }
+            for (id, error) in failed {
+                effects.extend(self.fail(id, error, None));
+            }
+        }
+        self.finished_below(number, rank, step, &mut effects);
+        effects
+    }
+
+    /// A rank has left that began this step.
+    pub fn reached(&mut self, number: RunNumber, step: StepNumber) {
+        if let Some(run) = self.runs.get_mut(&number) {
+            run.highest_left = run.highest_left.max(Some(step));
+            self.cut.reached(number, step);
+        }
+    }
+
+    /// A rank has finished all steps below this one: nothing of it is awaited any more in those that it left out.
+    fn finished_below(&mut self, number: RunNumber, rank: u32, below: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Some(state) = run.ranks.get_mut(&rank) else { return };
+        let from = state.below;
+        if from >= below {
+            return;
+        }
+        state.below = below;
+        let left_out = |step: &StepNumber| run.steps.get(step).is_some_and(|s| !s.ended.contains(&rank));
+        let left_out: Vec<StepNumber> = run.open.range(from..below).copied().filter(left_out).collect();
+        for step in left_out {
+            self.close_if_complete(number, step, effects);
+        }
+    }
+
+    /// A rank ended a step at which something was demanded.
+    pub fn step_ended(
+        &mut self,
+        run: RunNumber,
+        rank: u32,
+        server: ServerId,
+        ended: StepEnded,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let number = ended.step;
+        self.finished_below(run, rank, number, &mut effects);
+        let Some(entry) = self.runs.get_mut(&run) else { return effects };
+        let step = entry.step_mut(number, ended.time);
+        if let Err(error) = step.register(rank, server, ended) {
+            effects.push(Effect::RankError { server, run, rank, error });
+        }
+        self.close_if_complete(run, number, &mut effects);
+        effects
+    }
+
+    /// A rank closed its handle, or died: then the steps that it did not end are torn.
+    pub fn rank_gone(&mut self, run: RunNumber, rank: u32, died: bool) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(entry) = self.runs.get_mut(&run) else { return effects };
+        let Some(state) = entry.ranks.get_mut(&rank).filter(|rank| rank.state == RankState::Open) else {
+            return effects;
+        };
+        state.state = if died { RankState::Dead } else { RankState::Closed };
+        // Its home has told all that it knew: what other servers hold beyond that belongs to no step.
+        for (step, server) in std::mem::take(&mut state.stranded) {
+            match entry.steps.get_mut(&step) {
+                Some(step) => drop(step.servers.insert(server)),
+                None => effects.push(Effect::Free {
+                    id: StepId { stream: self.name.clone(), run, step },
+                    servers: vec![server],
+                }),
+            }
+        }
+        for number in &entry.open {
+            if let Some(step) = entry.steps.get_mut(number) {
+                step.torn |= !step.ended.contains(&rank);
+            }
+        }
+        for number in entry.open.clone() {
+            self.close_if_complete(run, number, &mut effects);
+        }
+        self.end_if_over(&mut effects);
+        self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
+    /// they go with the step, or at once if there will be none.
+    pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
+        let free = vec![Effect::Free { id: self.step_id(run, step), servers: vec![server] }];
+        let Some(entry) = self.runs.get_mut(&run) else { return free };
+        if let Some(step) = entry.steps.get_mut(&step) {
+            step.servers.insert(server);
+            return Vec::new();
+        }
+        match entry.ranks.get_mut(&rank).filter(|rank| rank.state == RankState::Open) {
+            // What its home has to tell may still be on its way.
+            Some(rank) => {
+                rank.stranded.push((step, server));
+                Vec::new()
+            }
+            None => free,
+        }
+    }
+
+    fn close_if_complete(&mut self, number: RunNumber, step_number: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let complete = |step: &Step| run.open.contains(&step_number) && run.is_complete(step_number, step);
+        if !run.steps.get(&step_number).is_some_and(complete) {
+            return;
+        }
+        run.open.remove(&step_number);
+        let ranks = run.options.size as usize;
+        let Some(step) = run.steps.get_mut(&step_number) else { return };
+        step.closed = true;
+        step.torn |= step.ended.len() < ranks;
+        run.closed_steps += 1;
+        run.dropped_steps += u64::from(step.dropped);
+        let (torn, dropped) = (step.torn, step.dropped);
+        let mut holds = 0;
+        for attachment in self.attachments.values_mut() {
+            let wanted = if attachment.in_force(number, step_number) {
+                run.is_wanted(&attachment.needs, step_number)
+            } else {
+                attachment.oldest
+                    && attachment.takes_part_in(number)
+                    && run.is_staged(&attachment.needs, step_number)
+            };
+            if !wanted || (torn && !attachment.takes_torn) {
+                continue;
+            }
+            if dropped {
+                attachment.missed += 1;
+            } else {
+                attachment.enqueue(number, step_number);
+                holds += 1;
+            }
+        }
+        if let Some(step) = run.steps.get_mut(&step_number) {
+            step.holds = holds;
+        }
+        if number == self.last_run && run.options.keep > 0 && !dropped {
+            run.kept.insert(step_number);
+        }
+        let surplus = run.kept.len() > run.options.keep as usize;
+        let no_longer_kept = surplus.then(|| run.kept.pop_first()).flatten();
+        self.enforce_policy(number, effects);
+        self.deliver_all(effects);
+        for step in no_longer_kept.into_iter().chain([step_number]) {
+            self.free_if_unneeded(number, step, effects);
+        }
+    }
+}

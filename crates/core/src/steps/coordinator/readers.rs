@@ -1,0 +1,180 @@
+//! What readers do: they attach, are told of steps, release them and leave.
+
+use super::StreamCoordinator;
+use crate::ids::{RunNumber, StepId, StepNumber};
+use crate::steps::attachment::Queued;
+use crate::steps::run::Run;
+use crate::steps::{Attachment, AttachmentId, Effect, Start};
+use crate::{Error, ErrorKind, Result};
+use std::collections::BTreeSet;
+
+impl StreamCoordinator {
+    /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete.
+    pub fn attach(
+        &mut self,
+        id: AttachmentId,
+        mut attachment: Attachment,
+        start: Start,
+    ) -> Result<Vec<Effect>> {
+        attachment.needs.check()?;
+        let run = self.runs.get(&self.last_run).filter(|run| !run.is_over());
+        if let Some(run) = run.filter(|run| run.begun) {
+            attachment.needs.check_against(&self.name, run.contract.values())?;
+        }
+        let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
+        if start == Start::Oldest {
+            attachment.oldest = true;
+            for (number, run) in &mut self.runs {
+                let mut wanted = Vec::new();
+                for (step_number, step) in &run.steps {
+                    let closed = step.closed && !step.dropped && (attachment.takes_torn || !step.torn);
+                    if closed && run.is_wanted(&attachment.needs, *step_number) {
+                        wanted.push(*step_number);
+                    }
+                }
+                for step_number in wanted {
+                    attachment.enqueue(*number, step_number);
+                    if let Some(step) = run.steps.get_mut(&step_number) {
+                        step.holds += 1;
+                    }
+                }
+            }
+            if run_is_over && !attachment.queue.is_empty() {
+                // It reads what is left, and ends with that.
+                attachment.from = Some((self.last_run, 0));
+            }
+        }
+        self.attachments.insert(id, attachment);
+        let mut effects = self.demand_changed();
+        self.deliver(id, &mut effects);
+        self.end_if_over(&mut effects);
+        Ok(effects)
+    }
+
+    /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.
+    pub fn is_agreed(&self, id: AttachmentId) -> bool {
+        let attachment = self.attachments.get(&id);
+        attachment.is_none_or(|attachment| attachment.from.is_some() || !self.cut.is_busy())
+    }
+
+    /// Somebody is gone, or detached: everything it held is released.
+    pub fn detach(&mut self, id: AttachmentId) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
+        let mut effects = self.demand_changed();
+        for (run, step) in attachment.held() {
+            self.let_go(run, step, &mut effects);
+        }
+        self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    /// Somebody cannot be served any more. What it was told of it holds until it says otherwise, as if it had closed
+    /// its handle; not so a step of which it could not be told.
+    pub fn fail(
+        &mut self,
+        id: AttachmentId,
+        error: Error,
+        untold: Option<(RunNumber, StepNumber)>,
+    ) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.get(&id) else { return Vec::new() };
+        let told = attachment.delivered.iter().chain(&attachment.pinned).copied();
+        let told: Vec<_> = told.filter(|step| Some(*step) != untold).collect();
+        let mut effects = self.close(id, &told);
+        effects.push(Effect::Failed(id, error));
+        effects
+    }
+
+    /// Somebody closes its handle, but arrays of these steps live on: they stay held, nothing else does.
+    pub fn close(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
+        let all = attachment.held();
+        let held: BTreeSet<(RunNumber, StepNumber)> = held.iter().copied().collect();
+        attachment.queue.clear();
+        attachment.delivered.clear();
+        attachment.pinned = all.intersection(&held).copied().collect();
+        attachment.closing = true;
+        let done = attachment.pinned.is_empty();
+        let mut effects = if done { self.detach(id) } else { self.demand_changed() };
+        for (run, step) in all.difference(&held) {
+            self.let_go(*run, *step, &mut effects);
+        }
+        self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    /// The steps that an attachment was told of and may still look at.
+    pub fn held_by(&self, id: AttachmentId) -> Vec<(RunNumber, StepNumber)> {
+        let attachment = self.attachments.get(&id);
+        attachment.into_iter().flat_map(|held| held.delivered.iter().chain(&held.pinned)).copied().collect()
+    }
+
+    /// An attachment has finished with a step; `pinned` says that arrays of it live on.
+    pub fn release(
+        &mut self,
+        id: AttachmentId,
+        run: RunNumber,
+        step: StepNumber,
+        pinned: bool,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(attachment) = self.attachments.get_mut(&id) else { return effects };
+        let known = attachment.delivered.remove(&(run, step)) | attachment.pinned.remove(&(run, step));
+        if known && pinned {
+            attachment.pinned.insert((run, step));
+        }
+        if attachment.closing && attachment.pinned.is_empty() {
+            effects = self.detach(id);
+        }
+        self.deliver(id, &mut effects);
+        if known && !pinned {
+            self.let_go(run, step, &mut effects);
+        }
+        self.end_if_over(&mut effects);
+        self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    pub(super) fn deliver_all(&mut self, effects: &mut Vec<Effect>) {
+        let ids: Vec<AttachmentId> = self.attachments.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.deliver(id, effects));
+    }
+
+    fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        while attachment.delivered.len() < attachment.window as usize {
+            let Some(Queued { run, step, missed }) = attachment.queue.pop_front() else { break };
+            let Some(of_run) = self.runs.get(&run) else { continue };
+            let Some(found) = of_run.steps.get(&step) else { continue };
+            let id_of_step = StepId { stream: self.name.clone(), run, step };
+            let mut report = found.report(id_of_step, &attachment.needs);
+            if attachment.learns_attrs(run, of_run.attrs_version) {
+                report.attrs = Some(Box::new(of_run.attrs.clone()));
+            }
+            report.missed = missed;
+            report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
+            attachment.last = Some((run, step));
+            attachment.delivered.insert((run, step));
+            effects.push(Effect::Deliver(id, Box::new(report)));
+        }
+    }
+
+    /// Tells the end to those that have nothing left to be told of: each of its own run, which need not be the latest.
+    pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
+        for (id, attachment) in &mut self.attachments {
+            // What it still holds it may go on reading.
+            let drained = attachment.queue.is_empty();
+            let Some((number, _)) = attachment.from.filter(|_| drained && !attachment.follow) else {
+                continue;
+            };
+            // One that is over and has no steps may have been forgotten.
+            let run = self.runs.get(&number);
+            if run.is_none_or(Run::is_over) && !attachment.ended && !attachment.closing {
+                attachment.ended = true;
+                effects.push(match run.and_then(|run| run.lost.as_ref()) {
+                    None => Effect::Ended(*id, attachment.missed),
+                    Some(why) => Effect::Failed(*id, Error::new(ErrorKind::Lost, why.clone())),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How long steps are held, and which go when memory is short.
+
+use super::StreamCoordinator;
+use crate::ids::{RunNumber, StepId, StepNumber};
+use crate::steps::attachment::Queued;
+use crate::steps::{Effect, Policy, RECORDS_TRAVEL_RANKS_MAX};
+use std::collections::BTreeMap;
+
+/// How many steps may wait for readers before the oldest are dropped, however small they are: steps of a few bytes
+/// would not fill any limit in bytes, but memory all the same.
+pub(super) const WAITING_MAX: usize = 1024;
+
+impl StreamCoordinator {
+    /// Drops closed steps that wait for readers, as the run's policy says.
+    pub(super) fn enforce_policy(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get(&number) else { return };
+        match run.options.policy {
+            Policy::Block => {}
+            Policy::Latest => {
+                let mut dropped = Vec::new();
+                for attachment in self.attachments.values_mut() {
+                    while attachment.queue.len() > 1 {
+                        let Some(oldest) = attachment.queue.pop_front() else { break };
+                        attachment.miss(0, oldest.missed + 1);
+                        dropped.push((oldest.run, oldest.step));
+                    }
+                }
+                for (run, step) in dropped {
+                    self.let_go(run, step, effects);
+                }
+            }
+            Policy::DropOldest => {
+                let limit = run.options.queue_bytes;
+                let mut waiting: BTreeMap<StepNumber, u64> = BTreeMap::new();
+                for attachment in self.attachments.values() {
+                    // The one at the head may be about to be delivered: a queue of one is no backlog.
+                    for Queued { step, .. } in attachment.queue.iter().filter(|queued| queued.run == number) {
+                        waiting.insert(*step, run.steps.get(step).map_or(0, |step| step.bytes));
+                    }
+                }
+                let mut bytes: u64 = waiting.values().sum();
+                let mut steps = waiting.len();
+                let last = waiting.keys().next_back().copied();
+                for (step, size) in waiting {
+                    if (bytes <= limit && steps <= WAITING_MAX) || Some(step) == last {
+                        break;
+                    }
+                    (bytes, steps) = (bytes - size, steps - 1);
+                    self.drop_queued(number, step, effects);
+                }
+            }
+        }
+    }
+
+    fn drop_queued(&mut self, run: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
+        let waited =
+            self.attachments.values_mut().filter_map(|a| a.drop_queued(run, step).then_some(())).count();
+        for _ in 0..waited {
+            self.let_go(run, step, effects);
+        }
+    }
+
+    /// Memory is short on some server: gives up the oldest closed step that nobody reads right now, if the
+    /// policy allows. The effects are empty if nothing could be given up.
+    pub fn pressure(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let candidate = self.runs.values().find_map(|run| {
+            let busy = |step: StepNumber| {
+                self.attachments.values().any(|attachment| {
+                    let id = (run.number, step);
+                    attachment.delivered.contains(&id) || attachment.pinned.contains(&id)
+                })
+            };
+            let step = if run.options.policy == Policy::Block {
+                // What nobody holds is there only if it is kept.
+                run.kept.iter().find(|step| run.steps.get(step).is_some_and(|step| step.holds == 0))
+            } else {
+                let mut closed = run.steps.iter().filter(|(_, step)| step.closed).map(|(step, _)| step);
+                closed.find(|step| !busy(**step))
+            };
+            step.map(|step| (run.number, *step))
+        });
+        if let Some((run, step)) = candidate {
+            self.drop_queued(run, step, &mut effects);
+            self.free(run, step, &mut effects);
+            self.end_if_over(&mut effects);
+        }
+        effects
+    }
+
+    /// An attachment does not hold a step any more.
+    pub(super) fn let_go(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Some(found) = run.steps.get_mut(&step) else { return };
+        found.holds = found.holds.saturating_sub(1);
+        self.free_if_unneeded(number, step, effects);
+    }
+
+    pub(super) fn free_if_unneeded(
+        &mut self,
+        number: RunNumber,
+        step: StepNumber,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get(&number) else { return };
+        let unheld = run.steps.get(&step).is_some_and(|step| step.closed && step.holds == 0);
+        if unheld && !run.kept.contains(&step) {
+            self.free(number, step, effects);
+        }
+    }
+
+    fn free(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.kept.remove(&step);
+        if let Some(mut freed) = run.steps.remove(&step) {
+            if run.options.size > RECORDS_TRAVEL_RANKS_MAX {
+                // Owners may know blocks of a rank that died before it could say so.
+                freed.servers.extend(self.members.iter().copied());
+            }
+            let id = StepId { stream: self.name.clone(), run: number, step };
+            effects.push(Effect::Free { id, servers: freed.servers.into_iter().collect() });
+        }
+    }
+
+    /// Runs that are over are kept only for their steps; the latest also for its contract.
+    pub(super) fn forget_empty_runs(&mut self, effects: &mut Vec<Effect>) {
+        let over: Vec<RunNumber> =
+            self.runs.values().filter(|run| run.number < self.last_run).map(|run| run.number).collect();
+        for number in over {
+            // Only the latest run keeps steps that nobody reads.
+            let kept = self.runs.get_mut(&number).map(|run| std::mem::take(&mut run.kept));
+            for step in kept.into_iter().flatten() {
+                self.free_if_unneeded(number, step, effects);
+            }
+            if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over()) {
+                self.runs.remove(&number);
+            }
+        }
+    }
+}
