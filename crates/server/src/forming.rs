@@ -7,6 +7,7 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
+use forebay_transport::readiness::readable;
 use forebay_transport::{Address, Link, Listener, host, shm, tcp};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Secret};
@@ -130,11 +131,8 @@ fn advertised(options: &ServerOptions, listeners: &[Listener]) -> Vec<String> {
 
 /// A listener that tokio can wait for.
 pub(crate) fn pollable(listener: &Listener) -> Result<AsyncFd<OwnedFd>> {
-    let copy =
-        listener.descriptor().as_fd().try_clone_to_owned().map_err(|e| Error::io("cannot listen", &e))?;
-    // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
-    #[allow(unsafe_code)]
-    unsafe { AsyncFd::register(copy) }.map_err(|e| Error::new(ErrorKind::Io, format!("cannot listen: {e}")))
+    let copy = listener.descriptor().as_fd().try_clone_to_owned();
+    copy.and_then(readable).map_err(|e| Error::io("cannot listen", &e))
 }
 
 async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn Link>> {

@@ -1,11 +1,11 @@
 //! Other processes on this host, watched: the kernel proves their death.
 
 use forebay_core::{Error, Result};
+use forebay_transport::readiness::readable;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// How often a process is looked at that cannot be waited for.
@@ -27,10 +27,7 @@ impl Process {
             rustix::io::Errno::SRCH => gone(),
             other => failed(&other.into()),
         })?;
-        // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
-        #[allow(unsafe_code)]
-        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-        registered.map(Process).map_err(|error| failed(&error.into()))
+        readable(descriptor).map(Process).map_err(|error| failed(&error))
     }
 
     /// Waits until it has ended. One that lives is never said to have ended, whatever this server lacks: others
@@ -62,11 +59,9 @@ pub(crate) async fn dropped(leash: Option<Arc<OwnedFd>>) {
 
 /// Waits until whoever holds the other end of a leash lets go of this server; an error if he is gone instead.
 async fn let_go(leash: &OwnedFd) -> std::io::Result<()> {
-    // SAFETY: an owned descriptor stays open and the same until the AsyncFd that owns it is dropped.
-    #[allow(unsafe_code)]
-    let readable = unsafe { AsyncFd::register_with_interest(leash.try_clone()?, Interest::READABLE) }?;
+    let watched = readable(leash.try_clone()?)?;
     loop {
-        let mut ready = readable.readable().await?;
+        let mut ready = watched.readable().await?;
         match rustix::io::read(leash, &mut [0; 1]) {
             Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => return Ok(()),

@@ -4,6 +4,7 @@
 //! the rest, in bounds, for its flushing task. A peer that does not read is cut off, never waited for.
 
 use crate::link::{Link, check_user};
+use crate::readiness;
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_wire::frame::{self, Decoder, Frame, Header};
@@ -26,6 +27,8 @@ use tokio::sync::Notify;
 const OUTBOX_MAX: usize = 64 << 20;
 /// Below this there is room for another message, however long it is.
 const ROOM: usize = 8 << 20;
+/// How often a full socket is tried again that cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// How much of a payload is handed to the socket at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -129,12 +132,14 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Lets tokio wait for a link.
+/// Lets tokio wait until a link can be read. Who waits for room to write in registers for that alone and only
+/// then: a local socket would otherwise wake its server each time that the peer takes a message out of it, at the
+/// cost of the peer.
 fn register(link: Box<dyn Link>) -> Result<AsyncFd<Pollable>> {
     // SAFETY: a link owns its descriptor and never closes or replaces it before it is dropped, and it is
     // dropped only by the AsyncFd that owns it.
     #[allow(unsafe_code)]
-    unsafe { AsyncFd::register(Pollable(link)) }.map_err(|e| lost(&e))
+    unsafe { AsyncFd::register_with_interest(Pollable(link), Interest::READABLE) }.map_err(|e| lost(&e))
 }
 
 fn lost(e: &dyn std::fmt::Display) -> Error {
@@ -226,13 +231,38 @@ async fn read_exactly(
 
 async fn write_all(link: &AsyncFd<Pollable>, bytes: &[u8]) -> Result<()> {
     let mut at = 0;
+    let mut room = Room::default();
     while at < bytes.len() {
-        let sent = link
-            .async_io(Interest::WRITABLE, |link| link.0.try_send(&[IoSlice::new(&bytes[at..])], &[]))
-            .await;
-        at += sent.map_err(|e| lost(&e))?;
+        match link.get_ref().0.try_send(&[IoSlice::new(&bytes[at..])], &[]) {
+            Ok(sent) => at += sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => room.wait(&*link.get_ref().0).await,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(lost(&e)),
+        }
     }
     Ok(())
+}
+
+/// Waits for room in a full socket.
+#[derive(Default)]
+struct Room(Option<AsyncFd<OwnedFd>>);
+
+impl Room {
+    /// Returns when it is worth trying to send again. That it fails for good is seen then.
+    async fn wait(&mut self, link: &dyn Link) {
+        if self.0.is_none() {
+            self.0 = link.descriptor().try_clone_to_owned().and_then(readiness::writable).ok();
+        }
+        match &self.0 {
+            Some(socket) => {
+                if let Ok(mut ready) = socket.writable().await {
+                    ready.clear_ready();
+                }
+            }
+            // There is no descriptor to wait with (see `ulimit -n`).
+            None => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
 }
 
 impl Receiver {
@@ -540,6 +570,7 @@ fn next_piece(payload: &mut Payload, at: u64, out: &mut Vec<u8>) -> io::Result<(
 
 /// Sends what a full socket left over, until the outbox is closed.
 async fn flush(outbox: Arc<Outbox>) {
+    let mut room = Room::default();
     loop {
         let (idle, closed) = {
             let mut state = outbox.state.lock();
@@ -554,11 +585,10 @@ async fn flush(outbox: Arc<Outbox>) {
             return;
         }
         if idle {
+            room = Room::default();
             outbox.work.notified().await;
-        } else if let Ok(mut ready) = outbox.link.writable().await {
-            ready.clear_ready();
         } else {
-            outbox.state.lock().closed = true;
+            room.wait(&*outbox.link.get_ref().0).await;
         }
     }
 }

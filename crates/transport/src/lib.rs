@@ -14,6 +14,8 @@ pub mod host;
 pub mod inprocess;
 pub mod link;
 pub mod listener;
+#[cfg(feature = "asynchronous")]
+pub mod readiness;
 pub mod shm;
 pub mod tcp;
 
