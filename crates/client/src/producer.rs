@@ -54,6 +54,8 @@ pub(crate) struct State {
     demand: Demand,
     pub(crate) open: Option<Open>,
     last: Option<StepNumber>,
+    /// The last step that the home server was told of, if the next like it needs no memory.
+    small: Option<StepNumber>,
     /// Why the servers were given up, if they were.
     pub(crate) lost: Option<Error>,
     skipped: u64,
@@ -67,6 +69,8 @@ pub(crate) struct Open {
     time: f64,
     /// It was begun without asking the server, since nothing of this rank is wanted.
     passing: bool,
+    /// Something was put that memory had to be found for.
+    needs_memory: bool,
     grants: Vec<Grant>,
     /// Field and number of each block, so that a mistake is told at once.
     pub(crate) keys: HashSet<(String, u64)>,
@@ -204,16 +208,16 @@ impl Producer {
         Ok(())
     }
 
-    /// Whether a step can begin without asking: nothing of this rank is wanted at it, and the server has not
-    /// said that it must be asked. Costs a look at the connection, so that a server's death is noticed.
-    fn may_pass(&self, state: &State, step: StepNumber) -> bool {
+    /// Whether a step can begin without asking: the server has not said that it must be asked, and would have
+    /// nothing to give or to tell. Costs a look at the connection, so that a server's death is noticed.
+    fn may_begin_alone(&self, state: &State, wanted: bool, step: StepNumber) -> bool {
         let Some(arena) = &self.home.arena else { return false };
-        let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
-        state.answered && !wanted && self.home.rpc.is_quiet() && arena.try_begin(step)
+        let nothing_to_ask = !wanted || state.small.is_some_and(|last| arena.is_taken(last));
+        state.answered && nothing_to_ask && self.home.rpc.is_quiet() && arena.try_begin(step)
     }
 
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
-    /// rank is wanted: then it does not wait.
+    /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before: then it does not wait.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
         let _turn = self.turn()?;
         let mut state = self.state()?;
@@ -227,8 +231,12 @@ impl Producer {
             )));
         }
         let mut grants = Vec::new();
-        let passing = state.lost.is_none() && self.may_pass(&state, step);
-        if state.lost.is_none() && !passing {
+        let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
+        let alone = state.lost.is_none() && self.may_begin_alone(&state, wanted, step);
+        if alone && wanted {
+            let told = self.home.rpc.queue(&ToServer::Began { step, time });
+            told.or_else(|error| self.survive(&mut state, error))?;
+        } else if state.lost.is_none() && !alone {
             state.answered = false;
             let patience = self.home.rpc.patience();
             let begin = ToServer::Begin {
@@ -267,7 +275,8 @@ impl Producer {
         state.open = Some(Open {
             step,
             time,
-            passing,
+            passing: alone && !wanted,
+            needs_memory: false,
             grants,
             keys: HashSet::new(),
             blocks: 0,
@@ -306,6 +315,12 @@ impl Producer {
         let (mut state, waited) = self.wait_for_all(&turn, self.state()?);
         let Some(mut open) = state.open.take() else { return Err(no_step("an end")) };
         let (lost, wanted) = (state.lost.is_some(), !state.demand.is_empty());
+        if !open.passing {
+            let small = !open.needs_memory && open.elsewhere.is_empty();
+            state.small = small.then_some(open.step);
+        } else if wanted {
+            state.small = state.small.map(|_| open.step);
+        }
         drop(state);
         open.pending.forget(&self.home.rpc);
         if lost {

@@ -4,7 +4,7 @@ use crate::rpc::{Answer, Rpc, lock, unexpected};
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
-use forebay_store::{Access, BeginWord, Mapping, PAGE};
+use forebay_store::{Access, BeginWord, Mapping, PAGE, TakenWord};
 use forebay_wire::message::{Grant, ToClient, ToServer};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -83,6 +83,12 @@ impl WritableArena {
     pub(crate) fn try_begin(&self, step: StepNumber) -> bool {
         let word = self.mapping.atomic(self.mapping.len() - PAGE);
         word.is_ok_and(|word| BeginWord(word).try_begin(step))
+    }
+
+    /// Whether the server has taken this step whole, and has nothing to say of it.
+    pub(crate) fn is_taken(&self, step: StepNumber) -> bool {
+        let word = self.mapping.atomic(self.mapping.len() - PAGE + 8);
+        word.is_ok_and(|word| TakenWord(word).is_taken(step))
     }
 
     /// Brings a range into this mapping in one go, if it is not there.

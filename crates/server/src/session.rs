@@ -264,6 +264,7 @@ impl Session {
             M::End { .. } | M::Leave if self.storing.is_some() => self.storing_message(&message),
             M::Define(_)
             | M::Begin { .. }
+            | M::Began { .. }
             | M::Passed { .. }
             | M::Put(_)
             | M::End { .. }

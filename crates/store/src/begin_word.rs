@@ -1,5 +1,5 @@
-//! The word that a rank and its home server share, so that a step at which nothing is wanted begins without a
-//! message.
+//! The words that a rank and its home server share, so that a step begins without a question where nothing of it
+//! is wanted, or where the server has nothing to give: no memory, and no word of what went wrong before.
 //!
 //! A demand holds from one past the highest step that was begun anywhere. Whoever begins a step must
 //! therefore be heard of before the next change is decided, which costs a question for each step. Here the
@@ -7,7 +7,10 @@
 //! from then on the rank must ask again. Both sides change the one word atomically, so that a step is
 //! either seen by the server or asked for.
 //!
-//! Modelled with loom in the tests below.
+//! A second word says which step the server has taken whole, by which the rank knows that it would be told of
+//! nothing if it asked. That word orders nothing: a rank that reads an old one asks.
+//!
+//! The first word is modelled with loom in the tests below.
 
 use forebay_core::ids::StepNumber;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +72,22 @@ impl<A: Atomic> BeginWord<'_, A> {
     }
 }
 
+/// The word: one more than the last step that the server has taken whole, with nothing to be said of it.
+#[derive(Debug, Clone, Copy)]
+pub struct TakenWord<'a, A: Atomic = AtomicU64>(pub &'a A);
+
+impl<A: Atomic> TakenWord<'_, A> {
+    /// The server has taken a step whole.
+    pub fn take(&self, step: StepNumber) {
+        self.0.store(step.saturating_add(1));
+    }
+
+    /// Whether the server has taken this step whole, and none after it.
+    pub fn is_taken(&self, step: StepNumber) -> bool {
+        step.checked_add(1).is_some_and(|next| self.0.load() == next)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +122,17 @@ mod tests {
         assert!(!word.try_begin(8));
         word.may_begin_after(u64::MAX);
         assert!(!word.try_begin(9), "nothing has changed");
+    }
+
+    #[test]
+    fn it_says_which_step_was_taken() {
+        let number = AtomicU64::new(0);
+        let word = TakenWord(&number);
+        assert!(!word.is_taken(0));
+        word.take(3);
+        assert_eq!([2, 3, 4].map(|step| word.is_taken(step)), [false, true, false]);
+        word.take(u64::MAX);
+        assert_eq!([3, u64::MAX - 1, u64::MAX].map(|step| word.is_taken(step)), [false, true, false]);
     }
 
     /// What a server knows: the demand's version from each step on, and the highest step begun.

@@ -21,7 +21,7 @@ mod streaming;
 pub mod strided;
 
 pub use arena::{Arena, Range};
-pub use begin_word::BeginWord;
+pub use begin_word::{BeginWord, TakenWord};
 pub use element::Element;
 pub use mapping::{Access, Mapping};
 pub use store::{Ahead, Store, Usage};

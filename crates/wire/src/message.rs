@@ -153,6 +153,14 @@ pub enum ToServer {
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,
     },
+    /// Began a step by the words in shared memory, at which something of this rank is wanted: the one before, which
+    /// brought blocks of a few bytes only, was taken whole. Not answered.
+    Began {
+        /// The step.
+        step: StepNumber,
+        /// Physical time.
+        time: f64,
+    },
     /// Began and ended a step, by the word in shared memory, at which nothing of this rank was wanted although
     /// somebody wants something of the stream. Not answered.
     Passed {

@@ -205,13 +205,14 @@ impl Producer {
 
     /// A range of this size: one that came with the step's beginning, or a new one.
     fn grant(&self, storage: &Arc<Storage>, bytes: u64) -> Result<Option<Grant>> {
-        if Arc::ptr_eq(storage, &self.home) {
-            let mut state = lock(&self.state);
-            let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
-            if let Some(index) = open.grants.iter().position(|grant| grant.bytes == bytes) {
-                return Ok(Some(open.grants.swap_remove(index)));
-            }
+        let mut state = lock(&self.state);
+        let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
+        open.needs_memory = true;
+        let at_hand = open.grants.iter().position(|grant| grant.bytes == bytes);
+        if let Some(index) = at_hand.filter(|_| Arc::ptr_eq(storage, &self.home)) {
+            return Ok(Some(open.grants.swap_remove(index)));
         }
+        drop(state);
         storage.reserve(bytes)
     }
 

@@ -266,8 +266,13 @@ impl Session {
                 self.end_step(step, blocks, dropped)?;
                 Ok(Some(ToClient::Done))
             }
+            ToServer::Began { step, time } => {
+                self.begun_alone(step, time)?;
+                Ok(Some(ToClient::Done))
+            }
             ToServer::Passed { step, time } => {
-                self.pass(step, time)?;
+                self.begun_alone(step, time)?;
+                self.end_step(step, 0, false)?;
                 Ok(Some(ToClient::Done))
             }
             ToServer::Flush => match self.take_trouble() {
@@ -443,9 +448,9 @@ impl Session {
         Ok(())
     }
 
-    /// The rank began and ended a step by itself, at which nothing of it was wanted. Other ranks may have put
-    /// something, so that the coordinator must know.
-    fn pass(&mut self, step: StepNumber, time: f64) -> Result<()> {
+    /// The rank began a step by itself. Although it may put nothing in it, other ranks may have put something, so
+    /// that the coordinator must know.
+    fn begun_alone(&mut self, step: StepNumber, time: f64) -> Result<()> {
         let node = self.node.clone();
         let producing = self.producing()?;
         let state = node.state.lock();
@@ -453,15 +458,15 @@ impl Session {
         let demand = member.and_then(|member| member.cut.demand_at(producing.run, step));
         drop(state);
         let Some(demand) = demand.filter(|_| producing.open.is_none()) else {
-            return Err(no_step("passing a step"));
+            return Err(no_step("a step that a rank begins by itself"));
         };
         if let Some(last) = producing.last.filter(|last| step <= *last) {
-            return Err(Error::step_order(format!("step {step} was passed after step {last}")));
+            return Err(Error::step_order(format!("step {step} was begun after step {last}")));
         }
         producing.tell_left_out(&node, step);
         producing.last = Some(step);
         producing.open = Some(OpenStep::new(step, time, demand));
-        self.end_step(step, 0, false)
+        Ok(())
     }
 
     async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {
@@ -578,11 +583,14 @@ impl Session {
             }
         }
         // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
-        if open.demand.is_empty() && arrived == 0 {
-            return Ok(());
+        if !open.demand.is_empty() || arrived > 0 {
+            producing.told_below = step.saturating_add(1);
+            producing.tell_step(&node, open, dropped || lost, false)?;
         }
-        producing.told_below = step.saturating_add(1);
-        producing.tell_step(&node, open, dropped || lost, false)
+        if !lost && producing.trouble.is_none() {
+            producing.say_taken(&node, step);
+        }
+        Ok(())
     }
 
     /// The rank closes its handle as it should.
@@ -605,6 +613,15 @@ impl Producing {
         let mut state = node.state.lock();
         node.tell_of_rank(&mut state, &id, PeerMessage::Begun { stream, run, rank, step });
         node.drain(&mut state);
+    }
+
+    /// Lets the rank know that it has nothing to ask for before its next step, as far as this one is concerned.
+    fn say_taken(&self, node: &Node, step: StepNumber) {
+        let state = node.state.lock();
+        let rank = state.members.get(&self.stream).and_then(|m| m.ranks.get(&(self.run, self.rank)));
+        if let Some(page) = rank.filter(|rank| rank.trouble.is_none()).and_then(|rank| rank.begin.as_ref()) {
+            page.take(step);
+        }
     }
 
     /// If the rank has left out steps at which something was wanted, nobody must wait for it there.

@@ -3,7 +3,7 @@
 use crate::node::{Held, Node};
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
-use forebay_store::{BeginWord, Mapping};
+use forebay_store::{BeginWord, Mapping, TakenWord};
 use forebay_wire::message::{Grant, ToClient};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -136,7 +136,7 @@ impl Writing {
     }
 }
 
-/// The page of an arena with the word by which its rank begins steps at which nothing is wanted.
+/// The page of an arena with the words by which its rank begins steps without a question.
 #[derive(Debug)]
 pub(crate) struct BeginPage(Mapping);
 
@@ -157,6 +157,13 @@ impl BeginPage {
     pub(crate) fn may_begin_after(&self, step: StepNumber) {
         if let Ok(word) = self.0.atomic(0) {
             BeginWord(word).may_begin_after(step);
+        }
+    }
+
+    /// This server has taken a step whole, and has nothing to say of it.
+    pub(crate) fn take(&self, step: StepNumber) {
+        if let Ok(word) = self.0.atomic(8) {
+            TakenWord(word).take(step);
         }
     }
 }
