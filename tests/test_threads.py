@@ -100,9 +100,9 @@ def test_who_looks_does_not_wait_for_who_begins(one: forebay.LocalGroup, child: 
         group, server = sys.argv[1], int(sys.argv[2])
         sim = producer(group, timeout=60)
         reader = consumer(group)
-        sim.array("U", dtype="f8", shape=(3,))
+        sim.array("U", dtype="f8", shape=(300,))
         with sim.step(0) as step:
-            step.put("U", np.ones(3))
+            step.put("U", np.ones(300))
         os.kill(server, signal.SIGSTOP)
         wait_until(lambda: is_stopped(server))
         main = threading.get_native_id()

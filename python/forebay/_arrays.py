@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -56,6 +57,7 @@ def dtype_name(dtype: DTypeLike | str) -> str:
     return name
 
 
+@functools.cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The dtype that arrays of this name have: bfloat16 is shown as its bits unless NumPy knows it."""
     if name == "bfloat16":
@@ -72,6 +74,8 @@ def checked(array: object, name: str, field: str) -> NDArray[Any]:
     Bytes are taken as they are for a field of bytes; only of a view with gaps a copy is made.
     """
     wanted = numpy_dtype(name)
+    if type(array) is np.ndarray and array.dtype is wanted:
+        return array
     if isinstance(array, bytes | bytearray | memoryview) and wanted == np.uint8:
         dense = memoryview(array).c_contiguous
         given = np.frombuffer(array if dense else array.tobytes(), wanted)  # type: ignore[union-attr]
@@ -86,6 +90,11 @@ def checked(array: object, name: str, field: str) -> NDArray[Any]:
             f"field '{field}' is {name}, the array is {given.dtype}: convert it with .astype('{wanted}')"
         )
     return given
+
+
+def exposed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as the core takes it. A dtype that is not NumPy's own is shown as its bits."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
 
 
 def is_native(array: NDArray[Any]) -> bool:
@@ -118,6 +127,8 @@ def selection(
     indexed by a number, and turns those round whose step is negative.
     """
     ndim = len(shape)
+    if index is Ellipsis:
+        return [0] * ndim, list(shape), [1] * ndim, (slice(None),) * ndim
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(part is Ellipsis for part in parts):
         at = next(i for i, part in enumerate(parts) if part is Ellipsis)

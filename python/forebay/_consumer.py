@@ -275,16 +275,41 @@ class Field:
 
     def __init__(self, core: _forebay.Step, told: dict[str, Any]) -> None:
         self._core = core
-        self.name: str = told["name"]
+        self._told = told
         self._kind: str = told["dtype"]
+        self.name: str = told["name"]
         self.dtype = _arrays.numpy_dtype(self._kind)
-        self.ndim: int = told["ndim"]
-        self.shape: tuple[int, ...] | None = None if told["shape"] is None else tuple(told["shape"])
-        self.dims = tuple(told["dims"])
-        self.spacing = tuple(told["spacing"])
-        self.origin = tuple(told["origin"])
-        self.units: str = told["units"]
-        self.association: str = told["association"]
+        self.shape: tuple[int, ...] | None = told["shape"]
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return self._told["ndim"]  # type: ignore[no-any-return]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of its dimensions, slowest first; empty if the producer gave none."""
+        return self._told["dims"]  # type: ignore[no-any-return]
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance of neighbours in each dimension; empty if the producer gave none."""
+        return self._told["spacing"]  # type: ignore[no-any-return]
+
+    @property
+    def origin(self) -> tuple[float, ...]:
+        """Where the first element lies, in each dimension; empty if the producer gave none."""
+        return self._told["origin"]  # type: ignore[no-any-return]
+
+    @property
+    def units(self) -> str:
+        """Units of its values; empty if the producer gave none."""
+        return self._told["units"]  # type: ignore[no-any-return]
+
+    @property
+    def association(self) -> str:
+        """`"cell"` or `"vertex"`: where on the mesh its values stand."""
+        return self._told["association"]  # type: ignore[no-any-return]
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -325,7 +350,7 @@ class Field:
                     f"array of shape {tuple(final)} and dtype {self.dtype}"
                 )
             target = _unsqueeze(out, after)
-        self._core.read(self.name, offset, count, step, target.ctypes.data, list(target.strides), self._kind)
+        self._core.read(self.name, offset, count, step, _arrays.exposed(target), self._kind)
         return out if out is not None else target[after]
 
     def blocks(self, *, all_servers: bool = False) -> list[Block]:
@@ -341,10 +366,10 @@ class Field:
         data.flags.writeable = False
         return Block(
             data=data,
-            offset=None if told["offset"] is None else tuple(told["offset"]),
-            shape=tuple(told["shape"]),
-            ghost_low=tuple(told["ghost_low"]),
-            ghost_high=tuple(told["ghost_high"]),
+            offset=told["offset"],
+            shape=told["shape"],
+            ghost_low=told["ghost_low"],
+            ghost_high=told["ghost_high"],
             rank=told["rank"],
             number=told["number"],
             level=told["level"],

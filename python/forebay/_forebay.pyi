@@ -4,9 +4,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from numpy.typing import NDArray
+
 __version__: str
 
 _Needs = list[tuple[str, str | None, int]] | None
+_Ghosts = tuple[list[int], list[int]] | None
 
 class ReadBuffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -60,16 +63,12 @@ class Producer:
     def put(
         self,
         field: str,
-        address: int,
-        stored: list[int],
-        strides: list[int],
+        array: NDArray[Any],
         dtype: str,
         number: int,
         level: int,
         offset: list[int] | None,
-        shape: list[int],
-        low: list[int],
-        high: list[int],
+        ghosts: _Ghosts,
         wait: bool,
     ) -> str: ...
     def wait(self) -> int: ...
@@ -79,9 +78,8 @@ class Producer:
         number: int,
         level: int,
         offset: list[int] | None,
-        shape: list[int],
-        low: list[int],
-        high: list[int],
+        stored: list[int],
+        ghosts: _Ghosts,
     ) -> tuple[int, WriteBuffer] | None: ...
     def commit(self, allocation: int) -> None: ...
     def abort(self, allocation: int) -> None: ...
@@ -129,8 +127,7 @@ class Step:
         offset: list[int],
         shape: list[int],
         step: list[int],
-        address: int,
-        strides: list[int],
+        out: NDArray[Any],
         dtype: str,
     ) -> None: ...
     def release(self) -> None: ...
@@ -144,16 +141,14 @@ class Space:
         global_: list[int] | None,
         step: int,
         offset: list[int] | None,
-        address: int,
-        shape: list[int],
-        strides: list[int],
+        array: NDArray[Any],
     ) -> None: ...
     def get(
         self,
         name: str,
         step: int,
         timeout: float,
-        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], int, list[int]]],
+        make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], NDArray[Any]]],
     ) -> None: ...
     def remove(self, name: str, step: int) -> None: ...
 

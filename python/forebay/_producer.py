@@ -16,6 +16,7 @@ from forebay import _arrays, _attrs, _forebay
 from forebay._attrs import AttrValue
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
+_Ghosts = tuple[list[int], list[int]] | None
 Policy = Literal["drop-oldest", "block", "latest"]
 
 
@@ -342,24 +343,21 @@ class OpenStep:
         """
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
-        low, high, interior = _interior(given.shape, ghost, name)
-        place = _place(offset, interior, offer, name)
+        ghosts = _ghosts(given.shape, ghost, name)
+        place = _place(offset, given.shape, ghosts, offer, name)
         number, level = _number(number, level, name)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
             given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
             # One copy, that turns the bytes round on its way into the arena.
-            memory = self._alloc(name, offer, interior, place, low, high, number, level)
+            memory = self._alloc(name, offer, list(given.shape), place, ghosts, number, level)
             if memory is None:
                 return False
             np.copyto(memory[1], given)
             self._commit(memory[0])
             return True
-        outcome = self._core.put(
-            name, given.ctypes.data, list(given.shape), list(given.strides), offer.dtype,
-            number, level, place, interior, low, high, wait,
-        )  # fmt: skip
-        return outcome == "staged"
+        given = _arrays.exposed(given)
+        return self._core.put(name, given, offer.dtype, number, level, place, ghosts, wait) == "staged"
 
     def wait(self) -> bool:
         """Waits until the server holds what was put with `wait=False`, or raises what failed.
@@ -386,28 +384,27 @@ class OpenStep:
         read-only then, and must not be written through other views of it. Raises `Unsupported` over TCP.
         """
         offer = self._offer(name)
-        low, high, interior = _interior(_arrays.integers(shape, f"field '{name}': shape"), ghost, name)
-        place = _place(offset, interior, offer, name)
+        stored = _arrays.integers(shape, f"field '{name}': shape")
+        ghosts = _ghosts(stored, ghost, name)
+        place = _place(offset, stored, ghosts, offer, name)
         number, level = _number(number, level, name)
-        memory = self._alloc(name, offer, interior, place, low, high, number, level)
+        memory = self._alloc(name, offer, stored, place, ghosts, number, level)
         return None if memory is None else memory[1]
 
     def _alloc(
         self,
         name: str,
         offer: _Offer,
-        interior: list[int],
+        stored: list[int],
         place: list[int] | None,
-        low: list[int],
-        high: list[int],
+        ghosts: _Ghosts,
         number: int,
         level: int,
     ) -> tuple[int, NDArray[Any]] | None:
-        made = self._core.alloc(name, number, level, place, interior, low, high)
+        made = self._core.alloc(name, number, level, place, stored, ghosts)
         if made is None:
             return None
         allocation, buffer = made
-        stored = [n + a + b for n, a, b in zip(interior, low, high, strict=True)]
         view = np.frombuffer(memoryview(buffer), dtype=_arrays.numpy_dtype(offer.dtype)).reshape(stored)
         self._memory.append((allocation, view))
         return allocation, view
@@ -449,6 +446,8 @@ def _every(period: int) -> int:
 
 
 def _number(number: int, level: int, name: str) -> tuple[int, int]:
+    if type(number) is type(level) is int and 0 <= number < 1 << 64 and 0 <= level < 1 << 32:
+        return number, level
     return (
         _arrays.integer(number, f"field '{name}': number"),
         _arrays.integer(level, f"field '{name}': level", bits=32),
@@ -465,24 +464,28 @@ def _numbers(given: float | Sequence[float], dimensions: int, what: str) -> list
         raise Invalid(f"{what}={given!r}: give a number, or one for each dimension") from None
 
 
-def _interior(
-    stored: Sequence[int], ghost: int | Sequence[Any], name: str
-) -> tuple[list[int], list[int], list[int]]:
+def _ghosts(stored: Sequence[int], ghost: int | Sequence[Any], name: str) -> _Ghosts:
+    """Ghost widths, low and high, of each dimension; None if there are none."""
+    if type(ghost) is int and ghost == 0:
+        return None
     low, high = _arrays.per_dimension(ghost, len(stored), f"field '{name}': ghost")
-    interior = [n - a - b for n, a, b in zip(stored, low, high, strict=True)]
-    if interior and min(interior) < 0:
+    if any(n < a + b for n, a, b in zip(stored, low, high, strict=True)):
         raise OutOfBounds(f"field '{name}': ghost {ghost!r} is wider than the array of shape {tuple(stored)}")
-    return low, high, interior
+    return low, high
 
 
 def _place(
-    offset: Sequence[int] | None, interior: Sequence[int], offer: _Offer, name: str
+    offset: Sequence[int] | None, stored: Sequence[int], ghosts: _Ghosts, offer: _Offer, name: str
 ) -> list[int] | None:
-    ndim = len(interior)
-    if offer.components is not None and list(interior[1:]) != [offer.components]:
-        raise OutOfBounds(
-            f"field '{name}' has vectors of {offer.components} components, the array shape {tuple(interior)}"
-        )
+    """Where the interior begins in the global array; None for a field without one."""
+    ndim = len(stored)
+    if offer.components is not None:
+        low, high = ghosts or ([0] * ndim, [0] * ndim)
+        interior = tuple(n - a - b for n, a, b in zip(stored, low, high, strict=True))
+        if interior[1:] != (offer.components,):
+            raise OutOfBounds(
+                f"field '{name}' has vectors of {offer.components} components, the array shape {interior}"
+            )
     if not offer.placed:
         if offset is not None:
             raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")

@@ -69,9 +69,7 @@ class Space:
             whole,
             _arrays.integer(step, "step"),
             at,
-            given.ctypes.data,
-            list(given.shape),
-            list(given.strides),
+            _arrays.exposed(given),
         )
 
     def get(
@@ -89,7 +87,7 @@ class Space:
         """
         made: dict[str, Any] = {}
 
-        def make(told: dict[str, Any]) -> tuple[list[int], list[int], list[int], int, list[int]]:
+        def make(told: dict[str, Any]) -> tuple[list[int], list[int], list[int], NDArray[Any]]:
             dtype = _arrays.numpy_dtype(told["dtype"])
             offset, count, every, after = _arrays.selection(region, told["shape"])
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
@@ -103,7 +101,7 @@ class Space:
             direct = out is not None and final == count and all(part == slice(None) for part in after)
             target = out if out is not None and direct else np.empty(count, dtype)
             made.update(target=target, after=after, direct=direct)
-            return offset, count, every, target.ctypes.data, list(target.strides)
+            return offset, count, every, _arrays.exposed(target)
 
         wait = self._timeout if timeout is None else timeout
         self._core.get(name, _arrays.integer(step, "step"), wait, make)

@@ -1,35 +1,64 @@
-//! Arrays that NumPy described: address, shape, strides.
+//! Arrays of the caller's, as Python's buffer protocol shows them: address, shape, strides.
 #![allow(unsafe_code)]
 
-use forebay_client::Result;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::store::strided::{Source, Target};
+use forebay_client::{Error, Result};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
 
-/// An array of the caller's. The package keeps it alive and unchanged for the time of the call.
-#[derive(Debug, Clone)]
+/// An array of the caller's, which stays where it is as long as this lives.
 pub(crate) struct Array {
-    pub(crate) address: usize,
-    pub(crate) shape: Vec<u64>,
-    pub(crate) strides: Vec<i64>,
-    pub(crate) dtype: Dtype,
+    buffer: PyUntypedBuffer,
+    shape: Vec<u64>,
+    strides: Vec<i64>,
+    dtype: Dtype,
 }
 
 impl Array {
+    /// An array whose elements have this dtype, as the package has checked.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Array> {
+        // A buffer without dimensions has no shape, which PyO3 refuses.
+        let scalar = object.getattr(intern!(object.py(), "ndim"))?.extract::<usize>()? == 0;
+        let shown = if scalar { &object.call_method1("reshape", (1,))? } else { object };
+        let buffer = PyUntypedBuffer::get(shown)?;
+        let ndim = if scalar { 0 } else { buffer.dimensions() };
+        let shape = buffer.shape().iter().take(ndim).map(|n| *n as u64).collect();
+        let strides = buffer.strides().iter().take(ndim).map(|n| *n as i64).collect();
+        Ok(Array { buffer, shape, strides, dtype })
+    }
+
+    /// The shape that is stored: ghosts included.
+    pub(crate) fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.buffer.item_size() == self.dtype.size() {
+            return Ok(());
+        }
+        Err(Error::internal(format!("elements of {} bytes for {}", self.buffer.item_size(), self.dtype)))
+    }
+
     /// To be read.
     pub(crate) fn source(&self) -> Result<Source<'_>> {
-        // SAFETY: the package passes what NumPy says of an array that it holds during the call.
-        let source = unsafe {
-            Source::new(self.address as *const u8, &self.shape, Some(&self.strides), self.dtype.size())
-        };
+        self.check()?;
+        let address = self.buffer.buf_ptr().cast_const().cast();
+        // SAFETY: the buffer keeps the array, and says where its elements are.
+        let source = unsafe { Source::new(address, &self.shape, Some(&self.strides), self.dtype.size()) };
         source?.typed(self.dtype)
     }
 
     /// To be written.
     pub(crate) fn target(&mut self) -> Result<Target<'_>> {
-        // SAFETY: as above, of an array that the package made or found writable, without inner overlap.
-        let target = unsafe {
-            Target::new(self.address as *mut u8, &self.shape, Some(&self.strides), self.dtype.size())
-        };
+        self.check()?;
+        if self.buffer.readonly() {
+            return Err(Error::internal("an array that is read-only cannot be read into"));
+        }
+        let address = self.buffer.buf_ptr().cast();
+        // SAFETY: as above; the package made the array, or found it writable and without inner overlap.
+        let target = unsafe { Target::new(address, &self.shape, Some(&self.strides), self.dtype.size()) };
         target?.typed(self.dtype)
     }
 }

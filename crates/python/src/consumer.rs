@@ -4,7 +4,7 @@ use crate::arrays::Array;
 use crate::buffers::ReadBuffer;
 use crate::errors::{Freed, raise, seconds, waiting};
 use crate::group_options;
-use crate::producer::{dims, list};
+use crate::producer::dims;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::{Association, Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
@@ -12,7 +12,7 @@ use forebay_client::core::ids::ServerId;
 use forebay_client::core::steps::Start;
 use forebay_client::{AttrValues, ConsumerOptions, Error, Selection};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 #[pyclass(frozen)]
 pub(crate) struct Consumer(Freed<forebay_client::Consumer>);
@@ -92,27 +92,27 @@ pub(crate) fn describe<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
     told.set_item("name", &field.name)?;
     told.set_item("dtype", field.dtype.name())?;
     told.set_item("ndim", field.ndim)?;
-    told.set_item("shape", field.shape.as_deref().map(list))?;
+    told.set_item("shape", field.shape.as_deref().map(|shape| PyTuple::new(py, shape)).transpose()?)?;
     told.set_item("every", field.every)?;
     told.set_item("association", if field.association == Association::Cell { "cell" } else { "vertex" })?;
-    told.set_item("dims", &field.dims)?;
-    told.set_item("spacing", &field.spacing)?;
-    told.set_item("origin", &field.origin)?;
+    told.set_item("dims", PyTuple::new(py, &field.dims)?)?;
+    told.set_item("spacing", PyTuple::new(py, &field.spacing)?)?;
+    told.set_item("origin", PyTuple::new(py, &field.origin)?)?;
     told.set_item("units", &field.units)?;
     Ok(told)
 }
 
 fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<'py, PyDict>> {
-    let told = PyDict::new(py);
+    let (told, extent) = (PyDict::new(py), &record.extent);
     told.set_item("rank", record.key.rank)?;
     told.set_item("number", record.key.number)?;
     told.set_item("level", record.level)?;
     told.set_item("server", record.location.server.0)?;
-    told.set_item("offset", record.extent.offset().map(list))?;
-    told.set_item("shape", list(record.extent.shape()))?;
-    told.set_item("ghost_low", list(&record.extent.ghost_low()))?;
-    told.set_item("ghost_high", list(&record.extent.ghost_high()))?;
-    told.set_item("stored", list(&record.extent.stored_shape()))?;
+    told.set_item("offset", extent.offset().map(|offset| PyTuple::new(py, offset)).transpose()?)?;
+    told.set_item("shape", PyTuple::new(py, extent.shape())?)?;
+    told.set_item("ghost_low", PyTuple::new(py, &*extent.ghost_low())?)?;
+    told.set_item("ghost_high", PyTuple::new(py, &*extent.ghost_high())?)?;
+    told.set_item("stored", PyTuple::new(py, &*extent.stored_shape())?)?;
     told.set_item("stats", record.stats.as_ref().map(|s| (s.min, s.max, s.sum, s.count, s.non_finite)))?;
     Ok(told)
 }
@@ -196,12 +196,11 @@ impl Step {
         offset: Vec<u64>,
         shape: Vec<u64>,
         step: Vec<u64>,
-        address: usize,
-        strides: Vec<i64>,
+        out: &Bound<'_, PyAny>,
         dtype: &str,
     ) -> PyResult<()> {
         let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
-        let mut array = Array { address, shape, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
+        let mut array = Array::of(out, Dtype::parse(dtype).map_err(raise)?)?;
         waiting(py, || self.step.read(name, &selection, &mut array.target()?))
     }
 

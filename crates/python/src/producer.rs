@@ -79,15 +79,26 @@ pub(crate) fn field(
     Ok(field)
 }
 
-/// A block's box from what Python gave: the interior and its ghosts.
+/// Ghost widths, low and high, of each dimension; none if there are none.
+pub(crate) type Ghosts = Option<(Vec<u64>, Vec<u64>)>;
+
+/// A block's box from what Python gave: the stored shape, and how much of it is ghosts.
 pub(crate) fn extent(
     field: &str,
     offset: Option<Vec<u64>>,
-    shape: &[u64],
-    low: &[u64],
-    high: &[u64],
+    stored: &[u64],
+    ghosts: Ghosts,
 ) -> PyResult<Extent> {
-    let made = Extent::new(offset.as_deref(), shape, low, high);
+    let made = match ghosts {
+        None => Extent::new(offset.as_deref(), stored, &[], &[]),
+        Some((low, high)) => {
+            // The package has checked that they are not wider than the array.
+            let widths = low.iter().zip(&high).map(|(low, high)| low.saturating_add(*high));
+            let interior: Vec<u64> =
+                stored.iter().zip(widths).map(|(n, width)| n.saturating_sub(width)).collect();
+            Extent::new(offset.as_deref(), &interior, &low, &high)
+        }
+    };
     made.map_err(|error| raise(error.during(format!("field '{field}'"))))
 }
 
@@ -225,20 +236,16 @@ impl Producer {
         &self,
         py: Python<'_>,
         field: &str,
-        address: usize,
-        stored: Vec<u64>,
-        strides: Vec<i64>,
+        array: &Bound<'_, PyAny>,
         dtype: &str,
         number: u64,
         level: u32,
         offset: Option<Vec<u64>>,
-        shape: Vec<u64>,
-        low: Vec<u64>,
-        high: Vec<u64>,
+        ghosts: Ghosts,
         wait: bool,
     ) -> PyResult<&'static str> {
-        let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
-        let array = Array { address, shape: stored, strides, dtype: Dtype::parse(dtype).map_err(raise)? };
+        let array = Array::of(array, Dtype::parse(dtype).map_err(raise)?)?;
+        let block = Block { field, number, level, extent: extent(field, offset, array.shape(), ghosts)? };
         let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
         let outcome = waiting(py, || put(&self.0, &block, &array.source()?))?;
         Ok(match outcome {
@@ -262,11 +269,10 @@ impl Producer {
         number: u64,
         level: u32,
         offset: Option<Vec<u64>>,
-        shape: Vec<u64>,
-        low: Vec<u64>,
-        high: Vec<u64>,
+        stored: Vec<u64>,
+        ghosts: Ghosts,
     ) -> PyResult<Option<(u64, WriteBuffer)>> {
-        let block = Block { field, number, level, extent: extent(field, offset, &shape, &low, &high)? };
+        let block = Block { field, number, level, extent: extent(field, offset, &stored, ghosts)? };
         let allocated = waiting(py, || self.0.alloc(&block))?;
         Ok(allocated.map(|allocation| (allocation.id, WriteBuffer { allocation })))
     }
@@ -290,11 +296,6 @@ impl Producer {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         waiting(py, || self.0.close())
     }
-}
-
-/// Dimensions for Python.
-pub(crate) fn list(dims: &[u64]) -> Vec<u64> {
-    dims.to_vec()
 }
 
 /// Dimensions from Python.

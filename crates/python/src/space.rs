@@ -6,6 +6,7 @@ use crate::errors::{Freed, raise, seconds, waiting};
 use crate::group_options;
 use crate::producer::{dims, extent, field};
 use forebay_client::core::contract::Field;
+use forebay_client::core::dtype::Dtype;
 use forebay_client::{Selection, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -40,16 +41,13 @@ impl Space {
         global: Option<Vec<u64>>,
         step: u64,
         offset: Option<Vec<u64>>,
-        address: usize,
-        shape: Vec<u64>,
-        strides: Vec<i64>,
+        array: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (none, ndim) = (Vec::new, shape.len());
+        let array = Array::of(array, Dtype::parse(dtype).map_err(raise)?)?;
+        let (none, ndim) = (Vec::new, array.shape().len());
         let field =
             field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
-        let dtype = field.dtype;
-        let put = SpacePut { field, step, extent: extent(name, offset, &shape, &[], &[])? };
-        let array = Array { address, shape, strides, dtype };
+        let put = SpacePut { field, step, extent: extent(name, offset, array.shape(), None)? };
         waiting(py, || self.space.put(&put, &array.source()?))
     }
 
@@ -63,7 +61,7 @@ impl Space {
         timeout: f64,
         make: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        type Made = (Vec<u64>, Vec<u64>, Vec<u64>, usize, Vec<i64>);
+        type Made = (Vec<u64>, Vec<u64>, Vec<u64>, Py<PyAny>);
         let timeout = seconds(timeout)?;
         // Before a lock is waited for that the parent's threads may have held.
         self.space.check_process().map_err(raise)?;
@@ -74,7 +72,7 @@ impl Space {
                 None => waiting(py, || self.space.field(name, step, timeout))?,
             };
             let made = make.call1((describe(py, &field)?,)).and_then(|made| made.extract::<Made>());
-            let (offset, shape, every, address, strides) = match made {
+            let (offset, shape, every, out) = match made {
                 Ok(made) => made,
                 Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
                 // What does not fit the field as it was once may fit it as it is at this step.
@@ -114,7 +112,7 @@ impl Space {
             let dtype = field.dtype;
             fields.insert(name.to_owned(), field);
             drop(fields);
-            let mut array = Array { address, shape, strides, dtype };
+            let mut array = Array::of(out.bind(py), dtype)?;
             return waiting(py, || found.read(&selection, &mut array.target()?));
         }
     }
