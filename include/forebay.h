@@ -8,7 +8,7 @@
  *       fb_array                     once for each field, and again when its global shape changes
  *       fb_particles, fb_buffer      likewise, for what has no place in a global array
  *       fb_attr                      what there is to say of the stream and its fields
- *       +-> fb_step_begin            waits for one answer of the rank's home server
+ *       +-> fb_step_begin            waits for one answer of the rank's home server, if it must
  *       |     fb_put ...             any number of blocks, from any thread
  *       |     fb_put_async / fb_wait or many at once, over a network
  *       |     fb_alloc / fb_commit   or compute in place, without a copy
@@ -257,8 +257,9 @@ int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
  * answer. */
 int fb_attr(fb_producer *producer, const fb_attribute *attribute);
 
-/* Begins a step. `time` is physical time. Waits for one answer of the home server; with FB_POLICY_BLOCK
- * also for room. Step numbers must grow within a run. What is wrong with the last step and only the servers
+/* Begins a step. `time` is physical time. Waits for one answer of the home server, with FB_POLICY_BLOCK also
+ * for room; on one host it does not wait where nothing of this rank is wanted, or where the last step brought
+ * blocks of up to 1024 bytes only. Step numbers must grow within a run. What is wrong with the last step and only the servers
  * can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is then not
  * begun, and the next number may be. */
 int fb_step_begin(fb_producer *producer, uint64_t number, double time);

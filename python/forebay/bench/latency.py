@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench latency: the age of an 8-byte step when the reader has its value.
 
-The producer writes the time (CLOCK_MONOTONIC) as the value, right before it hands the value over; the reader,
-which sleeps until a step comes, takes the value and looks at the clock.  Inside: put, end of step, waking the
-reader, the reader's `next` and its look at the value.  Steps are a millisecond apart, so that none waits for
+The producer writes the time (CLOCK_MONOTONIC) as the value, right before it begins the step; the reader, which
+sleeps until a step comes, takes the value and looks at the clock.  Inside: the step's begin, put and end, waking
+the server and the reader, the reader's `next` and its look at the value.  The bars are for programs in C, as
+simulations are; the same from Python, whose interpreter finds its own code cold after each sleep, stands beside
+it, and so do the peers, which are measured from Python.  Steps are a millisecond apart, so that none waits for
 the one before; p50 is over all steps, the spread is that of the p50 of the rounds.
 """
 
@@ -12,9 +14,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
-from forebay.bench import forebay_side, peers
+from forebay.bench import forebay_side, native_side, peers
 from forebay.bench.harness import MIB, Report, named_size, repetitions_of, under
 from forebay.bench.peers import bare
 from forebay.bench.rigs import Rig, Route, Setup
@@ -52,9 +56,20 @@ def run(options: argparse.Namespace, report: Report) -> None:
     steps = options.steps or (100 if options.quick else 500)
     with ExitStack() as stack:
         routes: list[Route] = []
+        native: dict[str, Callable[[str], Samples]] = {}
         if not options.only_peers:
             group = stack.enter_context(forebay_side.local_group(servers=1, budget=64 * MIB))
-            routes += [forebay_side.route(group, transport) for transport in ("shm", "tcp")]
+            program = stack.enter_context(native_side.compiled("latency"))
+            for transport in ("shm", "tcp"):
+                routes.append(forebay_side.route(group, transport))
+                native[f"forebay {transport}"] = partial(
+                    native_side.latencies,
+                    program,
+                    group.path,
+                    transport=transport,
+                    steps=steps * 10 // 9,
+                    gap=options.gap_ms / 1e3,
+                )
         routes += [bare.shared_memory(_ELEMENTS, _DEPTH), bare.loopback()]
         routes += [route for name in names for route in peer_routes(name)]
         rigs = []
@@ -62,18 +77,28 @@ def run(options: argparse.Namespace, report: Report) -> None:
             report.measuring(f"starting {route.label}")
             name = f"l{os.getpid()}x{time.monotonic_ns()}"
             rigs.append(stack.enter_context(Rig(route, Setup(name, _ELEMENTS, _DEPTH))))
-        measured: dict[str, list[Samples]] = {rig.route.label: [] for rig in rigs}
+        measured: dict[str, list[Samples]] = {label: [] for label in (*native, *map(_label, rigs))}
         for turn in range(-1, rounds):
+            for label, measure in native.items():
+                report.measuring(f"round {turn + 1} of {rounds}, {label}")
+                ages = measure(f"{label} {os.getpid()} {turn}")
+                if turn >= 0:
+                    measured[label].append(ages)
             for rig in rigs if turn % 2 == 0 else reversed(rigs):
                 report.measuring(f"round {turn + 1} of {rounds}, {rig.route.label}")
                 ages = rig.latencies(steps, options.gap_ms / 1e3)
                 if turn >= 0:
-                    measured[rig.route.label].append(ages)
+                    measured[_label(rig)].append(ages)
     for label, of_rounds in measured.items():
         report_route(report, label, of_rounds)
     report.note(
         f"{rounds} rounds of {steps} steps each, after one that does not count; {named_size(8)} a step"
     )
+
+
+def _label(rig: Rig) -> str:
+    label = rig.route.label
+    return f"{label} from Python" if label.startswith("forebay") else label
 
 
 def report_route(report: Report, label: str, rounds: list[Samples]) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from forebay.bench.errors import BenchError, WrongData
@@ -15,16 +17,36 @@ from forebay.bench.samples import Samples
 
 def zero_copy(group: str, size: int, repetitions: int) -> tuple[Samples, Samples]:
     """Seconds of alloc + commit, and of seeing a whole block, for arrays of `size` bytes (native/zero_copy.c)."""
+    with compiled("zero_copy") as program:
+        told = _run([program, group, f"zero copy {size}", str(size // 8), str(repetitions)])
+    pairs = [line.split() for line in told]
+    return [int(alloc) / 1e9 for alloc, _ in pairs], [int(view) / 1e9 for _, view in pairs]
+
+
+def latencies(program: str, group: str, stream: str, transport: str, steps: int, gap: float) -> Samples:
+    """Seconds from the producer's stamp to the reader's value, of all steps but a first tenth (native/latency.c).
+
+    `program` is the compiled one; steps are `gap` seconds apart.
+    """
+    told = _run([program, group, stream, transport, str(steps), str(round(gap * 1e6))])
+    return [int(age) / 1e9 for age in told]
+
+
+@contextlib.contextmanager
+def compiled(name: str) -> Iterator[str]:
+    """A program of `native/`, compiled for as long as it is used."""
     with tempfile.TemporaryDirectory(prefix="forebay-bench-") as directory:
-        program = _compile("zero_copy", Path(directory))
-        command = [program, group, f"zero copy {size}", str(size // 8), str(repetitions)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        yield _compile(name, Path(directory))
+
+
+def _run(command: list[str]) -> list[str]:
+    """The lines that a program prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode == 3:
         raise WrongData(done.stderr.strip())
     if done.returncode != 0:
-        raise BenchError(f"zero_copy failed: {done.stderr.strip()}")
-    pairs = [line.split() for line in done.stdout.splitlines()]
-    return [int(alloc) / 1e9 for alloc, _ in pairs], [int(view) / 1e9 for _, view in pairs]
+        raise BenchError(f"{Path(command[0]).name} failed: {done.stderr.strip()}")
+    return done.stdout.splitlines()
 
 
 def _compile(name: str, directory: Path) -> str:
