@@ -259,9 +259,9 @@ int fb_attr(fb_producer *producer, const fb_attribute *attribute);
 
 /* Begins a step. `time` is physical time. Waits for one answer of the home server, with FB_POLICY_BLOCK also
  * for room; on one host it does not wait where nothing of this rank is wanted, or where the last step brought
- * blocks of up to 1024 bytes only. Step numbers must grow within a run. What is wrong with the last step and only the servers
- * can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is then not
- * begun, and the next number may be. */
+ * blocks of up to 1024 bytes only. Step numbers must grow within a run. What is wrong with the last step and
+ * only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is
+ * then not begun, and the next number may be. */
 int fb_step_begin(fb_producer *producer, uint64_t number, double time);
 
 /* Sets *demanded to 1 if something wants this field at the current step. Never waits. */

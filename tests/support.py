@@ -182,8 +182,13 @@ def server_status(group: forebay.LocalGroup, number: int = 0) -> dict[str, Any]:
 def stream_status(group: forebay.LocalGroup, name: str) -> dict[str, Any] | None:
     """What the stream's coordinator says of it; None if there is no such stream (any more)."""
     with forebay.Admin(group=group.path, timeout=10) as admin:
-        servers = admin.status()["servers"]
-    return next((s for server in servers for s in server.get("streams", []) if s["name"] == name), None)
+        return next((stream for stream in admin.status()["streams"] if stream["name"] == name), None)
+
+
+def open_ranks_of(group: forebay.LocalGroup, name: str) -> int:
+    """How many ranks of a stream's latest run are open."""
+    status = stream_status(group, name)
+    return 0 if status is None else int(status["ranks"]["open"])
 
 
 def total(group: forebay.LocalGroup, key: str) -> int:

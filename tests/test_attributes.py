@@ -153,16 +153,23 @@ def test_they_are_shown(one: forebay.LocalGroup) -> None:
         status = stream_status(one, "s")
         assert status is not None
         assert status["attrs"] == {"long": "x" * 500}
-        assert status["field_attrs"] == {"U": {"long_name": "speed", "x": [1.5, "NaN"]}}
+        attrs = {field["name"]: field["attrs"] for field in status["fields"]}
+        assert attrs == {"U": {"long_name": "speed", "x": [1.5, "NaN"]}, "V": {}}
 
         def lines(*arguments: str) -> list[str]:
             command = [str(FOREBAY), "ls", *arguments, "--group", one.path]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
-        assert lines("s") == ["U", '  long_name = "speed"', '  x = [1.5,"NaN"]', "V"]
+        assert lines("s") == [
+            "FIELD  DTYPE    SHAPE  EVERY  DIMS  UNITS",
+            "U      float64  (5)    1",
+            '  long_name = "speed"',
+            '  x = [1.5,"NaN"]',
+            "V      float64  (5)    1",
+        ]
         assert lines()[0] == "s"
         assert len(lines()[1]) <= 80
-        assert json.loads("".join(lines("s", "--json"))) == ["U", "V"]
+        assert [field["name"] for field in json.loads("".join(lines("s", "--json")))] == ["U", "V"]
 
 
 def test_a_rank_whose_servers_are_gone(own_place: Path) -> None:

@@ -15,9 +15,9 @@ from support import (
     FOREBAY,
     consumer,
     open_ranks,
+    open_ranks_of,
     producer,
     reference,
-    server_status,
     stream_status,
     wait_until,
     write_steps,
@@ -151,12 +151,17 @@ def test_a_group_from_up_to_down(own_place: Path) -> None:
 
             status = told("status", "--group", group, "--timeout", "1e19")
             assert [server["server"] for server in status["servers"]] == [0, 1]
-            streams = [stream for server in status["servers"] for stream in server["streams"]]
-            assert [(s["name"], s["run"], s["ranks"], s["latest"]) for s in streams] == [
-                ("sim", 1, [2, 2], 3)
-            ]
+            (stream,) = status["streams"]
+            assert (stream["name"], stream["run"], stream["latest"]) == ("sim", 1, 3)
+            assert stream["ranks"] == {"size": 2, "open": 2}
             assert [stream["name"] for stream in told("ls", "--group", group)] == ["sim"]
-            assert told("ls", "sim", "--group", group) == ["U", "on"]
+            fields = told("ls", "sim", "--group", group)
+            assert [(f["name"], f["dtype"], f["shape"], f["units"]) for f in fields] == [
+                ("U", "float32", [6, 5, 4], "m"),
+                ("on", "bool", [6, 5], ""),
+            ]
+            shown = run("ls", "sim", "--group", group).stdout
+            assert "U      float32  (6, 5, 4)  1            m" in shown
             assert told("ls", "none", "--group", group, code=1)["error"] == "NotFound"
             for command in (["status"], ["ls"], ["ls", "sim"]):
                 lines = run(*command, "--group", group).stdout.splitlines()
@@ -345,6 +350,46 @@ def test_output_into_a_closed_pipe(one: forebay.LocalGroup) -> None:
     assert "panic" not in done.stderr
 
 
+def test_which_step_is_shown(two: forebay.LocalGroup) -> None:
+    """By number, the oldest, the latest, the next; what is not kept any more is told at once."""
+
+    def shown(step: str | int, code: int = 0) -> Any:
+        return told("get", "s", "U", "--step", step, "--timeout", "20", "--group", two.path, code=code)
+
+    with producer(two, keep=3) as sim:
+        sim.array("U", dtype="f8", shape=(2,))
+        for number in range(10, 60, 10):
+            with sim.step(number, time=number * 0.1 + 1e-15) as step:
+                step.put("U", np.full(2, float(number)))
+        wait_until(lambda: (stream_status(two, "s") or {}).get("latest") == 50)
+        for which, number in (("oldest", 30), ("latest", 50), (40, 40), (50, 50)):
+            got = shown(which)
+            assert (got["step"], got["values"]) == (number, [number, number])
+        for gone in (10, 35):
+            assert shown(gone, 1)["error"] == "NotFound"
+        assert "is 30" in shown(20, 1)["text"]
+        asked = ["get", "s", "U", "--step", "40", "--group", two.path]
+        assert run(*asked).stdout.startswith("step 40, time 4, shape [2], float64\n")
+        coming = subprocess.Popen(
+            [FOREBAY, "get", "s", "U", "--step", "next", "--json", "--group", two.path],
+            stdout=subprocess.PIPE,
+        )
+        wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 1)
+        with sim.step(60) as step:
+            step.put("U", np.full(2, 60.0))
+        with coming:
+            assert json.loads(coming.communicate(timeout=20)[0])["step"] == 60
+    with producer(two, "brief") as sim:
+        sim.array("U", dtype="f8", shape=(2,))
+        with sim.step(0) as step:
+            step.put("U", np.zeros(2))
+    wait_until(lambda: open_ranks_of(two, "brief") == 0)
+    error = told("get", "brief", "U", "--group", two.path, code=1)
+    assert error["error"] == "NotFound"
+    assert "has ended" in error["text"]
+    assert "oldest, latest or next" in run("get", "s", "U", "--step", "last", code=2).stderr
+
+
 def test_streams_that_nobody_uses_do_not_fill_the_status(one: forebay.LocalGroup) -> None:
     """The latest of them stay for `forebay ls`, as much of them as has room; those in use are shown whole."""
     with producer(one, "in use") as used:
@@ -354,13 +399,13 @@ def test_streams_that_nobody_uses_do_not_fill_the_status(one: forebay.LocalGroup
             with producer(one, f"run {number:03}") as sim:
                 sim.array("U", dtype="f8", shape=(2,))
                 sim.attr("namelist", "x" * 60_000)
-        wait_until(lambda: (stream_status(one, "run 299") or {}).get("ranks") == [1, 0])
-        shown = {stream["name"]: stream for stream in server_status(one)["streams"]}
+        wait_until(lambda: (stream_status(one, "run 299") or {}).get("ranks") == {"size": 1, "open": 0})
+        shown = {stream["name"]: stream for stream in forebay.Admin(group=one.path).status()["streams"]}
         assert list(shown) == ["in use", *(f"run {number:03}" for number in range(44, 300))]
         assert not shown["in use"]["details_left_out"]
         left_out = [name for name, stream in shown.items() if stream["details_left_out"]]
         assert 0 < len(left_out) < len(shown)
-        assert all(shown[name]["attrs"] == {} and shown[name]["ranks"] == [1, 0] for name in left_out)
+        assert all(shown[name]["attrs"] == {} and shown[name]["fields"] == [] for name in left_out)
         assert "not shown" in run("ls", "--group", one.path).stdout
         # One that was forgotten runs again.
         with consumer(one, "run 000") as reader, producer(one, "run 000") as sim:

@@ -245,7 +245,7 @@ def test_a_reader_that_is_dropped_with_steps_unread_holds_nothing(two: forebay.L
         for number in range(6):
             with sim.step(number) as step:
                 step.put("U", np.ones((100, 30)))
-        wait_until(lambda: (stream_status(two, "s") or {}).get("steps", [0])[0] > 0)
+        wait_until(lambda: (status := stream_status(two, "s")) is not None and status["steps"]["closed"] > 0)
         del reader
         gc.collect()
         wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 0, 5, "it is still attached")

@@ -16,6 +16,7 @@ from support import (
     Child,
     is_given_back,
     open_ranks,
+    open_ranks_of,
     reference,
     stream_status,
     total,
@@ -56,8 +57,8 @@ def reading(group: forebay.LocalGroup, **options: object) -> forebay.Consumer:
 
 def coordinator(group: forebay.LocalGroup, stream: str = "s") -> int:
     """The server that coordinates a stream which somebody uses."""
-    servers = forebay.Admin(group=group.path).status()["servers"]
-    return next(s["server"] for s in servers if any(known["name"] == stream for known in s["streams"]))
+    streams = forebay.Admin(group=group.path).status()["streams"]
+    return next(int(known["server"]) for known in streams if known["name"] == stream)
 
 
 def process_of(group: forebay.LocalGroup, server: int) -> int:
@@ -590,7 +591,7 @@ def test_a_simulation_is_killed_and_restarted(
                 rank.kill()
             for rank in ranks:
                 rank.code()
-            wait_until(lambda: (stream_status(two, "s") or {"ranks": [3, 0]})["ranks"][1] == 0)
+            wait_until(lambda: open_ranks_of(two, "s") == 0)
     wait_until(lambda: is_given_back(two))
 
 
@@ -618,9 +619,7 @@ def test_a_producer_is_killed_while_it_waits_for_room(
         wait_until(lambda: total(group, "staged_bytes") >= 8 << 20)
         victim.kill()
         victim.code()
-        wait_until(
-            lambda: (stream_status(group, "s") or {"ranks": [1, 0]})["ranks"][1] == 0, 10, "its rank is open"
-        )
+        wait_until(lambda: open_ranks_of(group, "s") == 0, 10, "its rank is open")
         for step in held:
             step.release()
         with open_ranks(group, "s", 1, policy="block", transport=transport) as sim:

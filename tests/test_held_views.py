@@ -49,8 +49,9 @@ def test_the_coordinator_dies(own_place: Path) -> None:
         steps(range(1))
         held = reader.next()
         blocks = {block.server: block for block in held["U"].blocks()}
-        servers = forebay.Admin(group=group.path).status()["servers"]
-        dead = next(s for s in servers if any(known["name"] == "s" for known in s["streams"]))
+        status = forebay.Admin(group=group.path).status()
+        coordinator = next(stream["server"] for stream in status["streams"] if stream["name"] == "s")
+        dead = next(server for server in status["servers"] if server["server"] == coordinator)
         left = [block for number, block in blocks.items() if number != dead["server"]]
         assert len(left) == 2
         # One of them is mapped only now: that its server is alive is enough.
@@ -76,7 +77,7 @@ def test_the_coordinator_dies(own_place: Path) -> None:
         with contextlib.suppress(forebay.Error):
             watching.close()
         del watching
-        alive = [s["server"] for s in servers if s["server"] != dead["server"]]
+        alive = [s["server"] for s in status["servers"] if s["server"] != dead["server"]]
 
         def staged() -> int:
             found = forebay.Admin(group=group.path, timeout=3).status()["servers"]

@@ -35,9 +35,13 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-def pipelines(group: forebay.LocalGroup, what: str) -> list[dict[str, Any]]:
-    servers = forebay.Admin(group=group.path).status()["servers"]
-    return [found for server in servers for found in server["pipelines"][what]]
+def pipelines(group: forebay.LocalGroup) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = forebay.Admin(group=group.path).status()["pipelines"]
+    return found
+
+
+def workers(group: forebay.LocalGroup) -> list[dict[str, Any]]:
+    return [worker for pipeline in pipelines(group) for worker in pipeline["workers"]]
 
 
 def simulate(group: forebay.LocalGroup, numbers: range, stream: str = "s") -> None:
@@ -76,12 +80,12 @@ def test_a_worker_that_could_not_be_started_is_started_later(
         patch.chdir(gone)
         forebay.Admin(group=one.path).create_pipeline("check", code(IDLE), stream="s")
     shutil.rmtree(gone)
-    os.kill(pipelines(one, "workers")[0]["pid"], signal.SIGKILL)
-    wait_until(lambda: "cannot start" in (pipelines(one, "coordinated")[0]["last_error"] or ""))
-    assert "cannot start" in pipelines(one, "workers")[0]["log"][-1]
+    os.kill(workers(one)[0]["pid"], signal.SIGKILL)
+    wait_until(lambda: "cannot start" in (pipelines(one)[0]["last_error"] or ""))
+    assert "cannot start" in workers(one)[0]["log"][-1]
     gone.mkdir()
     simulate(one, range(20))
-    wait_until(lambda: pipelines(one, "coordinated")[0]["executed"] == 20)
+    wait_until(lambda: pipelines(one)[0]["executed"] == 20)
 
 
 def test_the_successor_of_a_dead_worker_is_left_alone(
@@ -104,13 +108,14 @@ class Check(forebay.Pipeline):
 """
     )
     forebay.Admin(group=one.path, timeout=60).create_pipeline("check", name, stream="s")
-    (worker,) = pipelines(one, "workers")
+    (worker,) = workers(one)
     os.kill(worker["pid"], signal.SIGKILL)
-    wait_until(lambda: pipelines(one, "workers")[0]["starts"] == 2)
-    wait_until(lambda: pipelines(one, "coordinated")[0]["workers_ready"] == 1)
+    wait_until(lambda: workers(one)[0]["starts"] == 2)
+    wait_until(lambda: pipelines(one)[0]["workers_ready"] == 1)
     simulate(one, range(1))
-    wait_until(lambda: pipelines(one, "coordinated")[0]["last_step"] == 0)
-    (pipeline,), (worker,) = pipelines(one, "coordinated"), pipelines(one, "workers")
+    wait_until(lambda: pipelines(one)[0]["last_step"] == 0)
+    (pipeline,) = pipelines(one)
+    (worker,) = pipeline["workers"]
     assert (pipeline["executed"], pipeline["failed"], worker["starts"]) == (1, 0, 2), pipeline["last_error"]
 
 
@@ -123,7 +128,7 @@ def test_a_worker_ends_with_its_server_amid_an_execution(
         f"    def close(self): open({str(own_place / 'closed')!r}, 'w').close()"
     )
     forebay.Admin(group=one.path).create_pipeline("check", name, stream="s")
-    (worker,) = pipelines(one, "workers")
+    (worker,) = workers(one)
     simulate(one, range(1))
     wait_until((own_place / "executes").exists)
     one.servers[0].process.kill()
@@ -141,7 +146,7 @@ def test_a_pipeline_that_does_not_start_in_time_is_not_there(
     with forebay.Admin(group=two.path, timeout=2) as admin, within(30):
         with pytest.raises(forebay.Timeout, match=r"pipeline 'check'.*server"):
             admin.create_pipeline("check", code(SLOW_INIT), stream="s")
-        wait_until(lambda: not pipelines(two, "coordinated") and not pipelines(two, "workers"))
+        wait_until(lambda: not pipelines(two))
         with pytest.raises(forebay.Timeout, match="imported"):
             admin.create_pipeline("check", code(SLOW_IMPORT))
         told = command("pipeline", "create", "check", code(SLOW_IMPORT), "--timeout", 1, "--group", two.path)
@@ -158,9 +163,9 @@ def test_a_pipeline_ends_with_who_waits_for_its_start(
         one.path,
         code(SLOW_INIT),
     )
-    (worker,) = wait_until(lambda: [w for w in pipelines(one, "workers") if w["pid"]])
+    (worker,) = wait_until(lambda: [w for w in workers(one) if w["pid"]])
     waits.kill()
-    wait_until(lambda: not pipelines(one, "coordinated") and not pipelines(one, "workers"))
+    wait_until(lambda: not pipelines(one))
     wait_until(lambda: not is_alive(worker["pid"]))
 
 

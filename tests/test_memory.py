@@ -107,7 +107,8 @@ def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[i
 
         def attached() -> bool:
             write_steps(sim, [next(numbers)], whole)
-            return (stream_status(two, "s") or {}).get("steps", [0])[0] > 0
+            status = stream_status(two, "s")
+            return status is not None and status["steps"]["closed"] > 0
 
         wait_until(attached)
         for _ in range(30):

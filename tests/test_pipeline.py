@@ -56,14 +56,13 @@ def notes(out: Path) -> list[dict[str, Any]]:
 
 
 def status_of(group: forebay.LocalGroup, name: str) -> dict[str, Any]:
-    servers = forebay.Admin(group=group.path).status()["servers"]
-    found = [p for server in servers for p in server["pipelines"]["coordinated"] if p["name"] == name]
-    return found[0] if found else {}
+    pipelines = forebay.Admin(group=group.path).status()["pipelines"]
+    return next((pipeline for pipeline in pipelines if pipeline["name"] == name), {})
 
 
 def workers_of(group: forebay.LocalGroup, name: str) -> list[dict[str, Any]]:
-    servers = forebay.Admin(group=group.path).status()["servers"]
-    return [w for server in servers for w in server["pipelines"]["workers"] if w["pipeline"] == name]
+    workers: list[dict[str, Any]] = status_of(group, name).get("workers", [])
+    return workers
 
 
 def simulate(
@@ -396,21 +395,18 @@ def test_a_server_with_a_worker_is_killed(two: forebay.LocalGroup, code: Callabl
             # A stream of the first server's, where the only rank has its home too.
             stream = f"s{number}"
             admin.create_pipeline(f"check{number}", f"{path}:Check", stream=stream)
-            servers = {server["server"]: server for server in admin.status()["servers"]}
-            if servers[0]["pipelines"]["coordinated"]:
+            status = admin.status()
+            if status["pipelines"][0]["server"] == 0:
                 break
             admin.destroy_pipeline(f"check{number}")
-        os.kill(servers[1]["pid"], signal.SIGKILL)
-        wait_until(lambda: coordinated(admin)["workers"] == 1)
+        os.kill(status["servers"][1]["pid"], signal.SIGKILL)
+        wait_until(lambda: coordinated(admin)["workers_expected"] == 1)
         simulate(two, range(3), stream, ranks=1)
         wait_until(lambda: coordinated(admin)["executed"] == 3)
 
 
 def coordinated(admin: forebay.Admin) -> dict[str, Any]:
-    for server in admin.status()["servers"]:
-        for pipeline in server.get("pipelines", {}).get("coordinated", []):
-            return pipeline
-    return {}
+    return next(iter(admin.status()["pipelines"]), {})
 
 
 def test_two_pipelines_at_once(two: forebay.LocalGroup, code: Callable[..., str], out: Path) -> None:
@@ -590,8 +586,8 @@ def test_a_pipeline_that_the_simulation_cannot_serve(
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     def ended() -> list[dict[str, Any]]:
-        servers = forebay.Admin(group=two.path).status()["servers"]
-        return [pipeline for server in servers for pipeline in server["pipelines"]["ended"]]
+        pipelines = forebay.Admin(group=two.path).status()["pipelines"]
+        return [pipeline for pipeline in pipelines if pipeline["ended"] is not None]
 
     admin = forebay.Admin(group=two.path)
     admin.create_pipeline("check", f"{path}:Check", stream="s")
@@ -600,8 +596,10 @@ def test_a_pipeline_that_the_simulation_cannot_serve(
         write_steps([sim], [0], lambda _: reference(SHAPE), field="T")
         (found,) = wait_until(ended)
         assert (found["name"], found["stream"]) == ("check", "s")
-        assert "no field 'U'" in found["error"]
-        assert "Pipeline 'check' has ended: " in asked("status").stdout
+        assert "no field 'U'" in found["ended"]
+        for command in (["status"], ["pipeline", "list"]):
+            assert "check        s            ended\n" in asked(*command).stdout
+            assert "no field 'U'" in asked(*command).stdout
         log = asked("pipeline", "log", "check")
         assert log.returncode != 0
         assert "no field 'U'; it offers T" in log.stderr

@@ -146,7 +146,7 @@ def test_what_a_killed_rank_placed_elsewhere_goes(
         del held
     wait_until(lambda: is_given_back(three))
     state = stream_status(three, "s")
-    assert state is None or state["held"] == [0, 0]
+    assert state is None or state["held"] == {"bytes": 0, "blocks": 0}
 
 
 def test_a_dead_server_among_those_that_hold_blocks_is_named(three: forebay.LocalGroup) -> None:
@@ -168,8 +168,9 @@ def test_a_dead_server_among_those_that_hold_blocks_is_named(three: forebay.Loca
         home = {block.server for block in held.blocks("U") if block.number == 0}
         assert home == {0}
         del held
-        servers = forebay.Admin(group=three).status()["servers"]
-        victim = next(number for number in (1, 2) if not servers[number]["streams"])
+        status = forebay.Admin(group=three).status()
+        servers, coordinators = status["servers"], {stream["server"] for stream in status["streams"]}
+        victim = next(number for number in (1, 2) if number not in coordinators)
         os.kill(servers[victim]["pid"], signal.SIGKILL)
 
         def go_on() -> None:

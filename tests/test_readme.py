@@ -71,8 +71,8 @@ def test_a_pipeline(two_servers: forebay.LocalGroup, tmp_path: Path) -> None:
     produce(11)
 
     def printed() -> list[str]:
-        servers = forebay.Admin().status()["servers"]
-        workers = [worker for server in servers for worker in server["pipelines"]["workers"]]
+        (pipeline,) = forebay.Admin().status()["pipelines"]
+        workers = pipeline["workers"]
         return [line for worker in workers for line in worker["log"]]
 
     mean = float(np.arange(np.prod(EXTENTS)).mean())

@@ -43,7 +43,7 @@ def test_kept_steps_outlive_the_simulation(two: forebay.LocalGroup) -> None:
         for rank in sim:
             rank.array("U", dtype="f8", shape=(60, 50))
         write_steps(sim, range(5), lambda n: reference((60, 50), "f8", n))
-    wait_until(lambda: (stream_status(two, "s") or {}).get("ranks") == [2, 0])
+    wait_until(lambda: (stream_status(two, "s") or {}).get("ranks") == {"size": 2, "open": 0})
     with consumer(two, start="oldest", timeout=4) as reader:
         numbers = []
         for step in reader:

@@ -34,7 +34,10 @@ class Admin:
         self._where = (os.fspath(group) if group is not None else None, transport, timeout)
 
     def status(self) -> dict[str, Any]:
-        """What each server says of itself: memory, streams, pipelines, connections. Waits for all of them."""
+        """What the servers say of themselves, of streams and of pipelines, as `docs/status.md` describes.
+
+        Waits for all servers, with one deadline; one that does not answer has an `error`.
+        """
         told: dict[str, Any] = json.loads(_forebay.status(*self._where))
         return told
 
@@ -103,9 +106,7 @@ class Admin:
             named: str | None = json.loads(out.read().splitlines()[-1])["stream"]
         if named is not None:
             return named
-        streams = [
-            stream["name"] for server in self.status()["servers"] for stream in server.get("streams", ())
-        ]
+        streams = [stream["name"] for stream in self.status()["streams"]]
         if len(streams) != 1:
             there = f"the group has {', '.join(streams)}" if streams else "the group has none yet"
             raise Invalid(f"say which stream the pipeline runs on: its class names none, and {there}")

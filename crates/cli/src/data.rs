@@ -4,13 +4,19 @@ use crate::Common;
 use crate::output::Output;
 use forebay_client::core::contract::{Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
+use forebay_client::core::ids::StepNumber;
 use forebay_client::core::region::Dims;
+use forebay_client::core::steps::Start;
 use forebay_client::store::strided::Target;
-use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, Result, Selection};
+use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, Result, Selection, Step};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long a step may be waited for unless somebody says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// List streams, or the fields of one.
 #[derive(Debug, Clone, clap::Args)]
@@ -19,8 +25,7 @@ pub(crate) struct Ls {
     stream: Option<String>,
 }
 
-/// Read a field of a stream's oldest step that is kept, else of the next one:
-/// prints it, or writes a .npy file.
+/// Read a field of one step: prints it, or writes a .npy file.
 ///
 /// With --json complex numbers are pairs, and what JSON has no numbers for is
 /// text: "inf", "-inf", "nan".
@@ -30,6 +35,11 @@ pub(crate) struct Get {
     stream: String,
     /// The field
     field: String,
+    /// Which step: its number, or oldest, latest or next. A number that has not
+    /// come yet is waited for, and so is next; if no step is kept, oldest and
+    /// latest are the next one
+    #[arg(long, default_value = "oldest", value_name = "STEP", value_parser = which)]
+    step: Which,
     /// Which part: a:b, a:b:step or a single index for each dimension, such as
     /// '10:20, :, 32' or '::2'; negative ones count from the end, steps are
     /// positive [default: all]
@@ -40,37 +50,84 @@ pub(crate) struct Get {
     output: Option<PathBuf>,
 }
 
+/// Which step is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Which {
+    Oldest,
+    Latest,
+    Next,
+    Number(StepNumber),
+}
+
+fn which(text: &str) -> std::result::Result<Which, String> {
+    match text {
+        "oldest" => Ok(Which::Oldest),
+        "latest" => Ok(Which::Latest),
+        "next" => Ok(Which::Next),
+        number => number
+            .parse()
+            .map(Which::Number)
+            .map_err(|_| format!("'{number}' is no step: write a number, oldest, latest or next")),
+    }
+}
+
 pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
     let status = Admin::open(&common.group_options()?)?.status()?;
-    let servers = status["servers"].as_array().into_iter().flatten();
-    let streams: Vec<Value> =
-        servers.flat_map(|server| server["streams"].as_array().into_iter().flatten()).cloned().collect();
-    let name = |stream: &Value| stream["name"].as_str().unwrap_or("").to_owned();
+    let streams = status["streams"].as_array().map_or(&[][..], Vec::as_slice);
     match &ls.stream {
         None => output.result(&json!(streams), |_| {
             let lines = |stream: &Value| {
-                [vec![name(stream)], attributes(&stream["attrs"]), left_out(stream)].concat()
+                [vec![name(stream).to_owned()], attributes(&stream["attrs"]), left_out(stream)].concat()
             };
             streams.iter().flat_map(lines).collect()
         }),
         Some(wanted) => {
-            let known: Vec<String> = streams.iter().map(name).collect();
             let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
+                let known: Vec<&str> = streams.iter().map(name).collect();
                 let known = if known.is_empty() { "none".into() } else { known.join(", ") };
                 return Err(Error::not_found(format!("there is no stream '{wanted}'; there are: {known}")));
             };
-            output.result(&stream["fields"], |fields| {
-                let known = fields
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|f| f.as_str())
-                    .flat_map(|f| [vec![f.to_owned()], attributes(&stream["field_attrs"][f])].concat());
-                known.chain(left_out(stream)).collect()
-            });
+            let fields = stream["fields"].as_array().map_or(&[][..], Vec::as_slice);
+            output.result(&stream["fields"], |_| [table(fields), left_out(stream)].concat());
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn name(stream: &Value) -> &str {
+    stream["name"].as_str().unwrap_or("")
+}
+
+/// Fields for people: one a line, with its attributes beneath.
+fn table(fields: &[Value]) -> Vec<String> {
+    let list = |value: &Value, mark: &str| {
+        let items: Vec<String> = value.as_array().into_iter().flatten().map(text).collect();
+        items.join(mark)
+    };
+    let row = |field: &Value| {
+        let shape = match &field["shape"] {
+            Value::Null => format!("{}-d, unplaced", field["ndim"]),
+            shape => format!("({})", list(shape, ", ")),
+        };
+        [
+            name(field).to_owned(),
+            text(&field["dtype"]),
+            shape,
+            text(&field["every"]),
+            list(&field["dims"], ","),
+            text(&field["units"]),
+        ]
+    };
+    let header = ["FIELD", "DTYPE", "SHAPE", "EVERY", "DIMS", "UNITS"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = std::iter::once(header).chain(fields.iter().map(row)).collect();
+    let widths: Vec<usize> =
+        (0..6).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let beneath = std::iter::once(Vec::new()).chain(fields.iter().map(|field| attributes(&field["attrs"])));
+    rows.iter().zip(beneath).flat_map(|(row, attrs)| [vec![line(row)], attrs].concat()).collect()
 }
 
 /// A note for people if a stream's fields and attributes had no room in the status.
@@ -95,15 +152,7 @@ fn attributes(attrs: &Value) -> Vec<String> {
 }
 
 pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
-    let need = Need { field: get.field.clone(), dtype: None, every: 1 };
-    let options = ConsumerOptions {
-        group: common.group_options()?,
-        needs: Needs::Fields(vec![need]),
-        start: forebay_client::core::steps::Start::Oldest,
-        ..ConsumerOptions::new(&get.stream)
-    };
-    let consumer = Consumer::open(&options)?;
-    let step = consumer.next_step(None)?;
+    let step = find(common, get)?;
     let field = step.field(&get.field)?.clone();
     let selection = parse_region(&field, get.region.as_deref())?;
     let element = field.dtype.size();
@@ -138,7 +187,7 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
         let mut lines = vec![format!(
             "step {}, time {}, shape {:?}, {}",
             step.number(),
-            step.report().time,
+            rounded(step.report().time),
             &selection.shape[..],
             field.dtype
         )];
@@ -146,6 +195,52 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
         lines
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// The step that is asked for. Waits for one that has not come yet.
+fn find(common: &Common, get: &Get) -> Result<Step> {
+    let group = common.group_options()?;
+    let status = Admin::open(&group)?.status()?;
+    let streams = status["streams"].as_array().into_iter().flatten();
+    let known = streams.into_iter().find(|stream| name(stream) == get.stream);
+    let held = |stream: &Value| stream["held"]["blocks"].as_u64() != Some(0);
+    if let Some(stream) = known.filter(|stream| stream["ranks"]["open"] == 0 && !held(stream))
+        && get.step != Which::Next
+    {
+        return Err(Error::not_found(format!(
+            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, to              look at it afterwards",
+            get.stream, stream["steps"]["closed"]
+        )));
+    }
+    let wanted = match get.step {
+        Which::Latest => known.and_then(|stream| stream["latest"].as_u64()),
+        Which::Number(number) => Some(number),
+        Which::Oldest | Which::Next => None,
+    };
+    let consumer = Consumer::open(&ConsumerOptions {
+        needs: Needs::Fields(vec![Need { field: get.field.clone(), dtype: None, every: 1 }]),
+        start: if get.step == Which::Next { Start::Next } else { Start::Oldest },
+        window: 1,
+        group,
+        ..ConsumerOptions::new(&get.stream)
+    })?;
+    let deadline = Instant::now() + common.timeout.unwrap_or(PATIENCE);
+    loop {
+        let step = consumer.next_step(Some(deadline.saturating_duration_since(Instant::now())))?;
+        match (get.step, wanted) {
+            (Which::Number(number), _) if step.number() > number => {
+                return Err(Error::not_found(format!(
+                    "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be read                      after it is {}",
+                    get.stream,
+                    get.field,
+                    step.number()
+                )));
+            }
+            // Another run, or a step that was given up meanwhile: what comes instead is later.
+            (_, Some(number)) if step.number() < number => {}
+            _ => return Ok(step),
+        }
+    }
 }
 
 /// Memory for what was selected.
@@ -206,6 +301,11 @@ fn double(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or_else(|| json!(value.to_string()), Value::Number)
 }
 
+/// A time for people, without the last digits that sums of many steps leave.
+fn rounded(time: f64) -> f64 {
+    format!("{time:.9e}").parse().unwrap_or(time)
+}
+
 /// A value for people, complex ones as NumPy shows them.
 fn text(value: &Value) -> String {
     match value {
@@ -227,6 +327,12 @@ fn parse_region(field: &Field, text: Option<&str>) -> Result<Selection> {
     let bad = |part: &str| {
         Error::invalid(format!("--region '{part}' is not understood: write a:b, a:b:step, i or :"))
     };
+    let outside = |index: i128, d: usize, extent: u64| {
+        Error::out_of_bounds(format!(
+            "--region: index {index} is outside dimension {d} of field '{}', which has {extent}",
+            field.name
+        ))
+    };
     let text = text.unwrap_or("").trim().trim_start_matches('[').trim_end_matches(']');
     let parts: Vec<&str> =
         if text.is_empty() { Vec::new() } else { text.split(',').map(str::trim).collect() };
@@ -247,11 +353,16 @@ fn parse_region(field: &Field, text: Option<&str>) -> Result<Selection> {
                 return Ok(default);
             }
             let value: i128 = text.parse().map_err(|_| bad(part))?;
-            let value = if value < 0 { value + i128::from(*extent) } else { value };
-            u64::try_from(value).map_err(|_| bad(part))
+            let counted = if value < 0 { value + i128::from(*extent) } else { value };
+            u64::try_from(counted).map_err(|_| outside(value, d, *extent))
+        };
+        let single = |text: &str| match index(text, 0)? {
+            found if found < *extent && !text.is_empty() => Ok(found),
+            _ if text.is_empty() => Err(bad(part)),
+            found => Err(outside(i128::from(found), d, *extent)),
         };
         let (first, end, every) = match fields[..] {
-            [one] => (index(one, 0)?, index(one, 0)?.saturating_add(1), 1),
+            [one] => (single(one)?, single(one)? + 1, 1),
             [first, end] => (index(first, 0)?, index(end, *extent)?.min(*extent), 1),
             [first, end, every] => {
                 let every = if every.is_empty() { Ok(1) } else { every.parse() };
@@ -336,8 +447,12 @@ mod tests {
         assert_eq!(parse("2:4, :, -1").unwrap(), (vec![2, 0, 4], vec![2, 7, 1], vec![1, 1, 1]));
         assert_eq!(parse("1:100:4").unwrap(), (vec![1, 0, 0], vec![3, 7, 5], vec![4, 1, 1]));
         assert_eq!(parse("").unwrap().1, [10, 7, 5]);
-        for bad in ["a", "1:2:0", "1:2:3:4", ":,:,:,:", "-99"] {
+        for bad in ["a", "1:2:0", "1:2:3:4", ":,:,:,:", "1,,2"] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+        for (outside, told) in [("-11", "index -11"), (":, 7", "index 7"), ("10", "dimension 0")] {
+            let error = parse(outside).unwrap_err();
+            assert!(error.kind == ErrorKind::OutOfBounds && error.text.contains(told), "{error}");
         }
     }
 }

@@ -16,9 +16,12 @@ use output::Output;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// What `main` returns; 2 is clap's.
+const EXITS: &str = "Exit status: 0 done, 1 it failed, 2 wrong usage, 3 no group was found or reached";
+
 /// Stages a simulation's fields in memory, step by step, for whoever wants to look.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", version, max_term_width = 80, arg_required_else_help = true)]
+#[command(name = "forebay", version, max_term_width = 80, arg_required_else_help = true, after_help = EXITS)]
 struct Arguments {
     #[command(flatten)]
     common: Common,
@@ -118,7 +121,6 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
     }
 }
 
-/// Exit codes: 0 done, 1 it failed, 2 wrong usage (clap's), 3 no group was found or reached.
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log(arguments.common.verbose);

@@ -78,37 +78,34 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
         }
         Pipeline::List => {
             let status = admin.status()?;
-            let all: Vec<Value> = each(&status, "coordinated").cloned().collect();
-            output.result(&json!(all), |_| {
-                let name = |pipeline: &Value| pipeline["name"].as_str().unwrap_or("").to_owned();
-                all.iter().map(name).collect()
-            });
+            let all = status["pipelines"].as_array().cloned().unwrap_or_default();
+            output.result(&json!(all), |_| crate::status::pipelines(&all));
         }
         Pipeline::Log { name } => {
             let status = admin.status()?;
-            let mine = |worker: &&Value| worker["pipeline"].as_str() == Some(name);
-            let logs: Vec<Value> = each(&status, "workers").filter(mine).cloned().collect();
-            let ended = each(&status, "ended").find(|ended| ended["name"].as_str() == Some(name));
-            if let (true, Some(error)) = (logs.is_empty(), ended.and_then(|ended| ended["error"].as_str())) {
-                return Err(Error::not_found(format!("pipeline '{name}' has ended: {error}")));
-            }
-            if logs.is_empty() {
+            let all = status["pipelines"].as_array().into_iter().flatten();
+            let Some(pipeline) = all.into_iter().find(|known| known["name"].as_str() == Some(name)) else {
                 return Err(Error::not_found(format!(
                     "there is no pipeline '{name}'; see `forebay pipeline list`"
                 )));
+            };
+            if let Some(error) = pipeline["ended"].as_str() {
+                return Err(Error::not_found(format!("pipeline '{name}' has ended: {error}")));
             }
-            output.result(&json!(logs), |_| {
-                let lines = logs.iter().flat_map(|worker| worker["log"].as_array().into_iter().flatten());
-                lines.map(|line| line.as_str().unwrap_or("").to_owned()).collect()
-            });
+            output.result(&pipeline["workers"], printed);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn each<'a>(status: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value> {
-    let servers = status["servers"].as_array().into_iter().flatten();
-    servers.flat_map(move |server| server["pipelines"][what].as_array().into_iter().flatten())
+/// What workers printed, each line with the server that its worker is beside.
+fn printed(workers: &Value) -> Vec<String> {
+    let of_worker = |worker: &Value| {
+        let server = worker["server"].as_u64().unwrap_or(0);
+        let lines = worker["log"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        lines.map(|line| format!("server{server}: {line}")).collect::<Vec<_>>()
+    };
+    workers.as_array().into_iter().flatten().flat_map(of_worker).collect()
 }
 
 fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineSpec> {
@@ -192,11 +189,8 @@ fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration) -> Result<S
         return Ok(stream.to_owned());
     }
     let status = admin.status()?;
-    let servers = status["servers"].as_array().into_iter().flatten();
-    let streams: Vec<&str> = servers
-        .flat_map(|server| server["streams"].as_array().into_iter().flatten())
-        .filter_map(|stream| stream["name"].as_str())
-        .collect();
+    let streams = status["streams"].as_array().into_iter().flatten();
+    let streams: Vec<&str> = streams.filter_map(|stream| stream["name"].as_str()).collect();
     match streams[..] {
         [only] => Ok(only.to_owned()),
         [] => {

@@ -24,84 +24,94 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// A step's number, or a dash where there is none.
+fn step(value: &Value) -> String {
+    value.as_u64().map_or("-".to_owned(), |step| step.to_string())
+}
+
+const SERVERS: &str = "SERVER     PROCESS        STAGED / BUDGET        PEAK         RSS";
+const STREAMS: &str = "STREAM            RUN   RANKS    CLOSED  DROPPED   LATEST       HELD  READERS";
+const PIPELINES: &str = "PIPELINE     STREAM       STATE    WORKERS EXECUTED FAILED MISSED LATEST SECONDS";
+
 fn text(status: &Value) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{:<9} {:>8} {:>22} {:>11} {:>11}",
-        "SERVER", "PROCESS", "STAGED / BUDGET", "PEAK", "RSS"
-    )];
-    for server in list(&status["servers"]) {
-        let name = format!("server{}", number(&server["server"]));
-        if let Some(error) = server["error"].as_str() {
-            lines.push(format!("{name:<9} {:>8} {error}", number(&server["pid"])));
-            continue;
+    let mut lines = vec![SERVERS.to_owned()];
+    lines.extend(list(&status["servers"]).flat_map(server));
+    let mut section = |header: &str, rows: Vec<String>| {
+        if !rows.is_empty() {
+            lines.extend([String::new(), header.to_owned()]);
+            lines.extend(rows);
         }
-        let staged = format!(
-            "{} / {}",
-            bytes(number(&server["staged_bytes"])),
-            bytes(number(&server["budget_bytes"]))
-        );
-        lines.push(format!(
-            "{name:<9} {:>8} {staged:>22} {:>11} {:>11}",
-            number(&server["pid"]),
-            bytes(number(&server["peak_staged_bytes"])),
-            bytes(number(&server["rss_bytes"]))
-        ));
-    }
-    let streams: Vec<&Value> = list(&status["servers"]).flat_map(|server| list(&server["streams"])).collect();
-    if !streams.is_empty() {
-        lines.push(String::new());
-        lines.push(format!(
-            "{:<16} {:>4} {:>7} {:>9} {:>8} {:>8} {:>10} {:>8}",
-            "STREAM", "RUN", "RANKS", "CLOSED", "DROPPED", "LATEST", "HELD", "READERS"
-        ));
-    }
-    for stream in streams {
-        lines.push(format!(
-            "{:<16} {:>4} {:>7} {:>9} {:>8} {:>8} {:>10} {:>8}",
-            word(&stream["name"]),
-            number(&stream["run"]),
-            format!("{}/{}", number(&stream["ranks"][1]), number(&stream["ranks"][0])),
-            number(&stream["steps"][0]),
-            number(&stream["steps"][1]),
-            stream["latest"].as_u64().map_or("-".to_owned(), |step| step.to_string()),
-            bytes(number(&stream["held"][0])),
-            number(&stream["attached"])
-        ));
-    }
-    let left_out: u64 = list(&status["servers"]).map(|server| number(&server["streams_left_out"])).sum();
+    };
+    let mut streams: Vec<String> = list(&status["streams"]).map(stream).collect();
+    let left_out = number(&status["streams_left_out"]);
     if left_out > 0 {
-        lines.push(format!("and {left_out} more streams"));
+        streams.push(format!("and {left_out} more streams"));
     }
-    let pipelines: Vec<&Value> =
-        list(&status["servers"]).flat_map(|server| list(&server["pipelines"]["coordinated"])).collect();
-    if !pipelines.is_empty() {
-        lines.push(String::new());
-        lines.push(format!(
-            "{:<12} {:<14} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9}",
-            "PIPELINE", "STREAM", "WORKERS", "EXECUTED", "FAILED", "MISSED", "LAST STEP", "SECONDS"
-        ));
-    }
-    for pipeline in pipelines {
-        lines.push(format!(
-            "{:<12} {:<14} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9.3}",
-            word(&pipeline["name"]),
-            word(&pipeline["stream"]),
-            format!("{}/{}", number(&pipeline["workers_ready"]), number(&pipeline["workers"])),
-            number(&pipeline["executed"]),
-            number(&pipeline["failed"]),
-            number(&pipeline["missed"]),
-            pipeline["last_step"].as_u64().map_or("-".to_owned(), |step| step.to_string()),
-            pipeline["last_seconds"].as_f64().unwrap_or(0.0)
-        ));
-        if let Some(error) = pipeline["last_error"].as_str() {
-            lines.push("  last error:".into());
-            lines.extend(error.lines().map(|line| format!("    {line}")));
-        }
-    }
-    let ended = list(&status["servers"]).flat_map(|server| list(&server["pipelines"]["ended"]));
-    for pipeline in ended {
-        lines.push(String::new());
-        lines.push(format!("Pipeline '{}' has ended: {}", word(&pipeline["name"]), word(&pipeline["error"])));
-    }
+    section(STREAMS, streams);
+    section(PIPELINES, list(&status["pipelines"]).flat_map(pipeline).collect());
     lines
+}
+
+/// A table of pipelines; nothing if there are none.
+pub(crate) fn pipelines(all: &[Value]) -> Vec<String> {
+    let header = (!all.is_empty()).then(|| PIPELINES.to_owned());
+    header.into_iter().chain(all.iter().flat_map(pipeline)).collect()
+}
+
+fn server(server: &Value) -> Vec<String> {
+    let name = format!("server{}", number(&server["server"]));
+    let pid = number(&server["pid"]);
+    if let Some(error) = server["error"].as_str() {
+        return vec![format!("{name:<9} {pid:>8} does not answer:"), format!("    {error}")];
+    }
+    let staged =
+        format!("{} / {}", bytes(number(&server["staged_bytes"])), bytes(number(&server["budget_bytes"])));
+    let (peak, rss) = (bytes(number(&server["peak_staged_bytes"])), bytes(number(&server["rss_bytes"])));
+    vec![format!("{name:<9} {pid:>8} {staged:>22} {peak:>11} {rss:>11}")]
+}
+
+fn stream(stream: &Value) -> String {
+    let ranks = format!("{}/{}", number(&stream["ranks"]["open"]), number(&stream["ranks"]["size"]));
+    format!(
+        "{:<16} {:>4} {ranks:>7} {:>9} {:>8} {:>8} {:>10} {:>8}",
+        word(&stream["name"]),
+        number(&stream["run"]),
+        number(&stream["steps"]["closed"]),
+        number(&stream["steps"]["dropped"]),
+        step(&stream["latest"]),
+        bytes(number(&stream["held"]["bytes"])),
+        number(&stream["attached"])
+    )
+}
+
+/// A pipeline, and beneath it the last error of its code, or why it has ended.
+fn pipeline(pipeline: &Value) -> Vec<String> {
+    let (name, on) = (word(&pipeline["name"]), word(&pipeline["stream"]));
+    if let Some(error) = pipeline["ended"].as_str() {
+        return [vec![format!("{name:<12} {on:<12} ended")], indented(error)].concat();
+    }
+    let (ready, expected) = (number(&pipeline["workers_ready"]), number(&pipeline["workers_expected"]));
+    let state = match (ready < expected, pipeline["running_step"].is_null()) {
+        (true, _) => "starting",
+        (_, true) => "waiting",
+        (_, false) => "running",
+    };
+    let row = format!(
+        "{name:<12} {on:<12} {state:<8} {:>7} {:>8} {:>6} {:>6} {:>6} {:>7.3}",
+        format!("{ready}/{expected}"),
+        number(&pipeline["executed"]),
+        number(&pipeline["failed"]),
+        number(&pipeline["missed"]),
+        step(&pipeline["last_step"]),
+        pipeline["last_seconds"].as_f64().unwrap_or(0.0)
+    );
+    let error = pipeline["last_error"].as_str().map(|error| {
+        let hint = format!("  last error (see also `forebay pipeline log {name}`):");
+        [vec![hint], indented(error)].concat()
+    });
+    [vec![row], error.unwrap_or_default()].concat()
+}
+
+fn indented(text: &str) -> Vec<String> {
+    text.lines().map(|line| format!("    {line}")).collect()
 }

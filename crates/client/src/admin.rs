@@ -33,7 +33,8 @@ impl Admin {
         self.group.connect(server, Role::Consumer)
     }
 
-    /// The status of the group: what each server says of itself, or why it cannot be reached.
+    /// The status of the group: what each server says of itself, or why it cannot be reached, and the streams and
+    /// pipelines of all, by name. `docs/status.md` describes the members. Waits for all servers, with one deadline.
     pub fn status(&self) -> Result<Value> {
         let file = self.group.file();
         let ids = file.servers.iter().map(|entry| entry.id);
@@ -51,9 +52,11 @@ impl Admin {
                 Err(error) => json!({ "server": entry.id.0, "pid": entry.pid, "error": error.to_string() }),
             });
         }
-        Ok(
-            json!({ "lineage": file.lineage.to_string(), "epoch": file.epoch, "size": file.size, "servers": servers }),
-        )
+        let mut status = gathered(servers);
+        status["lineage"] = json!(file.lineage.to_string());
+        status["epoch"] = json!(file.epoch);
+        status["size"] = json!(file.size);
+        Ok(status)
     }
 
     /// Creates a pipeline; waits until a worker on every server is ready. There is no such pipeline after an
@@ -102,4 +105,45 @@ impl Admin {
         }
         Ok(ended)
     }
+}
+
+/// The streams and pipelines of all servers beside what each says of itself.
+fn gathered(mut servers: Vec<Value>) -> Value {
+    let (mut streams, mut pipelines, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left_out = 0;
+    for server in servers.iter_mut().filter_map(Value::as_object_mut) {
+        let id = server.get("server").cloned().unwrap_or_default();
+        let take = |told: Option<Value>, all: &mut Vec<Value>| {
+            let Some(Value::Array(told)) = told else { return };
+            all.extend(told.into_iter().map(|mut one| {
+                one["server"] = id.clone();
+                one
+            }));
+        };
+        take(server.remove("streams"), &mut streams);
+        let mut of_server = server.remove("pipelines").unwrap_or_default();
+        take(Some(of_server["coordinated"].take()), &mut pipelines);
+        take(Some(of_server["workers"].take()), &mut workers);
+        left_out += server.remove("streams_left_out").and_then(|n| n.as_u64()).unwrap_or(0);
+    }
+    let known = |pipelines: &[Value], worker: &Value| {
+        pipelines.iter().position(|pipeline| pipeline["name"] == worker["pipeline"])
+    };
+    for pipeline in &mut pipelines {
+        pipeline["workers"] = json!([]);
+    }
+    for worker in workers {
+        let index = known(&pipelines, &worker).unwrap_or_else(|| {
+            let gone = "the server that coordinates it does not answer";
+            pipelines.push(json!({ "name": worker["pipeline"], "ended": gone, "workers": [] }));
+            pipelines.len() - 1
+        });
+        if let Value::Array(of_it) = &mut pipelines[index]["workers"] {
+            of_it.push(worker);
+        }
+    }
+    for all in [&mut streams, &mut pipelines] {
+        all.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    }
+    json!({ "servers": servers, "streams": streams, "streams_left_out": left_out, "pipelines": pipelines })
 }

@@ -84,8 +84,18 @@ struct Execution {
     waiting_for: BTreeSet<ServerId>,
     /// Workers that show memory of the step.
     holders: BTreeSet<ServerId>,
-    errors: Vec<String>,
+    /// What went wrong, and at which workers' servers.
+    errors: Vec<(String, Vec<ServerId>)>,
     started: Instant,
+}
+
+/// What went wrong at which servers, once for all that say the same.
+fn told(errors: &[(String, Vec<ServerId>)]) -> String {
+    let line = |(error, servers): &(String, Vec<ServerId>)| {
+        let servers: Vec<String> = servers.iter().map(ServerId::to_string).collect();
+        format!("{}: {error}", servers.join(", "))
+    };
+    errors.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl Pipelines {
@@ -96,8 +106,9 @@ impl Pipelines {
                 "name": p.spec.name,
                 "stream": p.spec.stream,
                 "code": p.spec.code,
+                "ended": null,
                 "workers_ready": p.ready.len(),
-                "workers": p.servers.len(),
+                "workers_expected": p.servers.len(),
                 "running_step": p.running.as_ref().map(|e| e.step),
                 "executed": p.executed,
                 "failed": p.failed,
@@ -111,10 +122,9 @@ impl Pipelines {
         let ended = self
             .ended
             .iter()
-            .map(|ended| json!({ "name": ended.name, "stream": ended.stream, "error": ended.error }));
+            .map(|ended| json!({ "name": ended.name, "stream": ended.stream, "ended": ended.error }));
         json!({
-            "coordinated": coordinated.collect::<Vec<_>>(),
-            "ended": ended.collect::<Vec<_>>(),
+            "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
             "workers": workers.collect::<Vec<_>>(),
         })
     }
@@ -379,7 +389,10 @@ impl Node {
         };
         running.waiting_for.remove(&from);
         if let Some(error) = error {
-            running.errors.push(format!("{from}: {error}"));
+            match running.errors.iter_mut().find(|(known, _)| *known == error) {
+                Some((_, servers)) => servers.push(from),
+                None => running.errors.push((error, vec![from])),
+            }
         }
         pipeline.last_seconds =
             seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
@@ -393,7 +406,7 @@ impl Node {
             pipeline.executed += 1;
         } else {
             pipeline.failed += 1;
-            let mut text = format!("step {}: {}", done.step, done.errors.join("\n"));
+            let mut text = format!("step {}: {}", done.step, told(&done.errors));
             text.truncate(text.floor_char_boundary(64 << 10));
             pipeline.last_error = Some(text);
         }

@@ -2,7 +2,8 @@
 
 use crate::node::Node;
 use forebay_core::attr::{Attr, AttrValues, Attrs};
-use forebay_core::steps::StreamCoordinator;
+use forebay_core::contract::Field;
+use forebay_core::steps::{StreamCoordinator, StreamStatus};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -53,7 +54,7 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
     let (mut shown, mut left_out) = (Vec::new(), 0);
     for stream in used.into_iter().chain(idle) {
         let mut status = stream_status(stream);
-        let details = ["fields", "attrs", "field_attrs"].map(|key| (key, status[key].take()));
+        let details = ["fields", "attrs"].map(|key| (key, status[key].take()));
         let Some(left) = room.checked_sub(status.to_string().len()) else {
             left_out += 1;
             continue;
@@ -76,18 +77,38 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
     (shown, left_out)
 }
 
-/// A stream, with the attributes of its latest run.
+/// A stream, with the fields and the attributes of its latest run.
 fn stream_status(stream: &StreamCoordinator) -> Value {
-    let mut status = serde_json::to_value(stream.status()).unwrap_or_default();
+    let StreamStatus { name, run, ranks, steps, latest, held, attached } = stream.status();
     let none = Attrs::default();
     let attrs = stream.attrs().unwrap_or(&none);
     let of = |field: Option<&str>| {
         let shown = attrs.of(field).map(|(key, attr)| (key.to_owned(), shown(attr)));
         Value::Object(shown.collect())
     };
-    status["attrs"] = of(None);
-    status["field_attrs"] = Value::Object(attrs.fields().map(|f| (f.to_owned(), of(Some(f)))).collect());
-    status
+    let field = |field: &Field| {
+        json!({
+            "name": field.name,
+            "dtype": field.dtype.name(),
+            "shape": field.shape.as_deref(),
+            "ndim": field.ndim,
+            "every": field.every,
+            "dims": field.dims,
+            "units": field.units,
+            "attrs": of(Some(&field.name)),
+        })
+    };
+    json!({
+        "name": name,
+        "run": run,
+        "ranks": { "size": ranks.0, "open": ranks.1 },
+        "steps": { "closed": steps.0, "dropped": steps.1 },
+        "latest": latest,
+        "held": { "bytes": held.0, "blocks": held.1 },
+        "attached": attached,
+        "fields": stream.contract().map(field).collect::<Vec<_>>(),
+        "attrs": of(None),
+    })
 }
 
 /// An attribute as JSON. What is not finite becomes text, since JSON has no number for it.

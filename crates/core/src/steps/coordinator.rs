@@ -12,7 +12,6 @@ use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::run::{RankState, Run};
 use crate::steps::{Attachment, AttachmentId};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub struct StreamCoordinator {
 }
 
 /// What `status` shows of a stream.
-#[derive(Debug, Clone, Serialize, serde::Deserialize, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StreamStatus {
     /// Its name.
     pub name: String,
@@ -48,8 +47,6 @@ pub struct StreamStatus {
     pub latest: Option<StepNumber>,
     /// Bytes and blocks of the steps that are held.
     pub held: (u64, u64),
-    /// Names of the fields it offers.
-    pub fields: Vec<String>,
     /// How many consumers and pipelines are attached.
     pub attached: u32,
 }
@@ -107,7 +104,6 @@ impl StreamCoordinator {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
-            fields: run.map_or(Vec::new(), |run| run.contract.keys().cloned().collect()),
             attached: self.attachments.len() as u32,
         }
     }
