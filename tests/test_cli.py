@@ -24,6 +24,7 @@ from support import (
 )
 
 import forebay
+from forebay.bench import BENCHES
 
 COMMANDS: list[list[str]] = [
     [],
@@ -39,6 +40,7 @@ COMMANDS: list[list[str]] = [
     ["pipeline", "list"],
     ["pipeline", "log"],
     ["bench"],
+    *(["bench", name] for name in BENCHES),
     ["doctor"],
 ]
 

@@ -268,7 +268,11 @@ def test_errors_and_tracebacks(two: forebay.LocalGroup, code: Callable[[str], st
         ),
         ("class Check(forebay.Pipeline):\n    fields = 'U'\n", "fields"),
         ("class Check(forebay.Pipeline):\n    fields = {'U': -1}\n", "every"),
-        ("class Check(forebay.Pipeline):\n    fields = []\n", "at least one field"),
+        (
+            "class Check(forebay.Pipeline):\n    fields = []\n    def execute(self, step, comm): ...\n",
+            "at least one field",
+        ),
+        ("class Check(forebay.Pipeline):\n    def run(self, step, comm): ...\n", "no method execute"),
         ("import os\nos._exit(3)\n", "3"),
         ("import os\nos.kill(os.getpid(), 9)\n", "9"),
     ],
@@ -281,6 +285,7 @@ def test_errors_and_tracebacks(two: forebay.LocalGroup, code: Callable[[str], st
         "fields",
         "period",
         "no fields",
+        "no execute",
         "exit",
         "killed",
     ],
@@ -302,7 +307,7 @@ def test_bad_code_is_told_at_creation(
 
 
 def test_names_that_are_wrong(two: forebay.LocalGroup, code: Callable[[str], str], own_place: Path) -> None:
-    path = code("class Check(forebay.Pipeline):\n    pass\n")
+    path = code("class Check(forebay.Pipeline):\n    def execute(self, step, comm):\n        pass\n")
     with forebay.Admin(group=two.path, timeout=20) as admin:
         for bad in ("", "Check", path, f"{path}:", ":Check", str(own_place / "none.py") + ":Check"):
             with pytest.raises(forebay.Invalid):

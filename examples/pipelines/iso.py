@@ -63,7 +63,12 @@ class Isosurface(forebay.Pipeline):
             surface.smooth_seams()
             if self.scene is None:
                 values = ", ".join(f"{value:g}" for value in self.isovalues)
-                self.scene = Scene(self.config, grid, f"{self.color} where {self.field} = {values}")
+                label = f"{self.field} = {values}"
+                # A surface of one value has one colour if that is what colours it.
+                plain = self.color == self.field and len(self.isovalues) == 1
+                if not plain:
+                    label = f"{self.color} where {label}"
+                self.scene = Scene(self.config, grid, label, legend=not plain)
             self.scene.show(surface, step)
             self.scene.write(self.output / f"{self.field}-{step.number:06d}.png")
 

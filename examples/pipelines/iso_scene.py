@@ -38,8 +38,9 @@ LIGHTS = (  # where, seen by the camera; colour; strength
 class Scene:
     """A window that nobody sees, set up once; each step puts its surface in."""
 
-    def __init__(self, config, grid, label):
+    def __init__(self, config, grid, label, legend=True):
         self.config = config
+        self.legend = legend
         self.grid = grid
         self.bounds = np.stack([grid.low, grid.high], axis=1).reshape(-1)
         self.palette = vtkColorTransferFunction()
@@ -89,6 +90,9 @@ class Scene:
         margin, bar_width = 0.03 * height, 0.24 * width
         left = width - margin - bar_width
         self.caption = self._write_at(margin, margin, height // 36)
+        if not self.legend:
+            self._write_at(width - margin, margin, height // 40, "right").SetInput(label)
+            return
         self._write_at(left, 0.1 * height, height // 40).SetInput(label)
         self.ticks = [
             self._write_at(left, margin, height // 48, "left"),
@@ -145,15 +149,21 @@ class Scene:
 
     def _paint(self, surface):
         """Red, green and blue of each point, darkened where little light comes in."""
-        values = surface.colors
-        low, high = self.config.get("range") or (np.percentile(values, (1, 99)) if len(values) else (0, 1))
-        high = max(high, low + 1e-12)
-        self.palette.RemoveAllPoints()
+        values = surface.colors if self.legend else np.zeros(len(surface.colors))
         colors = self.config.get("colors", COLORS)
+        if self.legend:
+            low, high = self.config.get("range") or (
+                np.percentile(values, (1, 99)) if len(values) else (0, 1)
+            )
+            high = max(high, low + 1e-12)
+        else:
+            low, high = -1, 1  # the colour in the middle
+        self.palette.RemoveAllPoints()
         for at, color in zip(np.linspace(low, high, len(colors)), colors, strict=True):
             self.palette.AddRGBPoint(at, *rgb(color))
-        for text, value in zip(self.ticks, (low, (low + high) / 2, high), strict=True):
-            text.SetInput(f"{value:.2g}")
+        if self.legend:
+            for text, value in zip(self.ticks, (low, (low + high) / 2, high), strict=True):
+                text.SetInput(f"{value:.2g}")
         ramp = np.array([self.palette.GetColor(value) for value in np.linspace(low, high, 256)])
         shade = ((values - low) / (high - low) * 255).clip(0, 255).astype(int)
         return (255 * ramp[shade] * openness(surface, self.grid)[:, None]).astype("u1")
@@ -176,8 +186,10 @@ class Scene:
         seen = corners @ np.array([[view.GetElement(i, j) for i in range(4)] for j in range(4)])
         seen = seen[:, :2] / seen[:, 3:]
         low, high = seen.min(axis=0), seen.max(axis=0)
-        camera.SetWindowCenter(*(low + high) / 2)
-        camera.Zoom(wish["zoom"] * 1.84 / max(high - low))
+        # As large as fits, and above the words, which take a tenth of the height (of 2, as the view counts).
+        zoom = wish["zoom"] * min([1.84, 1.64] / (high - low))
+        camera.Zoom(zoom)
+        camera.SetWindowCenter(*(zoom * (low + high) / 2 - [0, 0.12]))
         self.renderer.ResetCameraClippingRange()
 
     def write(self, path):

@@ -15,7 +15,7 @@ class Stats(forebay.Pipeline):
 
     def execute(self, step, comm):
         # Ghosts repeat what other blocks hold, so only interiors count.
-        blocks = [interior(block) for block in step.blocks("U")]
+        blocks = [block.interior for block in step.blocks("U")]
         low = comm.allreduce(min((float(b.min()) for b in blocks), default=float("inf")), op="min")
         high = comm.allreduce(max((float(b.max()) for b in blocks), default=float("-inf")), op="max")
         total = comm.allreduce(sum(float(b.sum()) for b in blocks), op="sum")
@@ -24,7 +24,3 @@ class Stats(forebay.Pipeline):
             line = {"step": step.number, "time": step.time, "min": low, "max": high, "mean": total / count}
             with open(self.config.get("output", "stats.jsonl"), "a") as file:
                 print(json.dumps(line), file=file, flush=True)
-
-
-def interior(block):
-    return block.data[tuple(slice(g, g + n) for g, n in zip(block.ghost_low, block.shape, strict=True))]

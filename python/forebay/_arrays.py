@@ -160,7 +160,8 @@ def selection(
             step.append(1)
             after.append(0)
         else:
+            shown = f"an {type(part).__name__}" if isinstance(part, np.ndarray | list) else repr(part)
             raise Invalid(
-                f"index {part!r}: a field is read by numbers, slices and '...'; read a region first, then index it"
+                f"index {shown}: a field is read by numbers, slices and '...'; read a region first, then index it"
             )
     return offset, count, step, tuple(after)

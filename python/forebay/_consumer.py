@@ -103,6 +103,9 @@ class Consumer:
     def __iter__(self) -> Iterator[Step]:
         return _Steps(self)
 
+    def __repr__(self) -> str:
+        return f"<forebay.Consumer of stream {self.stream!r}>"
+
     def close(self) -> None:
         """Detaches. Arrays that are still held stay valid."""
         self._core.close()

@@ -137,6 +137,7 @@ class Producer:
         self._offers: dict[str, _Offer] = {}
         self.stream = stream
         self.rank = rank
+        self.size = size
 
     @property
     def run(self) -> int:
@@ -268,6 +269,9 @@ class Producer:
     def close(self) -> None:
         """Ends the stream for this rank. Closing twice is harmless."""
         self._core.close()
+
+    def __repr__(self) -> str:
+        return f"<forebay.Producer of stream {self.stream!r}, rank {self.rank} of {self.size}>"
 
     def __enter__(self) -> Self:
         return self

@@ -95,6 +95,8 @@ def main() -> int:
     try:
         pipeline = load(given.code)(json.loads(os.environ.get("FOREBAY_PIPELINE_CONFIG", "{}")))
         needs = as_needs(pipeline.fields)
+        if type(pipeline).execute is Pipeline.execute:
+            raise TypeError(f"{given.code} has no method execute(self, step, comm)")
     except BaseException:
         worker.failed(traceback.format_exc())
         return 1

@@ -70,6 +70,18 @@ pub(crate) fn doctor(output: &Output) -> Result<ExitCode> {
             result: mpi(),
             remedy: "pip install mpich: needed for the demo; simulations use their own",
         },
+        Check {
+            name: "C compiler",
+            needed: false,
+            result: compiler(&["cc", "gcc", "clang"]),
+            remedy: "apt-get install gcc: needed for simulations in C, and for `forebay bench`",
+        },
+        Check {
+            name: "Fortran compiler",
+            needed: false,
+            result: compiler(&["gfortran", "flang", "ifx"]),
+            remedy: "apt-get install gfortran: needed for simulations in Fortran",
+        },
     ];
     let value: Vec<Value> = checks
         .iter()
@@ -157,7 +169,17 @@ fn mpi() -> std::result::Result<String, String> {
     let run = run.map_err(|_| "there is no mpiexec".to_owned())?;
     let text = String::from_utf8_lossy(&run.stdout);
     // MPICH's mpiexec prints a table with its version, Open MPI's a line.
-    let version = text.lines().find(|line| line.trim_start().starts_with("Version:"));
-    let told = version.or_else(|| text.lines().find(|line| !line.trim().is_empty())).unwrap_or("mpiexec");
+    let version = text.lines().find_map(|line| line.trim_start().strip_prefix("Version:"));
+    let first = || text.lines().find(|line| !line.trim().is_empty()).unwrap_or("mpiexec");
+    let told = version.map_or_else(|| first().to_owned(), |version| format!("MPICH {version}"));
     Ok(told.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The first of these programs that there is, and what it says of its version.
+fn compiler(names: &[&str]) -> std::result::Result<String, String> {
+    let version = |name: &&str| {
+        let run = Command::new(name).arg("--version").stdin(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&run.stdout).lines().next().map(|line| line.trim().to_owned())
+    };
+    names.iter().find_map(version).ok_or_else(|| format!("there is no {}", names.join(", no ")))
 }

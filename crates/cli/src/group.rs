@@ -5,6 +5,7 @@ use crate::output::{Output, bytes};
 use crate::serve::{Memory, Network};
 use crate::servers_log;
 use forebay_client::core::ids::Lineage;
+use forebay_client::store::budget::available_memory;
 use forebay_client::transport::group_file::{ServerEntry, path_of};
 use forebay_client::transport::shm::ShmLink;
 use forebay_client::transport::{Address, ConnectionFile, host};
@@ -74,6 +75,7 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
             let _ = child.wait();
         }
         remove_ours(&group, &lineage);
+        servers_log::remove_of(&log, &lineage);
         return Err(error);
     }
     let admin =
@@ -87,11 +89,17 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
             1 => format!("1 server is up, with room for {}.", bytes(budget)),
             count => format!("{count} servers are up, with room for {} together.", bytes(budget)),
         };
-        vec![
-            ready,
-            format!("Group:  {}", group.display()),
-            format!("Next:   forebay status{named}     End:  forebay down{named}"),
-        ]
+        let free = available_memory();
+        let note = (budget > free).then(|| {
+            format!("Note:   only {} of memory are free here: the kernel ends what takes more", bytes(free))
+        });
+        let lines = [
+            Some(ready),
+            note,
+            Some(format!("Group:  {}", group.display())),
+            Some(format!("Next:   forebay status{named}     End:  forebay down{named}")),
+        ];
+        lines.into_iter().flatten().collect()
     });
     Ok(ExitCode::SUCCESS)
 }

@@ -51,6 +51,14 @@ pub(crate) fn remove(path: &Path) {
     }
 }
 
+/// Removes the file, if it is the log of this group.
+pub(crate) fn remove_of(path: &Path, lineage: &Lineage) {
+    let text = std::fs::read(path).unwrap_or_default();
+    if text.starts_with(format!("{FIRST}{lineage}\n").as_bytes()) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 fn is_log(file: &mut File) -> bool {
     let mut start = Vec::new();
     file.take(FIRST.len() as u64).read_to_end(&mut start).is_ok() && start == FIRST.as_bytes()
@@ -71,6 +79,11 @@ mod tests {
         assert_eq!(read(&path), "said\n");
         writeln!(create(&path, &two).unwrap(), "again").unwrap();
         assert_eq!(read(&path), "again\n");
+        remove_of(&path, &one);
+        assert!(path.exists());
+        remove_of(&path, &two);
+        assert!(!path.exists());
+        drop(create(&path, &one).unwrap());
         remove(&path);
         assert!(!path.exists());
         std::fs::write(&path, "mine\n").unwrap();

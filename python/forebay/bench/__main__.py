@@ -10,7 +10,9 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
+import textwrap
 import traceback
 from types import ModuleType
 
@@ -20,10 +22,41 @@ from forebay.bench.harness import Record, Report
 from forebay.bench.table import header, table
 
 HELD, MISSED, FAILED = 0, 1, 2
+_WIDTH = 79
+# A row of a table in a benchmark's description; two blanks after a full stop begin a sentence.
+_ROW = re.compile(r"(\S(?:.*?[^\s.:;])?)(\s{2,})(\S.*)")
 
 
 def _load(name: str) -> ModuleType:
     return importlib.import_module(f"forebay.bench.{name}")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help of 80 columns, however wide the terminal is: descriptions are wrapped already."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_WIDTH)
+
+
+def narrow(text: str) -> str:
+    """Text wrapped for a terminal of 80 columns: paragraphs, and tables of a word and what it means."""
+    told: list[str] = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        rows: list[tuple[str, int, list[str]]] = []
+        for line in block.splitlines():
+            row = _ROW.match(line)
+            if row:
+                rows.append((row[1], len(row[1]) + len(row[2]), [row[3]]))
+            elif rows and (line.startswith(" ") or not rows[-1][1]):
+                rows[-1][2].append(line.strip())
+            else:
+                rows.append(("", 0, [line.strip()]))
+        for term, indent, words in rows:
+            first, rest = term.ljust(indent), " " * indent
+            filled = textwrap.fill(" ".join(words), _WIDTH, initial_indent=first, subsequent_indent=rest)
+            told += filled.splitlines()
+        told.append("")
+    return "\n".join(told)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,8 +82,8 @@ def _parser() -> argparse.ArgumentParser:
             name,
             parents=[common],
             help=words.rstrip(".").split(": ", 1)[-1],
-            description=bench.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            description=narrow(bench.__doc__ or ""),
+            formatter_class=_Help,
         )
         bench.add_arguments(sub)
         sub.set_defaults(benches=(name,))

@@ -49,7 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark."""
     parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="numbers of ranks (1 2 4)")
     parser.add_argument("--step-ms", type=float, nargs="+", metavar="X", help="lengths of a step (10 100)")
-    parser.add_argument("--cases", nargs="+", choices=_CASES, help="what to measure (all)")
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=_CASES,
+        metavar="CASE",
+        help=f"what to measure: {', '.join(_CASES)} (all)",
+    )
     parser.add_argument(
         "--edge", type=int, metavar="N", help="points in each direction (64, or 128 from 100 ms)"
     )

@@ -90,8 +90,9 @@ impl StreamCoordinator {
         let fields = run.contract.len();
         match run.contract.get_mut(&field.name) {
             Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
-                "rank {rank} offers field '{}' of stream '{}' as {} with {} dimensions every {} steps, another rank as \
-                 {} with {} every {}; all ranks must agree (units, dims, spacing and origin too)",
+                "rank {rank} offers field '{}' of stream '{}' as {} with {} dimensions every {} steps; it was offered \
+                 before as {} with {} every {}: only its shape may change in a run, and all ranks must agree (units, \
+                 dims, spacing and origin too)",
                 field.name,
                 self.name,
                 field.dtype,
