@@ -285,19 +285,6 @@ impl Node {
         Some((token, answer))
     }
 
-    /// Frees ranges of steps whose coordinator is gone, and with it who reads them: those that a client may look at
-    /// only when it is gone.
-    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>) {
-        let mut store = self.store.lock();
-        for range in held {
-            if let Err(error) = store.free_unseen(range.arena, range.offset, range.generation) {
-                tracing::warn!("a range was freed twice: {error}");
-            }
-        }
-        drop(store);
-        self.memory_freed.notify_waiters();
-    }
-
     /// A client that may have had arenas mapped is gone, with its mappings.
     pub(crate) fn reader_gone(&self, reader: u64) {
         if self.store.lock().reader_gone(reader) {
@@ -307,9 +294,23 @@ impl Node {
 
     /// Frees ranges and lets those who wait for memory look again.
     pub(crate) fn free(&self, held: impl IntoIterator<Item = Held>) {
+        self.give_back(held, Store::free);
+    }
+
+    /// The same for ranges of steps whose coordinator is gone, and with it who knew their readers: those that a client
+    /// may look at are free only when it is gone.
+    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>) {
+        self.give_back(held, Store::free_unseen);
+    }
+
+    fn give_back(
+        &self,
+        held: impl IntoIterator<Item = Held>,
+        free: fn(&mut Store, u32, u64, u64) -> Result<()>,
+    ) {
         let mut store = self.store.lock();
         for range in held {
-            if let Err(error) = store.free(range.arena, range.offset, range.generation) {
+            if let Err(error) = free(&mut store, range.arena, range.offset, range.generation) {
                 tracing::warn!("a range was freed twice: {error}");
             }
         }
