@@ -18,6 +18,15 @@
 !     end do
 !     call fb_producer_close(sim)
 !
+! Under MPI one rank reads the connection file for all: a thousand ranks do not open one file, and it need not be
+! visible on every node. Each compiler has its own module `mpi`; it is not among what Forebay installs.
+!
+!     if (rank == 0) text = fb_group_text()
+!     length = len(text); call MPI_Bcast(length, 1, MPI_INTEGER, 0, comm, error)
+!     if (rank /= 0) allocate(character(length) :: text)
+!     call MPI_Bcast(text, length, MPI_CHARACTER, 0, comm, error)
+!     call fb_producer_open(sim, 'grayscott', group=text, rank=rank, ranks=ranks)
+!
 ! and in a reader:
 !
 !     type(fb_consumer) :: viewer
@@ -121,7 +130,7 @@ module forebay
    public :: fb_consumer_open, fb_consumer_next, fb_step_shape, fb_attr_get, fb_get, fb_get_address
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
-   public :: fb_status, fb_version, fb_result_name
+   public :: fb_status, fb_group_text, fb_version, fb_result_name
 
    ! call fb_put(producer, field, array, [start], [ghost_low], [ghost_high], [number], [level], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.
@@ -1373,17 +1382,44 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:), allocatable :: json
+      json = text_of(c_admin_status, group, stat, errmsg)
+   end function
+
+   ! The text of a group's connection file, once the group is complete, for one rank to hand to all others as their
+   ! `group`; empty after an error. It holds the group's secret.
+   function fb_group_text(group, stat, errmsg) result(text)
+      character(*), intent(in), optional :: group
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: text
+      text = text_of(c_group_text, group, stat, errmsg)
+   end function
+
+   ! What a function of the library says of a group.
+   function text_of(ask, group, stat, errmsg) result(text)
+      interface
+         function ask(group, text) bind(C) result(r)
+            import :: c_int, c_ptr
+            type(c_ptr), value :: group
+            type(c_ptr), intent(out) :: text
+            integer(c_int) :: r
+         end function
+      end interface
+      character(*), intent(in), optional :: group
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: text
       character(:, c_char), allocatable, target :: group_c
-      type(c_ptr) :: text, place
+      type(c_ptr) :: given, place
       integer(c_int) :: result
       place = c_null_ptr
       if (present(group)) then
          group_c = c_text(group); place = c_loc(group_c)
       end if
-      result = c_admin_status(place, text)
-      json = ''
-      if (result == FB_OK) json = fortran_text(text)
-      if (result == FB_OK) call c_free(text)
+      result = ask(place, given)
+      text = ''
+      if (result == FB_OK) text = fortran_text(given)
+      if (result == FB_OK) call c_free(given)
       call told(result, stat, errmsg)
    end function
 

@@ -637,6 +637,8 @@ contains
       call check(stat /= FB_OK, 'it is gone')
       call check(index(fb_status(), '"servers"') > 0, 'the status')
       call check(fb_status('/nonexistent/group.json', stat, text) == '', 'no status')
+      call check(index(fb_status(fb_group_text()), '"servers"') > 0, 'the text of the file is as good as the file')
+      call check(fb_group_text('/nonexistent/group.json', stat, text) == '', 'no text')
       call fails(FB_CONNECTION_FILE, '/nonexistent/group.json')
       call fb_space_close(space)
       call fb_space_close(space)   ! once more does no harm
