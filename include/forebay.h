@@ -38,9 +38,11 @@
  * Threads and processes.  Within a step fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit and fb_abort
  * may be called by many threads at once; the other calls on one producer or consumer by one at a time.
  * A step that a consumer holds may be read by many threads.  After fork() the child's handles are dead:
- * calls return FB_FORKED, and only closing them makes sense, which tells no server and keeps the memory as
- * it was; the parent goes on.  A handle must not be used after it was closed: its memory is gone.  The
- * library starts no thread, installs no signal handler and prints nothing.
+ * calls return FB_FORKED, and only closing them makes sense, which tells no server and keeps memory and
+ * connections as they were, until the child ends or executes another program; the parent goes on.  Where a
+ * server is on another host, it notices the parent's death only when its children have ended too.  A handle
+ * must not be used after it was closed: its memory is gone.  The library starts no thread, installs no
+ * signal handler and prints nothing.
  *
  * Strings are UTF-8 and end with NUL.  Arguments are copied: they are yours again when a call returns.
  *
@@ -258,10 +260,11 @@ int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
 int fb_attr(fb_producer *producer, const fb_attribute *attribute);
 
 /* Begins a step. `time` is physical time. Waits for one answer of the home server, with FB_POLICY_BLOCK also
- * for room; on one host it does not wait where nothing of this rank is wanted, or where the last step brought
- * blocks of up to 1024 bytes only. Step numbers must grow within a run. What is wrong with the last step and
- * only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is told here: this step is
- * then not begun, and the next number may be. */
+ * for room; on one host it need not wait where nothing of this rank is wanted, or where the last step brought
+ * blocks of up to 1024 bytes only and its home has taken them. Step numbers must grow within a run. What is
+ * wrong with a step and only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is
+ * told by a later call of this kind, at the latest by fb_flush or fb_producer_close: the step that was to begin
+ * is then not begun, and the next number may be. */
 int fb_step_begin(fb_producer *producer, uint64_t number, double time);
 
 /* Sets *demanded to 1 if something wants this field at the current step. Never waits. */

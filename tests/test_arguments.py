@@ -161,3 +161,27 @@ def test_a_closed_space_is_closed(one: forebay.LocalGroup) -> None:
             call()
     with forebay.Space(group=one, timeout=20) as other:
         assert other.get("a", step=0).sum() == 3
+
+
+def test_arrays_that_cannot_hold_what_is_read(one: forebay.LocalGroup) -> None:
+    """Elements that share memory, what is no array, and what cannot be written."""
+    with consumer(one) as reader, producer(one) as sim:
+        sim.array("U", dtype="f8", shape=(4, 5))
+        with sim.step(0) as step:
+            step.put("U", np.arange(20.0).reshape(4, 5))
+        field = reader.next()["U"]
+        memory = np.zeros(40)
+        for strides in ((0, 8), (8, 8), (16, 8), (40, 4), (-8, 8)):
+            shared = np.lib.stride_tricks.as_strided(memory[10:], (4, 5), strides)
+            with pytest.raises(forebay.Invalid, match="share memory"):
+                field.read(out=shared)
+        for wrong in ([0.0] * 20, bytearray(160)):
+            with pytest.raises(forebay.Invalid, match="NumPy array"):
+                field.read(out=wrong)
+        frozen = np.zeros((4, 5))
+        frozen.flags.writeable = False
+        with pytest.raises(forebay.OutOfBounds, match="writable"):
+            field.read(out=frozen)
+        for good in (np.zeros((4, 5)).T.reshape(5, 4).T, np.zeros((8, 10))[::2, ::-2], np.zeros((5, 4)).T):
+            field.read(out=good)
+            assert np.array_equal(good, np.arange(20.0).reshape(4, 5))

@@ -370,17 +370,23 @@ def test_which_step_is_shown(two: forebay.LocalGroup) -> None:
         for gone in (10, 35):
             assert shown(gone, 1)["error"] == "NotFound"
         assert "is 30" in shown(20, 1)["text"]
+        assert "  " not in shown(20, 1)["text"]
         asked = ["get", "s", "U", "--step", "40", "--group", two.path]
         assert run(*asked).stdout.startswith("step 40, time 4, shape [2], float64\n")
         coming = subprocess.Popen(
             [FOREBAY, "get", "s", "U", "--step", "next", "--json", "--group", two.path],
             stdout=subprocess.PIPE,
         )
-        wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 1)
-        with sim.step(60) as step:
-            step.put("U", np.full(2, 60.0))
+        number = 60
         with coming:
-            assert json.loads(coming.communicate(timeout=20)[0])["step"] == 60
+            while coming.poll() is None:
+                with sim.step(number) as step:
+                    step.put("U", np.full(2, float(number)))
+                number += 1
+            assert coming.stdout is not None
+            got = json.load(coming.stdout)
+        assert 60 <= got["step"] < number
+        assert got["values"] == [got["step"]] * 2
     with producer(two, "brief") as sim:
         sim.array("U", dtype="f8", shape=(2,))
         with sim.step(0) as step:
@@ -389,7 +395,51 @@ def test_which_step_is_shown(two: forebay.LocalGroup) -> None:
     error = told("get", "brief", "U", "--group", two.path, code=1)
     assert error["error"] == "NotFound"
     assert "has ended" in error["text"]
+    assert "  " not in error["text"]
     assert "oldest, latest or next" in run("get", "s", "U", "--step", "last", code=2).stderr
+
+
+def test_the_latest_step_that_has_a_field(two: forebay.LocalGroup) -> None:
+    """Where another field comes more often, and where an earlier run went farther."""
+    latest = ("get", "s", "U", "--step", "latest", "--timeout", "20", "--group", two.path)
+    held = forebay.Consumer("s", group=two.path, start="oldest")
+    with producer(two, keep=10) as sim:
+        sim.array("U", dtype="f8", shape=(2,), every=10)
+        sim.array("V", dtype="f8", shape=(2,))
+        for number in range(16):
+            with sim.step(number) as step:
+                step.put("V", np.zeros(2))
+                if number % 10 == 0:
+                    step.put("U", np.full(2, float(number)))
+        wait_until(lambda: (stream_status(two, "s") or {}).get("latest") == 15)
+        assert told(*latest)["step"] == 10
+    first = held.next()
+    with producer(two, keep=10) as sim:
+        sim.array("U", dtype="f8", shape=(2,))
+        with sim.step(3) as step:
+            step.put("U", np.ones(2))
+        wait_until(lambda: (stream_status(two, "s") or {}).get("latest") == 3)
+        for which in ("latest", "3"):
+            got = told("get", "s", "U", "--step", which, "--timeout", "20", "--group", two.path)
+            assert (got["step"], got["values"]) == (3, [1.0, 1.0])
+    del first
+    held.close()
+
+
+def test_a_step_of_a_stream_that_has_not_begun_is_waited_for(two: forebay.LocalGroup) -> None:
+    """A reader, or a pipeline, may be there before the simulation."""
+    with consumer(two):
+        coming = subprocess.Popen(
+            [FOREBAY, "get", "s", "U", "--json", "--group", two.path], stdout=subprocess.PIPE
+        )
+        wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 2)
+        with producer(two, keep=1) as sim:
+            sim.array("U", dtype="f8", shape=(2,))
+            with sim.step(7) as step:
+                step.put("U", np.ones(2))
+            with coming:
+                assert coming.stdout is not None
+                assert json.load(coming.stdout)["step"] == 7
 
 
 def test_streams_that_nobody_uses_do_not_fill_the_status(one: forebay.LocalGroup) -> None:

@@ -240,3 +240,28 @@ def test_readers_that_are_killed_while_they_wait(
         reader.code()
     wait_until(lambda: server_status(one)["connections"].get("consumers", 0) <= 1)
     wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before + 2)
+
+
+def test_closed_handles_keep_no_connections(two: forebay.LocalGroup, transport: str) -> None:
+    """Though they are not freed yet, as in a notebook. An array that lives keeps its step's."""
+
+    def descriptors() -> int:
+        return sum(len(os.listdir(f"/proc/{server.pid}/fd")) for server in two.servers)
+
+    sim = forebay.Producer("s", group=two.path, keep=1, transport=transport)
+    sim.array("U", dtype="f8", shape=SHAPE)
+    first = consumer(two, transport=transport)
+    with sim.step(0) as step:
+        step.put("U", reference(SHAPE, "f8", 0))
+    data = first.next().blocks("U")[0].data
+    before = descriptors()
+    others = [consumer(two, transport=transport, start="oldest") for _ in range(5)]
+    assert all(other.next()["U"][0, 0] == data[0, 0] for other in others)
+    assert descriptors() > before
+    for other in others:
+        other.close()
+    wait_until(lambda: descriptors() <= before)
+    first.close()
+    sim.close()
+    assert np.array_equal(data, reference(SHAPE, "f8", 0))
+    wait_until(lambda: server_status(two)["connections"].get("producers", 0) == 0)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,6 +19,8 @@ _BY_DTYPE = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
+
+_BY_NAME = {name: dtype for dtype, name in _BY_DTYPE.items()}
 
 
 def integer(value: object, what: str, *, low: int = 0, bits: int = 64, error: type[Error] = Invalid) -> int:
@@ -57,15 +58,15 @@ def dtype_name(dtype: DTypeLike | str) -> str:
     return name
 
 
-@functools.cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The dtype that arrays of this name have: bfloat16 is shown as its bits unless NumPy knows it."""
-    if name == "bfloat16":
-        try:
-            return np.dtype("bfloat16")
-        except TypeError:
-            return np.dtype(np.uint16)
-    return np.dtype(name)
+    known = _BY_NAME.get(name)
+    if known is not None:
+        return known
+    try:
+        return np.dtype("bfloat16")  # NumPy knows it from when a package is imported that adds it
+    except TypeError:
+        return np.dtype(np.uint16)
 
 
 def checked(array: object, name: str, field: str) -> NDArray[Any]:

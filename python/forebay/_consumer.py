@@ -344,6 +344,8 @@ class Field:
         `out` must have the region's shape and the field's dtype; any strides will do.
         """
         offset, count, step, after = _arrays.selection(region, self._global())
+        if out is not None and not isinstance(out, np.ndarray):
+            raise Invalid(f"field '{self.name}': out is {type(out).__name__}, needed is a NumPy array")
         target = out if out is not None else np.empty(count, self.dtype)
         if out is not None:
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]

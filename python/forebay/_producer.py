@@ -252,8 +252,8 @@ class Producer:
     def step(self, number: int, *, time: float | None = None) -> OpenStep:
         """A step, to be used in `with`. Entering waits for one answer of the home server; leaving ends it.
 
-        On one host it does not wait where nothing of this rank is wanted, or where the last step brought blocks of
-        up to 1024 bytes only.
+        On one host it need not wait where nothing of this rank is wanted, or where the last step brought blocks of
+        up to 1024 bytes only and its home has taken them.
 
         Numbers must grow within a run. `time` is physical time (default: the number). When the block is
         left by an exception the step is not ended: the producer can begin no other, and once it closes

@@ -387,7 +387,7 @@ pub(crate) unsafe extern "C" fn fb_flush(producer: *mut fb_producer) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_producer_close(producer: *mut fb_producer) -> c_int {
     call("fb_producer_close", || {
-        // SAFETY: the header's terms. A child closes its copies of the descriptors.
+        // SAFETY: the header's terms.
         let inner = unsafe { Handle::take(producer) };
         inner.map_or(Ok(()), |inner| inner.producer.close())
     })

@@ -1,9 +1,10 @@
 //! The command `forebay`.
 
 mod bench;
-mod data;
 mod doctor;
+mod get;
 mod group;
+mod ls;
 mod output;
 mod pipeline;
 mod serve;
@@ -63,9 +64,9 @@ enum Command {
     /// Show servers, streams and pipelines
     Status,
     /// List streams, or the fields of one
-    Ls(data::Ls),
+    Ls(ls::Ls),
     /// Read a field of the oldest step kept, as numbers or a .npy file
-    Get(data::Get),
+    Get(get::Get),
     /// Create, destroy and look at pipelines
     #[command(subcommand)]
     Pipeline(pipeline::Pipeline),
@@ -113,8 +114,8 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Down => group::down(common, output),
         Command::Serve(serve) => serve::serve(common, &serve),
         Command::Status => status::status(common, output),
-        Command::Ls(ls) => data::ls(common, &ls, output),
-        Command::Get(get) => data::get(common, &get, output),
+        Command::Ls(ls) => ls::ls(common, &ls, output),
+        Command::Get(get) => get::get(common, &get, output),
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),
         Command::Bench(bench) => bench::bench(common, &bench),
         Command::Doctor => doctor::doctor(output),

@@ -39,6 +39,24 @@ impl Output {
     }
 }
 
+/// The items of a JSON list; none if it is something else.
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A value for people, complex ones as NumPy shows them.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(pair) => {
+            let parts: Vec<String> = pair.iter().map(text).collect();
+            let sign = if parts.last().is_some_and(|im| im.starts_with('-')) { "" } else { "+" };
+            format!("{}j", parts.join(sign))
+        }
+        number => number.to_string(),
+    }
+}
+
 /// Bytes for people.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

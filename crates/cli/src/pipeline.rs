@@ -2,7 +2,7 @@
 
 use crate::Common;
 use crate::group::pause;
-use crate::output::Output;
+use crate::output::{Output, list};
 use clap::Subcommand;
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, PipelineSpec, Result};
 use serde_json::{Value, json};
@@ -83,13 +83,15 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
         }
         Pipeline::Log { name } => {
             let status = admin.status()?;
-            let all = status["pipelines"].as_array().into_iter().flatten();
-            let Some(pipeline) = all.into_iter().find(|known| known["name"].as_str() == Some(name)) else {
+            let Some(pipeline) =
+                list(&status["pipelines"]).find(|known| known["name"].as_str() == Some(name))
+            else {
                 return Err(Error::not_found(format!(
                     "there is no pipeline '{name}'; see `forebay pipeline list`"
                 )));
             };
-            if let Some(error) = pipeline["ended"].as_str() {
+            let told = pipeline["workers"].as_array().is_some_and(|workers| !workers.is_empty());
+            if let Some(error) = pipeline["ended"].as_str().filter(|_| !told) {
                 return Err(Error::not_found(format!("pipeline '{name}' has ended: {error}")));
             }
             output.result(&pipeline["workers"], printed);
@@ -102,10 +104,10 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
 fn printed(workers: &Value) -> Vec<String> {
     let of_worker = |worker: &Value| {
         let server = worker["server"].as_u64().unwrap_or(0);
-        let lines = worker["log"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let lines = list(&worker["log"]).filter_map(Value::as_str);
         lines.map(|line| format!("server{server}: {line}")).collect::<Vec<_>>()
     };
-    workers.as_array().into_iter().flatten().flat_map(of_worker).collect()
+    list(workers).flat_map(of_worker).collect()
 }
 
 fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineSpec> {
@@ -189,8 +191,7 @@ fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration) -> Result<S
         return Ok(stream.to_owned());
     }
     let status = admin.status()?;
-    let streams = status["streams"].as_array().into_iter().flatten();
-    let streams: Vec<&str> = streams.filter_map(|stream| stream["name"].as_str()).collect();
+    let streams: Vec<&str> = list(&status["streams"]).filter_map(|stream| stream["name"].as_str()).collect();
     match streams[..] {
         [only] => Ok(only.to_owned()),
         [] => {

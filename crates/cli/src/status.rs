@@ -1,7 +1,7 @@
 //! `forebay status`.
 
 use crate::Common;
-use crate::output::{Output, bytes};
+use crate::output::{Output, bytes, list};
 use forebay_client::{Admin, Result};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -18,10 +18,6 @@ fn number(value: &Value) -> u64 {
 
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("")
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// A step's number, or a dash where there is none.
@@ -89,6 +85,9 @@ fn pipeline(pipeline: &Value) -> Vec<String> {
     let (name, on) = (word(&pipeline["name"]), word(&pipeline["stream"]));
     if let Some(error) = pipeline["ended"].as_str() {
         return [vec![format!("{name:<12} {on:<12} ended")], indented(error)].concat();
+    }
+    if let Some(error) = pipeline["error"].as_str() {
+        return [vec![format!("{name:<12} {on:<12} unknown")], indented(error)].concat();
     }
     let (ready, expected) = (number(&pipeline["workers_ready"]), number(&pipeline["workers_expected"]));
     let state = match (ready < expected, pipeline["running_step"].is_null()) {

@@ -107,6 +107,25 @@ impl Admin {
     }
 }
 
+/// What is told of every pipeline, if only by null.
+const PIPELINE: [&str; 15] = [
+    "stream",
+    "server",
+    "code",
+    "error",
+    "ended",
+    "workers_ready",
+    "workers_expected",
+    "running_step",
+    "executed",
+    "failed",
+    "missed",
+    "last_step",
+    "last_seconds",
+    "last_error",
+    "workers",
+];
+
 /// The streams and pipelines of all servers beside what each says of itself.
 fn gathered(mut servers: Vec<Value>) -> Value {
     let (mut streams, mut pipelines, mut workers) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,17 +148,32 @@ fn gathered(mut servers: Vec<Value>) -> Value {
     let known = |pipelines: &[Value], worker: &Value| {
         pipelines.iter().position(|pipeline| pipeline["name"] == worker["pipeline"])
     };
-    for pipeline in &mut pipelines {
-        pipeline["workers"] = json!([]);
-    }
+    let one_is_silent = servers.iter().any(|server| !server["error"].is_null());
     for worker in workers {
-        let index = known(&pipelines, &worker).unwrap_or_else(|| {
-            let gone = "the server that coordinates it does not answer";
-            pipelines.push(json!({ "name": worker["pipeline"], "ended": gone, "workers": [] }));
-            pipelines.len() - 1
-        });
-        if let Value::Array(of_it) = &mut pipelines[index]["workers"] {
-            of_it.push(worker);
+        let index = match known(&pipelines, &worker) {
+            Some(index) => index,
+            None if one_is_silent => {
+                let error = "the server that coordinates it does not answer";
+                pipelines.push(json!({ "name": worker["pipeline"], "error": error }));
+                pipelines.len() - 1
+            }
+            // It has just begun or ended, between the answers of two servers.
+            None => continue,
+        };
+        let of_it = &mut pipelines[index]["workers"];
+        if of_it.is_null() {
+            *of_it = json!([]);
+        }
+        of_it.as_array_mut().into_iter().for_each(|of_it| of_it.push(worker.clone()));
+    }
+    for pipeline in &mut pipelines {
+        for member in PIPELINE {
+            if pipeline[member].is_null() {
+                pipeline[member] = Value::Null;
+            }
+        }
+        if pipeline["workers"].is_null() {
+            pipeline["workers"] = json!([]);
         }
     }
     for all in [&mut streams, &mut pipelines] {

@@ -194,9 +194,16 @@ impl Consumer {
             lock(&self.state).over = Some(closed);
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
             self.shared.holders.forget_unused_arenas(0);
-            let held = lock(&self.shared.held).iter().copied().collect();
+            let held: Vec<_> = lock(&self.shared.held).iter().copied().collect();
+            let nothing_held = held.is_empty();
             let detach = ToServer::Detach { attachment: self.attachment, held };
-            return match self.shared.rpc.call(&detach, "to detach").map(drop) {
+            let detached = self.shared.rpc.call(&detach, "to detach").map(drop);
+            if nothing_held {
+                // Nobody has anything to say any more: servers need not keep connections until this is dropped.
+                self.shared.rpc.hang_up();
+                self.shared.holders.hang_up();
+            }
+            return match detached {
                 // A server that is gone, or does not answer, notices by itself that this reader has left.
                 Err(error) if !matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
                     Err(error)

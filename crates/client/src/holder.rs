@@ -110,6 +110,11 @@ impl Holders {
         }
     }
 
+    /// Ends the connections to them. Does not wait.
+    pub(crate) fn hang_up(&self) {
+        lock(&self.connections).drain().for_each(|(_, rpc)| rpc.hang_up());
+    }
+
     pub(crate) fn group(&self) -> &Group {
         &self.group
     }

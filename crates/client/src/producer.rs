@@ -217,7 +217,7 @@ impl Producer {
     }
 
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
-    /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before: then it does not wait.
+    /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before and the server has taken them.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
         let _turn = self.turn()?;
         let mut state = self.state()?;
@@ -234,7 +234,10 @@ impl Producer {
         let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
         let alone = state.lost.is_none() && self.may_begin_alone(&state, wanted, step);
         if alone && wanted {
-            let told = self.home.rpc.queue(&ToServer::Began { step, time });
+            let began = ToServer::Began { step, time };
+            // At once where steps were left out: others may wait for this rank there.
+            let next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
+            let told = if next { self.home.rpc.queue(&began) } else { self.home.rpc.tell(&began) };
             told.or_else(|error| self.survive(&mut state, error))?;
         } else if state.lost.is_none() && !alone {
             state.answered = false;
@@ -376,6 +379,7 @@ impl Producer {
         }
         let flushed = self.home.rpc.call(&ToServer::Flush, "to hold what was put");
         let left = self.home.rpc.call(&ToServer::Leave, "to let this rank go");
+        self.home.rpc.hang_up();
         match flushed.and(left) {
             Ok(_) => Ok(()),
             Err(error) => self.survive(&mut lock(&self.state), error),

@@ -362,6 +362,11 @@ impl Rpc {
         !inbox.reading && inbox.told.is_empty() && lock(&self.receiver).is_quiet()
     }
 
+    /// Ends the connection: nothing can be asked or told by it any more. Does not wait.
+    pub(crate) fn hang_up(&self) {
+        lock(&self.sender).hang_up();
+    }
+
     /// Whether the connection is known to be of no more use. Does not wait.
     pub(crate) fn is_broken(&self) -> bool {
         let inbox = lock(&self.inbox);

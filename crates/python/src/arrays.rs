@@ -41,6 +41,21 @@ impl Array {
         Err(Error::internal(format!("elements of {} bytes for {}", self.buffer.item_size(), self.dtype)))
     }
 
+    /// Whether no two elements share memory, as far as strides tell: each dimension steps over all that the finer
+    /// ones span.
+    fn elements_are_apart(&self) -> bool {
+        let long = self.shape.iter().zip(&self.strides).filter(|(n, _)| **n > 1);
+        let mut dimensions: Vec<(u64, u64)> = long.map(|(n, stride)| (stride.unsigned_abs(), *n)).collect();
+        dimensions.sort_unstable();
+        let mut spanned = self.dtype.size() as u64;
+        self.shape.contains(&0)
+            || dimensions.into_iter().all(|(stride, n)| {
+                let apart = stride >= spanned;
+                spanned = spanned.saturating_add(stride.saturating_mul(n - 1));
+                apart
+            })
+    }
+
     /// To be read.
     pub(crate) fn source(&self) -> Result<Source<'_>> {
         self.check()?;
@@ -56,8 +71,13 @@ impl Array {
         if self.buffer.readonly() {
             return Err(Error::internal("an array that is read-only cannot be read into"));
         }
+        if !self.elements_are_apart() {
+            return Err(Error::invalid(
+                "out: its elements share memory, so that it cannot hold what is read",
+            ));
+        }
         let address = self.buffer.buf_ptr().cast();
-        // SAFETY: as above; the package made the array, or found it writable and without inner overlap.
+        // SAFETY: as above; it may be written, and no two of its elements overlap.
         let target = unsafe { Target::new(address, &self.shape, Some(&self.strides), self.dtype.size()) };
         target?.typed(self.dtype)
     }

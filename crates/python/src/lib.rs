@@ -1,6 +1,7 @@
 //! The Python extension: thin, private classes that the package `forebay` wraps.
 //!
-//! Arrays come and go by Python's buffer protocol, which keeps what it shows alive. The interpreter is let go during every call that may wait or copy.
+//! Arrays come and go by Python's buffer protocol, which keeps what it shows alive. The interpreter is let go during
+//! every call that may wait or copy.
 #![allow(missing_docs)] // the package documents what users see
 
 mod arrays;

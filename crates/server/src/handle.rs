@@ -71,12 +71,16 @@ impl Node {
                 let _ = pending.reply.send(M::Joined { token, stream, rank, result });
             }
             M::NeverCame { stream, run, rank } => {
-                self.coordinator(state, &stream).never_came(run, rank);
+                let effects = self.coordinator(state, &stream).never_came(run, rank);
+                self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
             M::Define { token, stream, run, rank, field } => {
                 let result = self.coordinator(state, &stream).define(run, rank, field);
                 self.tell(state, from, M::Answer { token, result });
+            }
+            M::Heard { token, .. } => {
+                self.tell(state, from, M::Answer { token, result: Ok(()) });
             }
             M::SetAttr { token, stream, run, field, key, attr } => {
                 let result = self.coordinator(state, &stream).set_attr(run, field.as_deref(), &key, attr);

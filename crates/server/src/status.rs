@@ -79,7 +79,7 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
 
 /// A stream, with the fields and the attributes of its latest run.
 fn stream_status(stream: &StreamCoordinator) -> Value {
-    let StreamStatus { name, run, ranks, steps, latest, held, attached } = stream.status();
+    let StreamStatus { name, run, ranks, steps, latest, held, attached, over } = stream.status();
     let none = Attrs::default();
     let attrs = stream.attrs().unwrap_or(&none);
     let of = |field: Option<&str>| {
@@ -106,6 +106,7 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
         "latest": latest,
         "held": { "bytes": held.0, "blocks": held.1 },
         "attached": attached,
+        "over": over,
         "fields": stream.contract().map(field).collect::<Vec<_>>(),
         "attrs": of(None),
     })

@@ -79,7 +79,10 @@ pub struct TakenWord<'a, A: Atomic = AtomicU64>(pub &'a A);
 impl<A: Atomic> TakenWord<'_, A> {
     /// The server has taken a step whole.
     pub fn take(&self, step: StepNumber) {
-        self.0.store(step.saturating_add(1));
+        // A number that the word cannot hold is not said: the rank asks.
+        if let Some(next) = step.checked_add(1) {
+            self.0.store(next);
+        }
     }
 
     /// Whether the server has taken this step whole, and none after it.
@@ -132,7 +135,7 @@ mod tests {
         word.take(3);
         assert_eq!([2, 3, 4].map(|step| word.is_taken(step)), [false, true, false]);
         word.take(u64::MAX);
-        assert_eq!([3, u64::MAX - 1, u64::MAX].map(|step| word.is_taken(step)), [false, true, false]);
+        assert_eq!([3, u64::MAX].map(|step| word.is_taken(step)), [true, false]);
     }
 
     /// What a server knows: the demand's version from each step on, and the highest step begun.

@@ -151,11 +151,10 @@ impl Room {
             self.0 = link.descriptor().try_clone_to_owned().and_then(readiness::writable).ok();
         }
         match &self.0 {
-            Some(socket) => {
-                if let Ok(mut ready) = socket.writable().await {
-                    ready.clear_ready();
-                }
-            }
+            Some(socket) => match socket.writable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
+            },
             // There is no descriptor to wait with (see `ulimit -n`).
             None => tokio::time::sleep(LOOK_AGAIN).await,
         }

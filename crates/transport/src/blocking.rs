@@ -223,7 +223,7 @@ impl Opening {
             // Byte by byte until the length is known: what follows the handshake is not to be touched.
             answer.resize(wanted, 0);
             let space = &mut [IoSliceMut::new(&mut answer[at..])];
-            let n = end.receive_some(space, &mut VecDeque::new(), deadline, "its handshake")?;
+            let n = end.receive_some(space, &mut VecDeque::new(), deadline, "to answer the handshake")?;
             answer.truncate(at + n);
         }
         let ((sealer, opener), confirmation) = initiator.finish(&answer).map_err(|e| e.during(&peer))?;
@@ -259,6 +259,11 @@ impl Sender {
     /// Which transport it uses.
     pub fn kind(&self) -> Kind {
         self.end.link.kind()
+    }
+
+    /// Ends the connection for both halves. Does not wait.
+    pub fn hang_up(&self) {
+        let _ = rustix::net::shutdown(self.end.link.descriptor(), rustix::net::Shutdown::Both);
     }
 
     /// The server's name in errors.

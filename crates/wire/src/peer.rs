@@ -74,6 +74,14 @@ pub enum PeerMessage {
         /// The field.
         field: Field,
     },
+    /// Has all been taken that this server told of a stream before? What is wrong with it is told first. Answer:
+    /// `Answer`.
+    Heard {
+        /// Ties the answer to it.
+        token: u64,
+        /// The stream.
+        stream: String,
+    },
     /// A rank begins a step: its first, or one after some that it left out and at which something was wanted.
     Begun {
         /// The stream.

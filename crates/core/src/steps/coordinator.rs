@@ -49,6 +49,8 @@ pub struct StreamStatus {
     pub held: (u64, u64),
     /// How many consumers and pipelines are attached.
     pub attached: u32,
+    /// Whether it had a run, and the latest one is over.
+    pub over: bool,
 }
 
 impl StreamCoordinator {
@@ -105,6 +107,7 @@ impl StreamCoordinator {
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
             attached: self.attachments.len() as u32,
+            over: self.last_run().is_some() && run.is_none_or(Run::is_over),
         }
     }
 

@@ -217,7 +217,7 @@ impl Run {
     /// Whether every rank that will ever come has come and gone.
     pub(super) fn is_over(&self) -> bool {
         let gone = |rank: &Rank| rank.state != RankState::Open;
-        !self.ranks.is_empty() && self.all_came() && self.ranks.values().all(gone)
+        (self.followed || !self.ranks.is_empty()) && self.all_came() && self.ranks.values().all(gone)
     }
 
     /// Whether no further rank will come.

@@ -25,6 +25,8 @@ use tokio::time::{Instant, timeout_at};
 const TOLD_MAX: usize = BODY_MAX - (64 << 10);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a flush waits for the coordinator's word on the steps before it.
+const HEAR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// One rank of a stream, at its home server.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(crate) struct Producing {
     last: Option<StepNumber>,
     /// The coordinator knows that the rank has finished all steps below this one.
     told_below: StepNumber,
+    /// The coordinator was told of steps since it was last asked whether it has taken all.
+    unheard: bool,
     open: Option<OpenStep>,
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     predicted: Vec<(String, u64)>,
@@ -235,6 +239,7 @@ impl Session {
             begun: false,
             last: None,
             told_below: 0,
+            unheard: false,
             open: None,
             predicted: Vec::new(),
             trouble: None,
@@ -275,10 +280,10 @@ impl Session {
                 self.end_step(step, 0, false)?;
                 Ok(Some(ToClient::Done))
             }
-            ToServer::Flush => match self.take_trouble() {
-                Some(error) => Err(error),
-                None => Ok(Some(ToClient::Done)),
-            },
+            ToServer::Flush => {
+                self.hear_of_steps().await;
+                self.take_trouble().map_or(Ok(Some(ToClient::Done)), Err)
+            }
             _ => {
                 self.leave_cleanly();
                 Ok(Some(ToClient::Done))
@@ -332,6 +337,21 @@ impl Session {
             result?;
         }
         Ok(Some(ToClient::Done))
+    }
+
+    /// Waits until the stream's coordinator has taken the steps that the rank has ended, and has said what is wrong
+    /// with them. One that does not answer may say so later, if the rank is still there.
+    async fn hear_of_steps(&mut self) {
+        let (node, patience) = (self.node.clone(), self.patience.min(HEAR_PATIENCE));
+        let Some(producing) = &mut self.producing else { return };
+        if !std::mem::take(&mut producing.unheard) {
+            return;
+        }
+        let stream = producing.stream.clone();
+        let heard = |token| PeerMessage::Heard { token, stream: stream.clone() };
+        if let Err(error) = node.ask(&stream, producing.rank, patience, heard).await {
+            tracing::warn!("what is wrong with the last steps of stream '{stream}' is not known: {error}");
+        }
     }
 
     fn take_trouble(&mut self) -> Option<Error> {
@@ -431,7 +451,7 @@ impl Session {
     }
 
     /// Lets a rank that shares memory begin later steps by itself, as long as the demand that it is now told
-    /// holds and nothing of it is wanted.
+    /// holds.
     fn let_pass(&mut self, step: StepNumber) -> Result<()> {
         let node = self.node.clone();
         let producing = self.producing()?;
@@ -585,6 +605,7 @@ impl Session {
         // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
         if !open.demand.is_empty() || arrived > 0 {
             producing.told_below = step.saturating_add(1);
+            producing.unheard = true;
             producing.tell_step(&node, open, dropped || lost, false)?;
         }
         if !lost && producing.trouble.is_none() {

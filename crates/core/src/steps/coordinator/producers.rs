@@ -67,18 +67,30 @@ impl StreamCoordinator {
     fn follow(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.followed = true;
-        for step in run.open.clone() {
+        self.close_what_is_complete(number, effects);
+    }
+
+    /// Ranks of a run have gone: steps may be complete without them, and the run may be over.
+    fn close_what_is_complete(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        let open = self.runs.get(&number).map(|run| run.open.clone());
+        for step in open.into_iter().flatten() {
             self.close_if_complete(number, step, effects);
         }
         self.end_if_over(effects);
+        self.forget_empty_runs(effects);
     }
 
     /// Nobody waited for the answer to a rank's join: it has not come, and may come yet.
-    pub fn never_came(&mut self, run: RunNumber, rank: u32) {
-        let Some(run) = self.runs.get_mut(&run) else { return };
+    pub fn never_came(&mut self, number: RunNumber, rank: u32) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(run) = self.runs.get_mut(&number) else { return effects };
         if run.ranks.get(&rank).is_some_and(|rank| rank.state == RankState::Open) {
             run.ranks.remove(&rank);
+            if run.followed {
+                self.close_what_is_complete(number, &mut effects);
+            }
         }
+        effects
     }
 
     /// A rank offers a field, or gives it another shape from its next step on.
@@ -227,11 +239,7 @@ impl StreamCoordinator {
                 step.torn |= !step.ended.contains(&rank);
             }
         }
-        for number in entry.open.clone() {
-            self.close_if_complete(run, number, &mut effects);
-        }
-        self.end_if_over(&mut effects);
-        self.forget_empty_runs(&mut effects);
+        self.close_what_is_complete(run, &mut effects);
         effects
     }
 

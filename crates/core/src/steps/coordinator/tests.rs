@@ -607,6 +607,27 @@ fn ranks_that_never_came_are_awaited_until_the_next_run() {
 }
 
 #[test]
+fn a_rank_that_never_came_to_a_run_that_is_followed_is_not_awaited() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let options = || options(2, Policy::DropOldest);
+    stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 8), Start::Next).unwrap();
+    for rank in 0..2 {
+        assert_eq!(stream.join(rank, S0, options()).unwrap().0.run, 1);
+    }
+    stream.define(1, 0, field()).unwrap();
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.rank_gone(1, 0, false), []);
+    // Rank 1 is still taken for open.
+    let (joined, effects) = stream.join(0, S0, options()).unwrap();
+    assert_eq!((joined.run, effects), (2, vec![]));
+    let effects = stream.never_came(1, 1);
+    assert_eq!(delivered(&effects), [(0, 0)]);
+    assert!(matches!(effects.last(), Some(Effect::Ended(AttachmentId(7), 0))), "{effects:?}");
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+    assert_eq!(stream.runs.keys().copied().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
 fn a_reader_that_does_not_follow_belongs_to_one_run() {
     let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);

@@ -1,7 +1,8 @@
-//! `forebay ls` and `forebay get`: looking at data from the command line.
+//! `forebay get`: a field of one step, from the command line.
 
 use crate::Common;
-use crate::output::Output;
+use crate::ls::name;
+use crate::output::{Output, list, text};
 use forebay_client::core::contract::{Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::ids::StepNumber;
@@ -17,13 +18,6 @@ use std::time::{Duration, Instant};
 
 /// How long a step may be waited for unless somebody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// List streams, or the fields of one.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Ls {
-    /// The stream
-    stream: Option<String>,
-}
 
 /// Read a field of one step: prints it, or writes a .npy file.
 ///
@@ -69,86 +63,6 @@ fn which(text: &str) -> std::result::Result<Which, String> {
             .map(Which::Number)
             .map_err(|_| format!("'{number}' is no step: write a number, oldest, latest or next")),
     }
-}
-
-pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
-    let status = Admin::open(&common.group_options()?)?.status()?;
-    let streams = status["streams"].as_array().map_or(&[][..], Vec::as_slice);
-    match &ls.stream {
-        None => output.result(&json!(streams), |_| {
-            let lines = |stream: &Value| {
-                [vec![name(stream).to_owned()], attributes(&stream["attrs"]), left_out(stream)].concat()
-            };
-            streams.iter().flat_map(lines).collect()
-        }),
-        Some(wanted) => {
-            let Some(stream) = streams.iter().find(|stream| name(stream) == *wanted) else {
-                let known: Vec<&str> = streams.iter().map(name).collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                return Err(Error::not_found(format!("there is no stream '{wanted}'; there are: {known}")));
-            };
-            let fields = stream["fields"].as_array().map_or(&[][..], Vec::as_slice);
-            output.result(&stream["fields"], |_| [table(fields), left_out(stream)].concat());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn name(stream: &Value) -> &str {
-    stream["name"].as_str().unwrap_or("")
-}
-
-/// Fields for people: one a line, with its attributes beneath.
-fn table(fields: &[Value]) -> Vec<String> {
-    let list = |value: &Value, mark: &str| {
-        let items: Vec<String> = value.as_array().into_iter().flatten().map(text).collect();
-        items.join(mark)
-    };
-    let row = |field: &Value| {
-        let shape = match &field["shape"] {
-            Value::Null => format!("{}-d, unplaced", field["ndim"]),
-            shape => format!("({})", list(shape, ", ")),
-        };
-        [
-            name(field).to_owned(),
-            text(&field["dtype"]),
-            shape,
-            text(&field["every"]),
-            list(&field["dims"], ","),
-            text(&field["units"]),
-        ]
-    };
-    let header = ["FIELD", "DTYPE", "SHAPE", "EVERY", "DIMS", "UNITS"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(header).chain(fields.iter().map(row)).collect();
-    let widths: Vec<usize> =
-        (0..6).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let beneath = std::iter::once(Vec::new()).chain(fields.iter().map(|field| attributes(&field["attrs"])));
-    rows.iter().zip(beneath).flat_map(|(row, attrs)| [vec![line(row)], attrs].concat()).collect()
-}
-
-/// A note for people if a stream's fields and attributes had no room in the status.
-fn left_out(stream: &Value) -> Vec<String> {
-    let left_out = stream["details_left_out"].as_bool() == Some(true);
-    let note =
-        "  (its fields and attributes are not shown: those of all streams are too long for one status)";
-    left_out.then(|| note.to_owned()).into_iter().collect()
-}
-
-/// Attributes for people, one a line and indented.
-fn attributes(attrs: &Value) -> Vec<String> {
-    const WIDTH: usize = 78;
-    let line = |(key, value): (&String, &Value)| {
-        let line = format!("  {key} = {value}");
-        if line.chars().count() <= WIDTH {
-            return line;
-        }
-        line.chars().take(WIDTH - 3).chain("...".chars()).collect()
-    };
-    attrs.as_object().into_iter().flatten().map(line).collect()
 }
 
 pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
@@ -201,46 +115,63 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
 fn find(common: &Common, get: &Get) -> Result<Step> {
     let group = common.group_options()?;
     let status = Admin::open(&group)?.status()?;
-    let streams = status["streams"].as_array().into_iter().flatten();
-    let known = streams.into_iter().find(|stream| name(stream) == get.stream);
-    let held = |stream: &Value| stream["held"]["blocks"].as_u64() != Some(0);
-    if let Some(stream) = known.filter(|stream| stream["ranks"]["open"] == 0 && !held(stream))
-        && get.step != Which::Next
-    {
+    let stream = list(&status["streams"]).find(|stream| name(stream) == get.stream);
+    let keeps_nothing = |stream: &&Value| stream["over"] == true && stream["held"]["blocks"] == 0;
+    if let Some(stream) = stream.filter(keeps_nothing).filter(|_| get.step != Which::Next) {
         return Err(Error::not_found(format!(
-            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, to              look at it afterwards",
+            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, \
+             to look at it afterwards",
             get.stream, stream["steps"]["closed"]
         )));
     }
+    let run = stream.and_then(|stream| stream["run"].as_u64()).unwrap_or(0);
     let wanted = match get.step {
-        Which::Latest => known.and_then(|stream| stream["latest"].as_u64()),
+        Which::Latest => stream.and_then(|stream| latest(stream, &get.field)),
         Which::Number(number) => Some(number),
         Which::Oldest | Which::Next => None,
     };
     let consumer = Consumer::open(&ConsumerOptions {
         needs: Needs::Fields(vec![Need { field: get.field.clone(), dtype: None, every: 1 }]),
         start: if get.step == Which::Next { Start::Next } else { Start::Oldest },
-        window: 1,
+        // One may be looked at while the next is asked for.
+        window: 2,
         group,
         ..ConsumerOptions::new(&get.stream)
     })?;
     let deadline = Instant::now() + common.timeout.unwrap_or(PATIENCE);
+    let mut before = None;
     loop {
-        let step = consumer.next_step(Some(deadline.saturating_duration_since(Instant::now())))?;
+        let step = match consumer.next_step(Some(deadline.saturating_duration_since(Instant::now()))) {
+            Ok(step) => step,
+            // Nothing later came: what was there is the latest.
+            Err(error) if get.step == Which::Latest => return before.ok_or(error),
+            Err(error) => return Err(error),
+        };
+        // Of an earlier run there may be steps that somebody still holds.
+        if step.report().id.run < run {
+            continue;
+        }
         match (get.step, wanted) {
             (Which::Number(number), _) if step.number() > number => {
                 return Err(Error::not_found(format!(
-                    "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be read                      after it is {}",
+                    "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be \
+                     read after it is {}",
                     get.stream,
                     get.field,
                     step.number()
                 )));
             }
-            // Another run, or a step that was given up meanwhile: what comes instead is later.
-            (_, Some(number)) if step.number() < number => {}
+            (_, Some(number)) if step.number() < number => before = Some(step),
             _ => return Ok(step),
         }
     }
+}
+
+/// The latest step of a stream that should have this field.
+fn latest(stream: &Value, field: &str) -> Option<StepNumber> {
+    let latest = stream["latest"].as_u64()?;
+    let every = list(&stream["fields"]).find(|known| name(known) == field)?["every"].as_u64()?;
+    latest.checked_sub(latest.checked_rem(every)?)
 }
 
 /// Memory for what was selected.
@@ -304,19 +235,6 @@ fn double(value: f64) -> Value {
 /// A time for people, without the last digits that sums of many steps leave.
 fn rounded(time: f64) -> f64 {
     format!("{time:.9e}").parse().unwrap_or(time)
-}
-
-/// A value for people, complex ones as NumPy shows them.
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(pair) => {
-            let parts: Vec<String> = pair.iter().map(text).collect();
-            let sign = if parts.last().is_some_and(|im| im.starts_with('-')) { "" } else { "+" };
-            format!("{}j", parts.join(sign))
-        }
-        number => number.to_string(),
-    }
 }
 
 /// Parses `a:b:c, i, :` against a field's shape. A single index keeps its dimension, with extent 1.
