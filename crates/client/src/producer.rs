@@ -49,7 +49,8 @@ pub(crate) struct State {
     /// The last step that was asked for was answered: without its answer the demand may be an old one, and the
     /// word that is shared with the server says nothing.
     answered: bool,
-    fields: BTreeMap<String, Field>,
+    /// Shared, since each put looks at one while the state is not locked.
+    fields: BTreeMap<String, Arc<Field>>,
     pub(crate) species: Species,
     demand: Demand,
     pub(crate) open: Option<Open>,
@@ -204,7 +205,7 @@ impl Producer {
         };
         let mut state = lock(&self.state);
         defined.or_else(|error| self.survive(&mut state, error))?;
-        state.fields.insert(field.name.clone(), field);
+        state.fields.insert(field.name.clone(), Arc::new(field));
         Ok(())
     }
 
@@ -299,7 +300,7 @@ impl Producer {
         Ok(state.lost.is_none() && state.demand.wants(self.find(&state, field)?, step))
     }
 
-    pub(crate) fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Field> {
+    pub(crate) fn find<'a>(&self, state: &'a State, name: &str) -> Result<&'a Arc<Field>> {
         state.fields.get(name).ok_or_else(|| {
             let known: Vec<_> = state.fields.keys().map(String::as_str).collect();
             Error::not_found(format!(

@@ -8,6 +8,7 @@ use crate::region::Region;
 use crate::view::mix;
 use crate::{Error, ErrorKind, Result};
 use std::collections::HashMap;
+use std::fmt::Display;
 
 /// A block that touches more cells than this is looked at by every search instead.
 const CELLS_MAX: u64 = 64;
@@ -156,7 +157,7 @@ impl FieldIndex {
     }
 
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
-        check_block_fits(&self.field, &record.key.to_string(), record.level, &record.extent)
+        check_block_fits(&self.field, record.key, record.level, &record.extent)
     }
 
     fn add_to_cells(&mut self, index: u32, interior: &Region) {
@@ -265,8 +266,8 @@ pub fn not_covered(field: &str, step: &str, part: &Region, region: &Region) -> E
 }
 
 /// Checks that a block's box fits its field: dimensions, a place where the field has one, and bounds. Those of a
-/// refined level are not known: its blocks lie in an index space of their own.
-pub fn check_block_fits(field: &Field, block: &str, level: u32, extent: &Extent) -> Result<()> {
+/// refined level are not known: its blocks lie in an index space of their own. `block` is its name in errors.
+pub fn check_block_fits(field: &Field, block: impl Display, level: u32, extent: &Extent) -> Result<()> {
     let (offset, shape) = (extent.offset(), extent.shape());
     let fail = |text: String| Err(Error::out_of_bounds(format!("{block} of field '{}': {text}", field.name)));
     if shape.len() != field.ndim as usize {

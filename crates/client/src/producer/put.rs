@@ -29,13 +29,13 @@ impl Producer {
         state: &mut State,
         block: &Block<'_>,
         source: Option<&Source<'_>>,
-    ) -> Result<Option<Field>> {
+    ) -> Result<Option<Arc<Field>>> {
         let field = self.find(state, block.field)?.clone();
         if let Some(source) = source {
             check_dtype(&field, source.dtype())?;
         }
-        let name = format!("block {} of rank {}", block.number, self.rank);
-        check_block_fits(&field, &name, block.level, &block.extent)?;
+        let name = format_args!("block {} of rank {}", block.number, self.rank);
+        check_block_fits(&field, name, block.level, &block.extent)?;
         let wanted = |step| state.lost.is_none() && state.demand.wants(&field, step);
         let Some(open) = state.open.as_ref() else { return Err(no_step("a put")) };
         let wanted = wanted(open.step);

@@ -562,8 +562,8 @@ impl Session {
     fn check_put(&mut self, block: &PutBlock) -> Result<usize> {
         let producing = self.producing()?;
         let field = producing.field(&block.field)?;
-        let name = format!("block {} of rank {}", block.number, producing.rank);
-        check_block_fits(field, &name, block.level, &block.extent)?;
+        let name = format_args!("block {} of rank {}", block.number, producing.rank);
+        check_block_fits(field, name, block.level, &block.extent)?;
         let Some(open) = &producing.open else { return Err(no_step("a put")) };
         if open.keys.contains(&(block.field.clone(), block.number)) {
             return Err(Error::conflict(format!(

@@ -5,8 +5,8 @@
  *
  * A step is begun, fb_alloc gives memory, it is filled with numbers that tell step and place, fb_commit and
  * fb_step_end.  The consumer takes the step, fb_step_block shows the block, its last element is read, and all of it
- * is checked.  Before each call that is timed 64 MiB of other memory are read, so that the caches hold nothing of
- * ours whatever the array's size: a small array would leave there what a large one washes out.
+ * is checked.  Before each call that is timed so much other memory is read that arrays of any size leave the
+ * caches alike: a small array would leave there what a large one washes out.
  * Printed for each repetition after the first ten: nanoseconds of alloc + commit, and of the view.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -24,15 +24,18 @@ static void check(int result, const char *what) {
     exit(1);
 }
 
-/* Reads so much other memory that nothing else is left in the caches. */
-static void wash_caches(void) {
-    enum { WORDS = 64 << 17 };
+/* Reads other memory, so that the caches hold nothing of ours: as much more as `array`, the bytes that were just
+ * filled or looked at, falls short of the largest, so that arrays of any size leave the caches alike.  Some are so
+ * large that not even this empties them. */
+static void wash_caches(uint64_t array) {
+    enum { WORDS = 320 << 17 };
     static double *words;
+    const uint64_t most = WORDS, used = array / 8 < most / 2 ? array / 8 : most / 2;
     volatile double sum = 0;
     if (words == NULL && (words = malloc(WORDS * sizeof *words)) != NULL)
         for (int i = 0; i < WORDS; i++) words[i] = i;
     if (words == NULL) exit(1);
-    for (int i = 0; i < WORDS; i += 8) sum += words[i];
+    for (uint64_t i = 0; i < most - used; i += 8) sum += words[i];
 }
 
 static int64_t now(void) {
@@ -68,7 +71,7 @@ int main(int argc, char **argv) {
         fb_step *step;
         fb_view view = FB_VIEW_INIT;
         check(fb_step_begin(producer, number, 0), "fb_step_begin");
-        wash_caches();
+        wash_caches(8 * elements);
         const int64_t began = now();
         check(fb_alloc(producer, &block, &data), "fb_alloc");
         const int64_t given = now();
@@ -78,14 +81,14 @@ int main(int argc, char **argv) {
             return 1;
         }
         for (uint64_t i = 0; i < elements; i++) values[i] = (double)(number * 7 + i);
-        wash_caches();
+        wash_caches(8 * elements);
         const int64_t filled = now();
         check(fb_commit(producer, data), "fb_commit");
         const int64_t committed = now();
         check(fb_step_end(producer), "fb_step_end");
 
         check(fb_consumer_next(consumer, 30, &step), "fb_consumer_next");
-        wash_caches();
+        wash_caches(8 * elements);
         const int64_t asked = now();
         check(fb_step_block(step, "U", 0, &view), "fb_step_block");
         const volatile double *seen = view.data;
