@@ -92,6 +92,31 @@ def test_memory_is_touched_ahead_and_given_back(two: forebay.LocalGroup) -> None
             np.testing.assert_array_equal(step["U"][...], big)
 
 
+def test_as_many_large_blocks_fit_as_the_budget_says(own_place: Path) -> None:
+    """Those that are copied begin a little into their ranges, which costs nothing of the budget."""
+    shape = (1024, 1 << 12)
+    parts = [reference(shape, step=number) for number in range(3)]
+    with forebay.local(servers=1, budget=3 * parts[0].nbytes) as group, producer(group) as sim:
+        with consumer(group) as reader, consumer(group, transport="tcp") as remote:
+            sim.array("U", dtype="f8", shape=(3 * 1024, 1 << 12))
+            for number in range(2):
+                with sim.step(number) as step:
+                    assert step.put("U", parts[0], offset=(0, 0), number=0)
+                    filled = step.alloc("U", shape, offset=(1024, 0), number=1)
+                    assert filled is not None
+                    filled[...] = parts[1]
+                    step.commit(filled)
+                    del filled
+                    assert step.put("U", parts[2], offset=(2048, 0), number=2)
+                for who in (reader, remote):
+                    with who.next() as found:
+                        np.testing.assert_array_equal(found["U"][...], np.concatenate(parts))
+                wait_until(lambda: is_given_back(group))
+        with forebay.Space(group=group.path) as space:
+            space.put("T", parts[2], step=3)
+            np.testing.assert_array_equal(space.get("T", step=3), parts[2])
+
+
 @pytest.mark.parametrize("size", [(16, 8), (257, 129)], ids=["inline", "mapped"])
 def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[int, int]) -> None:
     """Views of released steps, of a closed reader, while many further steps pass: not a byte changes."""

@@ -134,13 +134,9 @@ impl Space {
         let full = || Error::new(ErrorKind::Full, format!("{} has no room for {bytes} bytes", self.home));
         let grant = storage.reserve(bytes)?.ok_or_else(full)?;
         let Some(arena) = &storage.arena else { return Err(Error::protocol("no arena came to write to")) };
-        arena.populate(&grant);
-        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, None) {
-            storage.give_back(&grant)?;
-            return Err(error);
-        }
+        let placed = storage.copy_in(arena, grant, source, None)?;
         let granted =
-            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+            Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
         self.keep(&storage.rpc, put, granted, None)
     }
 

@@ -1,9 +1,12 @@
 //! A server as somebody sees it who puts blocks there: its connection, and the arena to write to.
 
 use crate::rpc::{Answer, Rpc, lock, unexpected};
+use forebay_core::block::Stats;
+use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
+use forebay_store::strided::Source;
 use forebay_store::{Access, BeginWord, Mapping, PAGE, TakenWord};
 use forebay_wire::message::{Grant, ToClient, ToServer};
 use std::os::fd::AsFd;
@@ -68,6 +71,26 @@ impl Storage {
         }
     }
 
+    /// Copies an array into a range that was granted; returns where the block lies in it. If that fails the range
+    /// is given back.
+    pub(crate) fn copy_in(
+        &self,
+        arena: &WritableArena,
+        grant: Grant,
+        source: &Source<'_>,
+        stats: Option<(Dtype, &mut Stats)>,
+    ) -> Result<Grant> {
+        arena.populate(&grant);
+        let placed = Grant { offset: grant.offset + forebay_store::lead(grant.bytes), ..grant };
+        match source.copy_to_mapping(&arena.mapping, placed.offset, stats) {
+            Ok(()) => Ok(placed),
+            Err(error) => {
+                self.give_back(&grant)?;
+                Err(error)
+            }
+        }
+    }
+
     /// Gives a range back, unused.
     pub(crate) fn give_back(&self, grant: &Grant) -> Result<()> {
         self.rpc.tell(&ToServer::Abort {
@@ -94,14 +117,15 @@ impl WritableArena {
     /// Brings a range into this mapping in one go, if it is not there.
     pub(crate) fn populate(&self, grant: &Grant) {
         let mut populated = lock(&self.populated);
-        let (start, end) = (grant.offset, grant.offset + forebay_store::pages(grant.bytes));
+        let bytes = forebay_store::pages(grant.bytes + forebay_store::lead(grant.bytes));
+        let (start, end) = (grant.offset, grant.offset + bytes);
         if grant.fresh {
             populated.remove(start, end);
         }
         if populated.contains(start, end) {
             return;
         }
-        self.mapping.populate(grant.offset, grant.bytes);
+        self.mapping.populate(start, bytes);
         populated.insert(start, end);
     }
 }

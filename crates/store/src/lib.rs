@@ -20,7 +20,7 @@ pub mod store;
 mod streaming;
 pub mod strided;
 
-pub use arena::{Arena, Range};
+pub use arena::{Arena, Range, lead, range_of};
 pub use begin_word::{BeginWord, TakenWord};
 pub use element::Element;
 pub use mapping::{Access, Mapping};

@@ -122,14 +122,10 @@ impl Producer {
             };
         };
         let Some(grant) = self.grant(&storage, bytes)? else { return Ok(Outcome::Dropped) };
-        arena.populate(&grant);
-        if let Err(error) = source.copy_to_mapping(&arena.mapping, grant.offset, counted.while_copied()) {
-            storage.give_back(&grant)?;
-            return Err(error);
-        }
+        let placed = storage.copy_in(arena, grant, source, counted.while_copied())?;
         let statistics =
-            arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| counted.done(bytes))?;
-        let held = self.hold(&storage, &grant)?;
+            arena.mapping.with_readable(placed.offset, placed.bytes, |bytes| counted.done(bytes))?;
+        let held = self.hold(&storage, &placed)?;
         self.publish(put_block(block, held, statistics))?;
         Ok(Outcome::Staged)
     }

@@ -3,7 +3,7 @@
 use crate::node::{Held, Node};
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
-use forebay_store::{BeginWord, Mapping, TakenWord};
+use forebay_store::{BeginWord, Mapping, TakenWord, range_of};
 use forebay_wire::message::{Grant, ToClient};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -94,11 +94,13 @@ impl Writing {
 
     /// A granted range now holds a block of this many bytes.
     pub(crate) fn commit(&mut self, node: &Node, range: Held, bytes: u64) -> Result<()> {
-        let granted = self.grants.get(&range.offset);
+        // A block may begin a little into its range.
+        let start = range_of(range.offset);
+        let granted = self.grants.get(&start);
         if granted.is_none_or(|grant| grant.generation != range.generation || grant.arena != range.arena) {
             return Err(Error::protocol(format!("range {} was not granted", range.offset)));
         }
-        self.grants.remove(&range.offset);
+        self.grants.remove(&start);
         let committed = node.store.lock().commit(range.arena, range.offset, range.generation, bytes);
         if committed.is_err() {
             node.free([range]);
@@ -108,8 +110,9 @@ impl Writing {
 
     /// An unused range is given back. One that was not granted is ignored: nobody waits for an answer.
     pub(crate) fn abort(&mut self, node: &Node, offset: u64, generation: u64) {
-        if self.grants.get(&offset).is_some_and(|grant| grant.generation == generation) {
-            self.grants.remove(&offset);
+        let start = range_of(offset);
+        if self.grants.get(&start).is_some_and(|grant| grant.generation == generation) {
+            self.grants.remove(&start);
             node.free([Held { arena: self.arena, offset, generation }]);
         }
     }
