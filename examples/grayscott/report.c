@@ -62,6 +62,12 @@ static void json_summary(FILE *out, const char *name, struct summary s) {
             s.max);
 }
 
+static void json_seconds(FILE *out, const char *name, const double *seconds, uint64_t n) {
+    fprintf(out, ", \"%s\": [", name);
+    for (uint64_t i = 0; i < n; i++) fprintf(out, "%s%.9f", i ? ", " : "", seconds[i]);
+    fprintf(out, "]");
+}
+
 static void print_json(FILE *out, const struct report *r, struct summary step, struct summary staging,
                        struct reaction_sums sums, uint64_t bytes, uint64_t errors) {
     const struct options *o = r->options;
@@ -77,9 +83,9 @@ static void print_json(FILE *out, const struct report *r, struct summary step, s
     json_summary(out, "step", step);
     json_summary(out, "staging", staging);
     fprintf(out, ", \"seconds_are\": \"of the slowest rank in each step; a step is compute, exchange and Forebay calls\"");
-    fprintf(out, ", \"step_seconds\": [");
-    for (uint64_t i = 0; i < o->steps; i++) fprintf(out, "%s%.9f", i ? ", " : "", r->step_seconds[i]);
-    fprintf(out, "]}\n");
+    json_seconds(out, "step_seconds", r->step_seconds, o->steps);
+    json_seconds(out, "staging_seconds", r->staging_seconds, o->steps);
+    fprintf(out, "}\n");
 }
 
 static int print(const struct report *r, struct reaction_sums sums, uint64_t bytes, uint64_t errors) {

@@ -48,6 +48,7 @@ class Run:
     """What one run reported; the first steps, which warm up, are left out of the times."""
 
     step_seconds: Samples
+    staging_seconds: Samples
     fingerprint: str
     staged_bytes: int
     errors: int
@@ -91,11 +92,16 @@ class Program:
             )
         told = json.loads(report.read_text())
         return Run(
-            [float(seconds) for seconds in told["step_seconds"]][WARM_UP_STEPS:],
+            _after_warm_up(told["step_seconds"]),
+            _after_warm_up(told["staging_seconds"]),
             str(told["fingerprint"]),
             int(told["staged_bytes"]),
             int(told["forebay_errors"]),
         )
+
+
+def _after_warm_up(seconds: Sequence[float]) -> Samples:
+    return [float(one) for one in seconds][WARM_UP_STEPS:]
 
 
 def find(name: str, directory: str | None = None) -> Path:

@@ -16,7 +16,9 @@ BP5 to files, SST    the same program with ADIOS2's calls in the place of Foreba
                      without, built with the same flags.
 
 The ratio is that of the median step in runs that alternate (A B B A), with its 95 % interval; the bar is on
-it.  Mean, p99 and longest are of all steps of all runs.
+it.  Mean, p99 and longest are of all steps of all runs.  Runs of one program differ by more than the bar on most
+machines; so beside it stands the time within Forebay's calls, which the program takes itself, as a share of the
+step without: what the calls cost, without what they may do to the rest of the step.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ from forebay.bench.grayscott import Load, Program, Run, build_with_adios2, calib
 from forebay.bench.harness import Bar, Report, at_most, named_size
 from forebay.bench.onlookers import attached_reader, sst_readers, stopped_reader
 from forebay.bench.pairs import Pairs, StepTimes, compare
-from forebay.bench.samples import percentile
+from forebay.bench.samples import percentile, spread
 
 _BAR = at_most(1.01)
+_CALLS_BAR = at_most(0.01)
 _CLOSE_ENOUGH = 0.006
 _RESOLVED = 0.02
 _STUCK_STEPS = 16
@@ -78,6 +81,8 @@ class Bench:
         self.load, self.step_ms = load, step_ms
         self.rounds = options.repetitions or (1 if options.quick else 12)
         self.fingerprints: set[str] = set()
+        self.in_calls: StepTimes = []
+        """Seconds within the calls that stage, of each step of the runs since the last report."""
 
     def _times(self, run: Run) -> StepTimes:
         self.fingerprints.add(run.fingerprint)
@@ -98,6 +103,7 @@ class Bench:
             raise BenchError(
                 f"{program.path.name} staged {run.staged_bytes} bytes, which is not what was wanted"
             )
+        self.in_calls += run.staging_seconds
         return self._times(run)
 
     def add(self, case: str, pairs: Pairs, bar: Bar | None = None) -> None:
@@ -111,6 +117,8 @@ class Bench:
                 f"{label}, {self.step_ms:g} ms, {case}: the interval is wider than {_RESOLVED * 100:g} %, "
                 "so the bar is not decided; repeat it on a machine that does nothing else"
             )
+        in_calls = [seconds * 1e3 for seconds in self.in_calls]
+        self.in_calls = []
         over = ", more ranks than cores" if self.load.ranks > (os.cpu_count() or 1) else ""
         self.report.value(
             f"{label}, {self.step_ms:g} ms: {case}",
@@ -135,6 +143,17 @@ class Bench:
             },
             note=f"95 % interval {low:.4f} to {high:.4f}; two equal programs differ by "
             f"{pairs.noise() * 100:.2f} %; {len(pairs.b)} runs of {self.load.steps} steps each",
+        )
+        self.report.value(
+            f"{label}, {self.step_ms:g} ms: within the calls",
+            percentile(in_calls, 50),
+            "ms",
+            against=f"a step without, {label}, {self.step_ms:g} ms ({case})",
+            against_value=percentile(plain, 50),
+            bar=_CALLS_BAR if bar else None,
+            n=len(in_calls),
+            spread=spread(in_calls),
+            more={"mean ms": sum(in_calls) / len(in_calls), "p99": percentile(in_calls, 99)},
         )
 
 
