@@ -19,6 +19,7 @@ from types import ModuleType
 from forebay.bench import BENCHES
 from forebay.bench.errors import BenchError
 from forebay.bench.harness import Record, Report
+from forebay.bench.stolen import ProcessorTime, stolen_since
 from forebay.bench.table import header, table
 
 HELD, MISSED, FAILED = 0, 1, 2
@@ -102,6 +103,7 @@ def _options_of(name: str, options: argparse.Namespace) -> argparse.Namespace:
 
 def _run(name: str, options: argparse.Namespace, report: Report) -> bool:
     """Runs one benchmark.  Returns whether it went through; a failure is told on standard error."""
+    before = ProcessorTime.now()
     try:
         _load(name).run(_options_of(name, options), report)
     except BenchError as error:
@@ -113,6 +115,8 @@ def _run(name: str, options: argparse.Namespace, report: Report) -> bool:
         return False
     finally:
         report.progress_done()
+    if remark := stolen_since(before):
+        report.note(remark)
     return True
 
 
@@ -130,7 +134,10 @@ def main(arguments: list[str] | None = None) -> int:
         report = Report(name, bars=not options.no_bars, progress=not options.json)
         failed |= not _run(name, options, report)
         records += report.records
-        if not options.json:
+        if options.json:
+            for note in report.notes:
+                print(f"forebay bench {name}: {note}", file=sys.stderr)
+        else:
             print(table(report), flush=True)
     if options.json:
         print(json.dumps([record.as_json() for record in records], indent=1))
