@@ -76,6 +76,8 @@ def test_wrong_usage() -> None:
         ["pipeline"],
         ["pipeline", "create", "x"],
         ["up", "-n", "many"],
+        ["up", "-n", "0"],
+        ["status", "--transport", "fax"],
         ["up", "--budget", "a lot"],
         ["serve", "--ports", "5"],
         ["status", "--timeout", "soon"],
@@ -84,6 +86,34 @@ def test_wrong_usage() -> None:
         ["status", "--timeout", "0"],
     ):
         assert "Usage" in run(*arguments, code=2).stderr or arguments
+
+
+def test_what_dead_servers_knew_is_not_taken_for_nothing(two: forebay.LocalGroup) -> None:
+    """A list without what a server coordinates says so; without any server there is none."""
+    with producer(two, keep=1), producer(two, "other", keep=1):
+        servers = forebay.Admin(group=two.path).status()
+        pids = [server["pid"] for server in servers["servers"]]
+        of_s = next(stream["server"] for stream in servers["streams"] if stream["name"] == "s")
+        os.kill(pids[of_s], signal.SIGKILL)
+        gone = f"server{of_s} (process {pids[of_s]}) does not answer"
+        wait_until(lambda: gone in run("ls", "--group", two.path).stderr)
+        assert not any(stream["name"] == "s" for stream in told("ls", "--group", two.path))
+        for arguments in (["ls", "s"], ["pipeline", "log", "p"], ["pipeline", "destroy", "p"]):
+            done = run(*arguments, "--group", two.path, code=1 if arguments[1] != "destroy" else 3)
+            assert "does not answer" in done.stderr or "cannot reach" in done.stderr, arguments
+        run("status", "--group", two.path)
+        os.kill(pids[1 - of_s], signal.SIGKILL)
+        wait_until(lambda: told_code("status", "--group", two.path) == 3)
+        for arguments in (["ls"], ["ls", "s"], ["pipeline", "list"], ["pipeline", "log", "p"]):
+            done = run(*arguments, "--group", two.path, code=3)
+            assert "no server of the group answers" in done.stderr
+            assert done.stdout == ""
+
+
+def told_code(*arguments: object) -> int:
+    """The exit status of a command."""
+    done = subprocess.run([FOREBAY, *map(str, arguments)], capture_output=True, timeout=60, check=False)
+    return done.returncode
 
 
 def test_version() -> None:
@@ -265,7 +295,6 @@ def test_up_that_cannot(own_place: Path) -> None:
     error = told("up", "-n", 2, "--group", group, "--bind", "203.0.113.77", code=1)
     assert "203.0.113.77" in error["text"] or "listen" in error["text"] or "bind" in error["text"]
     assert not group.exists()
-    assert told("up", "-n", 0, "--group", group, code=1)["error"] == "Invalid"
     assert told("up", "--group", own_place / "no" / "such" / "place.json", code=1)
     assert not group.exists()
 

@@ -300,8 +300,14 @@ def test_bad_code_is_told_at_creation(
                 admin.create_pipeline("check", f"{path}:Check", stream="s")
         wait_until(lambda: not workers_of(two, "check"), 10, "workers of a pipeline that is not there")
         assert status_of(two, "check") == {}
+        with pytest.raises(forebay.NotFound, match="there is no pipeline 'check'; there are none"):
+            admin.destroy_pipeline("check")
         good = code("class Check(forebay.Pipeline):\n    def execute(self, step, comm):\n        pass\n")
         admin.create_pipeline("check", f"{good}:Check", stream="s")
+        # Whichever server is asked first: one of the two knows of none.
+        for unknown in ("nope", "chek", "x"):
+            with pytest.raises(forebay.NotFound, match=f"no pipeline '{unknown}'; there are check"):
+                admin.destroy_pipeline(unknown)
         simulate(two, range(2))
         assert executed(two, "check", 2)["failed"] == 0
 

@@ -88,8 +88,8 @@ def test_what_the_shell_compiles(tmp_path: Path) -> None:
     for compiled in lines[2:]:
         script = "\n".join(["set -eu", *lines[:2], compiled])
         subprocess.run(["bash", "-c", script], cwd=tmp_path, check=True, timeout=120)
-        ended = subprocess.run(
-            [tmp_path / "producer"], capture_output=True, text=True, check=False, timeout=30
-        )
+    producers = sorted(tmp_path.glob("producer-*"))
+    assert len(producers) == 3
+    for producer in producers:
+        ended = subprocess.run([producer], capture_output=True, text=True, check=False, timeout=30)
         assert "forebay up" in ended.stderr, "without a group it says what to do"
-        (tmp_path / "producer").unlink()

@@ -30,7 +30,7 @@ def integer(value: object, what: str, *, low: int = 0, bits: int = 64, error: ty
     except TypeError:
         raise Invalid(f"{what}={value!r}: an integer is needed") from None
     if not low <= number < 1 << bits:
-        raise error(f"{what}={number} is out of range")
+        raise error(f"{what}={number} is out of range: from {low} to 2**{bits} - 1 are possible")
     return number
 
 

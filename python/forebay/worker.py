@@ -38,7 +38,9 @@ def load(code: str) -> type[Pipeline]:
     spec.loader.exec_module(module)
     found: object = module
     for part in name.split("."):
-        found = getattr(found, part)
+        found = getattr(found, part, None)
+        if found is None:
+            raise AttributeError(f"{file} has no class '{name}'")
     if not (isinstance(found, type) and issubclass(found, Pipeline)):
         raise TypeError(f"{name} in {file} is no subclass of forebay.Pipeline")
     return found

@@ -243,7 +243,9 @@ fn parse_region(field: &Field, text: Option<&str>) -> Result<Selection> {
         Error::invalid(format!("field '{}' has no global shape; read its blocks from Python", field.name))
     })?;
     let bad = |part: &str| {
-        Error::invalid(format!("--region '{part}' is not understood: write a:b, a:b:step, i or :"))
+        Error::invalid(format!(
+            "--region '{part}' is not understood: write a:b, a:b:step with a step from 1, i or :"
+        ))
     };
     let outside = |index: i128, d: usize, extent: u64| {
         Error::out_of_bounds(format!(

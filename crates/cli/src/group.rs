@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Up {
     /// How many servers
-    #[arg(long, short = 'n', default_value_t = 1)]
+    #[arg(long, short = 'n', default_value_t = 1, value_parser = server_count())]
     servers: u32,
     #[command(flatten)]
     memory: Memory,
@@ -33,11 +33,8 @@ pub(crate) struct Up {
 }
 
 /// A group has a sensible number of servers.
-pub(crate) fn check_servers(servers: u32) -> Result<()> {
-    if servers == 0 || servers > 4096 {
-        return Err(Error::invalid(format!("{servers} servers: a group has 1 to 4096")));
-    }
-    Ok(())
+pub(crate) fn server_count() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=4096)
 }
 
 pub(crate) fn pause() {
@@ -49,7 +46,6 @@ pub(crate) fn pause() {
 }
 
 pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> {
-    check_servers(up.servers)?;
     let group = path_of(common.group.as_deref())?;
     remove_stale(common, &group)?;
     let lineage = forebay_server::new_lineage()?;

@@ -2,6 +2,7 @@
 
 use crate::Common;
 use crate::output::{Output, list, text};
+use crate::status::of_reachable;
 use forebay_client::{Admin, Error, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ pub(crate) struct Ls {
 }
 
 pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
-    let status = Admin::open(&common.group_options()?)?.status()?;
+    let status = of_reachable(&Admin::open(&common.group_options()?)?, output)?;
     let streams = status["streams"].as_array().map_or(&[][..], Vec::as_slice);
     match &ls.stream {
         None => output.result(&json!(streams), |_| {

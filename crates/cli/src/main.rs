@@ -20,6 +20,9 @@ use std::time::Duration;
 /// What `main` returns; 2 is clap's.
 const EXITS: &str = "Exit status: 0 done, 1 it failed, 2 wrong usage, 3 no group was found or reached";
 
+/// The exit status where no server was reached.
+const UNREACHED: u8 = 3;
+
 /// Stages a simulation's fields in memory, step by step, for whoever wants to look.
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, max_term_width = 80, arg_required_else_help = true, after_help = EXITS)]
@@ -37,8 +40,9 @@ struct Common {
     #[arg(long, short, global = true, env = "FOREBAY_GROUP", hide_env_values = true)]
     group: Option<String>,
     /// How to reach servers: auto, shm or tcp
-    #[arg(long, global = true, default_value = "auto", value_name = "WAY", hide_default_value = true)]
-    transport: String,
+    #[arg(long, global = true, default_value = "auto", value_name = "WAY", hide_default_value = true,
+          value_parser = transport)]
+    transport: TransportChoice,
     /// Seconds that any wait may take [default: 30]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -82,13 +86,13 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
     forebay_client::patience(seconds, "the timeout").map_err(|e| e.text)
 }
 
+fn transport(text: &str) -> std::result::Result<TransportChoice, String> {
+    TransportChoice::parse(text).map_err(|e| e.text)
+}
+
 impl Common {
     fn group_options(&self) -> Result<GroupOptions> {
-        Ok(GroupOptions {
-            group: self.group.clone(),
-            transport: TransportChoice::parse(&self.transport)?,
-            timeout: self.timeout,
-        })
+        Ok(GroupOptions { group: self.group.clone(), transport: self.transport, timeout: self.timeout })
     }
 }
 
@@ -131,7 +135,7 @@ fn main() -> ExitCode {
         Err(error) => {
             output.error(&error);
             ExitCode::from(match error.kind {
-                ErrorKind::ConnectionFile | ErrorKind::Unreachable => 3,
+                ErrorKind::ConnectionFile | ErrorKind::Unreachable => UNREACHED,
                 _ => 1,
             })
         }

@@ -29,6 +29,11 @@ impl Output {
         }
     }
 
+    /// Prints what people should know beside a result.
+    pub(crate) fn remark(&self, text: &str) {
+        eprintln!("forebay: {text}");
+    }
+
     /// Prints an error.
     pub(crate) fn error(&self, error: &Error) {
         if self.json {

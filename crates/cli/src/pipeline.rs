@@ -3,6 +3,7 @@
 use crate::Common;
 use crate::group::pause;
 use crate::output::{Output, list};
+use crate::status::of_reachable;
 use clap::Subcommand;
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, PipelineSpec, Result};
 use serde_json::{Value, json};
@@ -19,6 +20,9 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Pipeline {
     /// Create a pipeline and wait until its workers are ready
+    ///
+    /// Loading the code, and starting the workers after that, may take 120
+    /// seconds each, or all of it as long as --timeout says.
     Create {
         /// Its name
         name: String,
@@ -42,7 +46,7 @@ pub(crate) enum Pipeline {
     },
     /// List pipelines
     List,
-    /// Show what the workers of a pipeline printed
+    /// Show what the workers of a pipeline printed: the last 200 lines of each
     Log {
         /// Its name
         name: String,
@@ -64,7 +68,7 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
             let started = Instant::now();
             spec.stream = match stream {
                 Some(stream) => stream.clone(),
-                None => stream_of(&admin, &spec, common.timeout.unwrap_or(LOAD_PATIENCE))?,
+                None => stream_of(&admin, &spec, common.timeout.unwrap_or(LOAD_PATIENCE), output)?,
             };
             // What is left of a deadline that was given: it is one for all of this.
             let left = |timeout: Duration| timeout.saturating_sub(started.elapsed());
@@ -77,12 +81,12 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
             output.result(&json!({ "destroyed": name }), |_| vec![format!("Pipeline '{name}' has ended.")]);
         }
         Pipeline::List => {
-            let status = admin.status()?;
+            let status = of_reachable(&admin, output)?;
             let all = status["pipelines"].as_array().cloned().unwrap_or_default();
             output.result(&json!(all), |_| crate::status::pipelines(&all));
         }
         Pipeline::Log { name } => {
-            let status = admin.status()?;
+            let status = of_reachable(&admin, output)?;
             let Some(pipeline) =
                 list(&status["pipelines"]).find(|known| known["name"].as_str() == Some(name))
             else {
@@ -184,13 +188,13 @@ fn describe(spec: &PipelineSpec, patience: Duration) -> Result<String> {
 
 /// The stream that the pipeline's class names, or the only one that the group has. The code is loaded in a
 /// process of its own.
-fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration) -> Result<String> {
+fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration, output: &Output) -> Result<String> {
     let said = describe(spec, patience)?;
     let described: Value = serde_json::from_str(said.lines().last().unwrap_or("")).unwrap_or_default();
     if let Some(stream) = described["stream"].as_str() {
         return Ok(stream.to_owned());
     }
-    let status = admin.status()?;
+    let status = of_reachable(admin, output)?;
     let streams: Vec<&str> = list(&status["streams"]).filter_map(|stream| stream["name"].as_str()).collect();
     match streams[..] {
         [only] => Ok(only.to_owned()),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Serve {
     /// How many servers the group has
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = crate::group::server_count())]
     pub(crate) servers: u32,
     #[command(flatten)]
     pub(crate) memory: Memory,
@@ -94,7 +94,6 @@ fn leash() -> Result<Arc<OwnedFd>> {
 }
 
 pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
-    crate::group::check_servers(serve.servers)?;
     let leash = serve.leash.then(leash).transpose()?;
     let options = ServerOptions {
         group: path_of(common.group.as_deref())?,

@@ -1,15 +1,40 @@
 //! `forebay status`.
 
-use crate::Common;
 use crate::output::{Output, bytes, list};
-use forebay_client::{Admin, Result};
+use crate::{Common, UNREACHED};
+use forebay_client::{Admin, Error, Result};
 use serde_json::Value;
 use std::process::ExitCode;
 
 pub(crate) fn status(common: &Common, output: &Output) -> Result<ExitCode> {
     let status = Admin::open(&common.group_options()?)?.status()?;
     output.result(&status, text);
-    Ok(ExitCode::SUCCESS)
+    let silent = list(&status["servers"]).all(|server| !server["error"].is_null());
+    Ok(if silent { UNREACHED.into() } else { ExitCode::SUCCESS })
+}
+
+/// The status of those servers that answer. The others are named on standard error: what they coordinate is not in
+/// it. An error if none answers.
+pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
+    let status = admin.status()?;
+    let silent: Vec<String> = list(&status["servers"]).filter_map(silence).collect();
+    if silent.len() == list(&status["servers"]).count() {
+        return Err(Error::unreachable(format!("no server of the group answers: {}", silent.join("; "))));
+    }
+    for server in silent {
+        output.remark(&format!("{server}; streams and pipelines that it coordinates are not known"));
+    }
+    Ok(status)
+}
+
+/// That a server does not answer, and why, if it is so.
+fn silence(server: &Value) -> Option<String> {
+    let error = server["error"].as_str()?;
+    Some(format!(
+        "server{} (process {}) does not answer: {error}",
+        number(&server["server"]),
+        number(&server["pid"])
+    ))
 }
 
 fn number(value: &Value) -> u64 {

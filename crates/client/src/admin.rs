@@ -76,7 +76,7 @@ impl Admin {
         let destroy = ToServer::DestroyPipeline { name: name.to_owned() };
         let members = self.group.view().members.iter().copied();
         let answers = self.group.ask_all(members, &destroy, "to end a pipeline", Result::is_ok)?;
-        let mut last = Error::not_found(format!("there is no pipeline '{name}'"));
+        let mut last = Error::not_found(format!("the group has no pipeline '{name}'"));
         for told in answers.into_values() {
             match told {
                 Ok(_) => return Ok(()),
@@ -87,7 +87,20 @@ impl Admin {
                 Err(_) => {}
             }
         }
-        Err(last)
+        Err(match last.kind {
+            ErrorKind::NotFound => self.no_pipeline(name),
+            _ => last,
+        })
+    }
+
+    /// The error for a pipeline that no server knows.
+    fn no_pipeline(&self, name: &str) -> Error {
+        let known = self.status().unwrap_or_default();
+        let known =
+            known["pipelines"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
+        let known: Vec<&str> = known.collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Error::not_found(format!("there is no pipeline '{name}'; there are {known}"))
     }
 
     /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that

@@ -71,6 +71,8 @@ struct State {
     /// Why there will be no more steps.
     over: Option<Error>,
     closed: bool,
+    /// The last step that came.
+    latest: Option<StepNumber>,
 }
 
 /// What a consumer shares with its steps and arrays, which may outlive it.
@@ -157,6 +159,7 @@ impl Consumer {
             match self.shared.rpc.told(deadline, &what, with_attrs) {
                 Ok((ToClient::Step { attachment, report }, attrs)) if attachment == self.attachment => {
                     self.shared.holders.forget_unused_arenas(64);
+                    lock(&self.state).latest = Some(report.id.step);
                     return Ok(Step::new(self.shared.clone(), *report, attrs));
                 }
                 Ok((ToClient::Ended { attachment, missed }, _)) if attachment == self.attachment => {
@@ -171,10 +174,24 @@ impl Consumer {
                 }
                 // Of no concern to this attachment.
                 Ok(_) => {}
-                Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
+                Err(error) if error.kind == ErrorKind::Timeout => return Err(self.too_late(&error)),
                 Err(error) => return Err(self.over(error)),
             }
         }
+    }
+
+    /// The error where no step has come in time, with what can be done.
+    fn too_late(&self, error: &Error) -> Error {
+        let stream = &self.shared.stream;
+        let seen = lock(&self.state).latest;
+        let hint = match seen {
+            None => format!(
+                "no step that it wants has come since it attached: see `forebay ls` for whether stream '{stream}' is \
+                 there, with the fields it needs"
+            ),
+            Some(step) => format!("the last one that came was step {step}"),
+        };
+        Error::timeout(format!("{}; {hint}; a longer timeout waits for slower simulations", error.text))
     }
 
     fn over(&self, error: Error) -> Error {

@@ -223,7 +223,11 @@ impl Producer {
         let _turn = self.turn()?;
         let mut state = self.state()?;
         if let Some(open) = &state.open {
-            return Err(Error::step_order(format!("step {} is begun, end it before step {step}", open.step)));
+            return Err(Error::step_order(format!(
+                "step {} is begun, end it before step {step}; one that an exception left cannot be ended: close the \
+                 producer, which tells readers that it is torn, and open the stream again",
+                open.step
+            )));
         }
         if let Some(last) = state.last.filter(|last| step <= *last) {
             return Err(Error::step_order(format!(

@@ -167,8 +167,8 @@ impl ConnectionFile {
         }
         if metadata.mode() & 0o077 != 0 {
             return Err(bad(format!(
-                "{shown} can be read by others (mode {:o}), and it holds the group's secret: `chmod 600` it, and start \
-                 the group again if others may have seen it",
+                "{shown} can be read by others (mode {:o}), and a connection file holds the group's secret: if it is \
+                 one, `chmod 600` it, and start the group again if others may have seen it",
                 metadata.mode() & 0o777
             )));
         }
