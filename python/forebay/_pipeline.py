@@ -44,7 +44,7 @@ class Pipeline:
         raise NotImplementedError("a pipeline defines execute(self, step, comm)")
 
     def close(self) -> None:
-        """Called when the pipeline ends in good order."""
+        """Called when the pipeline ends in good order. It has 10 seconds."""
 
 
 class Comm:

@@ -22,7 +22,7 @@ from forebay._pipeline import Comm, Pipeline
 # How long a worker may wait for the others within one operation of their communicator.
 _COMM_TIMEOUT = 60.0
 # How long a pipeline may take to close once its worker was asked to end.
-_CLOSE_TIMEOUT = 2.0
+_CLOSE_TIMEOUT = 10.0
 
 
 def load(code: str) -> type[Pipeline]:

@@ -24,6 +24,9 @@ const LINE_MAX: usize = 4096;
 const ERROR_MAX: usize = 64 << 10;
 /// The longest pause before a worker that keeps dying is started again.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// How long a worker that was asked to end may take, with its pipeline's `close`: a little more than it gives itself
+/// (`_CLOSE_TIMEOUT` in `worker.py`).
+const END_PATIENCE: Duration = Duration::from_secs(11);
 
 /// A worker beside this server.
 #[derive(Debug)]
@@ -380,7 +383,7 @@ async fn end(mut child: Child) {
     if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid as i32)) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
-    if tokio::time::timeout(Duration::from_secs(2), child.wait()).await.is_err() {
+    if tokio::time::timeout(END_PATIENCE, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }
 }
