@@ -6,8 +6,10 @@
 //! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`attr`], [`error`];
 //! - who demands what from which step on: [`demand`], [`cut`];
 //! - a step's life: [`steps`];
+//! - who the members are: [`roster`], [`agreement`], [`lease`], [`membership`];
 //! - where blocks are: [`view`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
 
+pub mod agreement;
 pub mod attr;
 pub mod block;
 pub mod contract;
@@ -19,8 +21,14 @@ pub mod dtype;
 pub mod error;
 pub mod hilbert;
 pub mod ids;
+pub mod lease;
+pub mod membership;
 pub mod placement;
 pub mod region;
+pub mod roster;
+mod seeded;
+#[cfg(test)]
+mod simulation;
 pub mod steps;
 pub mod tiles;
 pub mod view;

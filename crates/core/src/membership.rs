@@ -1,0 +1,504 @@
+//! One server's part in agreeing on who the members of its group are.
+//!
+//! Whoever notices that a server wants to join or leave, or seems to be gone, **wishes** for a change. The first member
+//! that nobody suspects gathers wishes for a moment and proposes the next [`Roster`]; others propose themselves if it
+//! does not come about in time. The members of the roster in force vote ([`crate::agreement`]), one instance for each
+//! epoch. A roster that leaves somebody out who may still be running comes into force only when that member's
+//! [lease](crate::lease) has certainly run out.
+
+use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
+use crate::ids::{Epoch, ServerId};
+use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
+use crate::roster::{Change, Roster};
+use crate::seeded::{Bug, seeded};
+use crate::view::mix;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long wishes are gathered before a roster is proposed.
+const GATHER: Duration = Duration::from_millis(2);
+/// How much longer than the member before it each next one waits before it proposes.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long an attempt may take before another one is made.
+const ATTEMPT: Duration = Duration::from_millis(250);
+/// How often who is out tells of the roster without it.
+const TELL_AGAIN: Duration = Duration::from_millis(300);
+/// How often members that may not know the roster in force are told, while that keeps the next one from it.
+const TELL_FORMER: Duration = Duration::from_millis(50);
+/// How many wishes are remembered; beyond, those who wish must wish again.
+const WISHES_MAX: usize = 4096;
+
+/// What members tell one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// To a voter: a question about the roster of this epoch.
+    Ask(Epoch, Question<Roster>),
+    /// A voter's answer.
+    Answer(Epoch, Answer<Roster>),
+    /// This roster is in force.
+    InForce(Roster),
+    /// To who proposes: this change is wished for.
+    Wish(Change),
+    /// I know the roster of this epoch: tell me yours if it is later, as I do.
+    Know(Epoch),
+    /// Grant me a lease in this epoch; the number comes back with the answer.
+    Renew(Epoch, u64),
+    /// Granted.
+    Granted(Epoch, u64),
+}
+
+impl Message {
+    /// The latest epoch that who tells this is certain to know, or 0.
+    fn epoch_known(&self) -> Epoch {
+        match self {
+            Message::Ask(next, _) | Message::Answer(next, _) => next.saturating_sub(1),
+            Message::InForce(roster) => roster.epoch,
+            Message::Know(epoch) | Message::Renew(epoch, _) | Message::Granted(epoch, _) => *epoch,
+            Message::Wish(_) => 0,
+        }
+    }
+}
+
+/// What the host is to do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell a server something. It may be lost.
+    Send(ServerId, Message),
+    /// Ask the witness about the roster of this epoch, and call [`Membership::witness_answered`].
+    AskWitness(Epoch, Question<Roster>),
+    /// This roster is in force from now on.
+    InForce(Roster),
+    /// A later roster leaves this server out: it acknowledges nothing any more. It is still needed, until
+    /// [`Effect::Released`].
+    Out(Roster),
+    /// So many members know of the roster that leaves this server out that nobody needs it to tell them.
+    Released,
+}
+
+/// A change that is wished for.
+#[derive(Debug)]
+struct Wish {
+    change: Change,
+    /// When this member proposes it itself.
+    at: Duration,
+}
+
+/// What this member is about with the next roster.
+#[derive(Debug)]
+enum Work {
+    Nothing,
+    /// An attempt is made until then.
+    Attempting(Proposer<Roster>, Duration),
+    /// A roster is chosen.
+    Chosen {
+        roster: Roster,
+        /// When it comes into force, if that is known.
+        in_force_at: Option<Duration>,
+        /// When those who may not know of the roster before it are told again.
+        tell_at: Duration,
+    },
+    /// This server is out, and tells the members until enough of them know; those do, and at that time it tells again.
+    Out(BTreeSet<ServerId>, Duration),
+    /// Nothing any more.
+    Released,
+}
+
+/// One member. Times are durations since any moment, by a clock that never stands still or goes back.
+#[derive(Debug)]
+pub struct Membership {
+    me: ServerId,
+    roster: Roster,
+    acceptor: Acceptor<Roster>,
+    /// When this voter first accepted a next roster.
+    accepted_at: Option<Duration>,
+    /// When this member learned of the roster in force.
+    since: Duration,
+    work: Work,
+    /// The round of the next attempt.
+    round: u64,
+    /// No attempt before then: somebody else has made one.
+    quiet_until: Duration,
+    wishes: Vec<Wish>,
+    suspected: BTreeSet<ServerId>,
+    /// Members whose processes have ended for certain.
+    dead: BTreeSet<ServerId>,
+    /// The latest epoch that each server is known to know.
+    known: BTreeMap<ServerId, Epoch>,
+    lease: Lease,
+    random: u64,
+    effects: Vec<Effect>,
+}
+
+impl Membership {
+    /// A member of a roster, of which it learned `now`. `seed` settles whom chance prefers when several propose.
+    pub fn new(me: ServerId, roster: Roster, seed: u64, now: Duration) -> Membership {
+        Membership {
+            me,
+            lease: Lease::new(me, roster.ids()),
+            roster,
+            acceptor: Acceptor::default(),
+            accepted_at: None,
+            since: now,
+            work: Work::Nothing,
+            round: 0,
+            quiet_until: Duration::ZERO,
+            wishes: Vec::new(),
+            suspected: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            known: BTreeMap::new(),
+            random: seed,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Who this is.
+    pub fn me(&self) -> ServerId {
+        self.me
+    }
+
+    /// The roster in force, as far as this member knows.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Whether a later roster leaves this server out.
+    pub fn is_out(&self) -> bool {
+        matches!(self.work, Work::Out(..) | Work::Released)
+    }
+
+    /// What is to be done since this was last called.
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether this member may acknowledge something now: no roster without it is in force anywhere.
+    pub fn may_acknowledge(&self, now: Duration) -> bool {
+        let standing = self.stands_by(self.me, now) && self.lease.holds(now);
+        !self.is_out() && (standing || seeded(Bug::AcknowledgesWithoutALease))
+    }
+
+    /// Asks the other members for a lease, or a longer one.
+    pub fn renew_lease(&mut self, now: Duration) {
+        if self.is_out() {
+            return;
+        }
+        let number = self.lease.renew(now);
+        let epoch = self.roster.epoch;
+        self.tell_others(&Message::Renew(epoch, number));
+    }
+
+    /// Somebody wishes for a change: this server, one that wants to join, or another member.
+    pub fn wish(&mut self, change: Change, now: Duration) {
+        let known = self.wishes.iter().any(|wish| wish.change == change);
+        if known || self.is_out() || !self.roster.lacks(&change) || self.wishes.len() == WISHES_MAX {
+            return;
+        }
+        let before: Vec<ServerId> = self.proposers(&change).take_while(|id| *id != self.me).collect();
+        let at = match before.first() {
+            None => now + GATHER,
+            Some(first) => {
+                self.effects.push(Effect::Send(*first, Message::Wish(change.clone())));
+                now + PATIENCE * before.len().min(8) as u32
+            }
+        };
+        self.wishes.push(Wish { change, at });
+    }
+
+    /// A member does not answer. Wish for its eviction too, if it is to go.
+    pub fn suspect(&mut self, id: ServerId) {
+        self.suspected.insert(id);
+    }
+
+    /// A suspected member has answered: it is not to be evicted any more.
+    pub fn trust(&mut self, id: ServerId) {
+        self.suspected.remove(&id);
+        self.wishes.retain(|wish| wish.change != Change::Evict(id));
+    }
+
+    /// The process of a member has ended for certain: nothing it held must be waited for.
+    pub fn proven_dead(&mut self, id: ServerId) {
+        self.dead.insert(id);
+        self.suspected.insert(id);
+    }
+
+    /// When [`Membership::tick`] is to be called next.
+    pub fn wake_at(&self) -> Option<Duration> {
+        match &self.work {
+            Work::Attempting(_, until) | Work::Out(_, until) => Some(*until),
+            Work::Chosen { in_force_at, tell_at, .. } => {
+                Some(in_force_at.unwrap_or_else(|| (*tell_at).min(self.since + STOOD_FOR)))
+            }
+            Work::Released => None,
+            Work::Nothing => self.wishes.iter().map(|wish| wish.at.max(self.quiet_until)).min(),
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Duration) {
+        match &mut self.work {
+            Work::Out(_, at) if now >= *at => {
+                *at = now + TELL_AGAIN;
+                let roster = self.roster.clone();
+                return self.tell_others(&Message::InForce(roster));
+            }
+            Work::Attempting(_, until) if now >= *until => self.back_off(now),
+            Work::Chosen { .. } => self.bring_into_force(now),
+            _ => {}
+        }
+        if matches!(self.work, Work::Nothing)
+            && now >= self.quiet_until
+            && self.wishes.iter().any(|wish| now >= wish.at)
+        {
+            self.attempt(now);
+        }
+    }
+
+    /// A server has told something.
+    pub fn receive(&mut self, from: ServerId, message: Message, now: Duration) {
+        let known = self.known.entry(from).or_default();
+        *known = (*known).max(message.epoch_known());
+        match message {
+            Message::Ask(epoch, question) => self.asked(from, epoch, question, now),
+            Message::Answer(epoch, answer) if epoch == self.roster.epoch + 1 => {
+                self.answered(Voter::Member(from), answer, now);
+            }
+            Message::Answer(..) => {}
+            Message::InForce(roster) => {
+                let epoch = roster.epoch;
+                self.adopt(roster, now);
+                if self.roster.epoch == epoch {
+                    self.effects.push(Effect::Send(from, Message::Know(epoch)));
+                }
+            }
+            Message::Wish(change) => self.wish(change, now),
+            Message::Know(epoch) => self.heard_epoch(from, epoch),
+            Message::Renew(epoch, number) => {
+                self.heard_epoch(from, epoch);
+                let keeps = self.stands_by(from, now) || seeded(Bug::GrantsToTheEvicted);
+                let grants = epoch == self.roster.epoch && self.roster.contains(from) && keeps;
+                if grants && !self.is_out() {
+                    self.effects.push(Effect::Send(from, Message::Granted(epoch, number)));
+                }
+            }
+            Message::Granted(epoch, number) if epoch == self.roster.epoch => {
+                self.lease.granted(from, number, now)
+            }
+            Message::Granted(..) => {}
+        }
+    }
+
+    /// A server has told, with whatever, which epoch it knows.
+    pub fn heard_epoch(&mut self, from: ServerId, epoch: Epoch) {
+        let message = match epoch.cmp(&self.roster.epoch) {
+            Ordering::Less => Message::InForce(self.roster.clone()),
+            Ordering::Equal => return self.knows_too(from),
+            Ordering::Greater => Message::Know(self.roster.epoch),
+        };
+        self.effects.push(Effect::Send(from, message));
+    }
+
+    /// The witness has answered a question about this epoch.
+    pub fn witness_answered(&mut self, epoch: Epoch, answer: Answer<Roster>, now: Duration) {
+        if epoch == self.roster.epoch + 1 {
+            self.answered(Voter::Witness, answer, now);
+        }
+    }
+
+    /// Another server knows the same roster.
+    fn knows_too(&mut self, id: ServerId) {
+        let Work::Out(knowing, _) = &mut self.work else { return };
+        if self.roster.contains(id) {
+            knowing.insert(id);
+        }
+        if 2 * knowing.len() > self.roster.members.len() {
+            self.work = Work::Released;
+            self.effects.push(Effect::Released);
+        }
+    }
+
+    fn voters(&self) -> Voters {
+        Voters::of(self.roster.ids())
+    }
+
+    /// Who proposes a change, in order: members that nobody suspects, without those who are to go.
+    fn proposers(&self, change: &Change) -> impl Iterator<Item = ServerId> + '_ {
+        let goes = match change {
+            Change::Evict(id) | Change::Leave(id) => Some(*id),
+            Change::Join(_) => None,
+        };
+        let me = self.me;
+        let able = move |id: &ServerId| *id == me || !(self.suspected.contains(id) || Some(*id) == goes);
+        self.roster.ids().filter(able)
+    }
+
+    /// Whether this voter lets a member go on in this epoch: not one that a roster leaves out which it accepted, and
+    /// nobody for long when it has accepted one.
+    fn stands_by(&self, id: ServerId, now: Duration) -> bool {
+        let keeps = self.acceptor.accepted().is_none_or(|roster| roster.contains(id));
+        let for_long = self.accepted_at.is_some_and(|at| now >= at + STANDS_FOR);
+        keeps && (!for_long || seeded(Bug::StandsByForEver))
+    }
+
+    /// Answers a question about the next roster.
+    fn vote(&mut self, question: Question<Roster>, now: Duration) -> Answer<Roster> {
+        let answer = self.acceptor.answer(question);
+        if matches!(answer, Answer::Accepted(_)) {
+            self.accepted_at.get_or_insert(now);
+        }
+        answer
+    }
+
+    fn attempt(&mut self, now: Duration) {
+        let Some(next) = self.roster.next(self.wishes.iter().map(|wish| &wish.change)) else {
+            return self.wishes.clear();
+        };
+        let first = self.roster.members.first().map_or(self.me, |member| member.id);
+        let (proposer, question) = Proposer::attempt(self.voters(), self.me, first, self.round, next);
+        self.round = proposer.ballot().round + 1;
+        self.work = Work::Attempting(proposer, now + ATTEMPT);
+        self.ask(&question, now);
+    }
+
+    fn ask(&mut self, question: &Question<Roster>, now: Duration) {
+        let epoch = self.roster.epoch + 1;
+        for voter in self.voters().iter() {
+            match voter {
+                Voter::Member(id) if id != self.me => {
+                    self.effects.push(Effect::Send(id, Message::Ask(epoch, question.clone())));
+                }
+                Voter::Member(_) => {}
+                Voter::Witness => self.effects.push(Effect::AskWitness(epoch, question.clone())),
+            }
+        }
+        let own = self.vote(question.clone(), now);
+        self.answered(Voter::Member(self.me), own, now);
+    }
+
+    fn asked(&mut self, from: ServerId, epoch: Epoch, question: Question<Roster>, now: Duration) {
+        if epoch != self.roster.epoch + 1 && !seeded(Bug::AnswersAboutAnyEpoch) {
+            return self.heard_epoch(from, epoch.saturating_sub(1));
+        }
+        if self.is_out() || !self.roster.contains(from) {
+            return;
+        }
+        let answer = self.vote(question, now);
+        if let Some(accepted) = self.acceptor.accepted().filter(|_| seeded(Bug::TakesAcceptedForDecided)) {
+            let accepted = accepted.clone();
+            self.adopt(accepted, now);
+        }
+        self.effects.push(Effect::Send(from, Message::Answer(epoch, answer)));
+    }
+
+    fn answered(&mut self, voter: Voter, answer: Answer<Roster>, now: Duration) {
+        let Work::Attempting(proposer, _) = &mut self.work else { return };
+        match proposer.heard(voter, answer) {
+            Progress::Waiting => {}
+            Progress::Ask(question) => self.ask(&question, now),
+            Progress::Outbid(round) => {
+                self.round = self.round.max(round + 1);
+                self.back_off(now);
+            }
+            Progress::Chosen(roster) => {
+                self.work = Work::Chosen { roster, in_force_at: None, tell_at: now };
+                self.tick(now);
+            }
+        }
+    }
+
+    /// Brings the roster that is chosen into force, if it is time.
+    fn bring_into_force(&mut self, now: Duration) {
+        let former_left = self.former_left() || now >= self.since + STOOD_FOR;
+        let Work::Chosen { roster, in_force_at, tell_at } = &mut self.work else { return };
+        let roster = roster.clone();
+        if let Some(at) = in_force_at {
+            if now >= *at {
+                self.announce(&roster);
+                self.adopt(roster, now);
+            }
+            return;
+        }
+        if former_left {
+            let wait = if self.may_run_on(&roster) { LEASE_OVER } else { Duration::ZERO };
+            self.work = Work::Chosen { roster, in_force_at: Some(now + wait), tell_at: now };
+            return self.bring_into_force(now);
+        }
+        if now >= *tell_at {
+            *tell_at = now + TELL_FORMER;
+            let current = self.roster.clone();
+            let behind =
+                current.former.iter().filter(|id| self.known.get(id).is_none_or(|e| *e < current.epoch));
+            let told = behind.map(|id| Effect::Send(*id, Message::InForce(current.clone())));
+            self.effects.extend(told.collect::<Vec<_>>());
+        }
+    }
+
+    /// Whether so many of the members before these have left their epoch that nobody gets a lease in it any more.
+    /// Without that, some who have missed two rosters could go on granting leases to one another.
+    fn former_left(&self) -> bool {
+        let former = &self.roster.former;
+        let left = former.iter().filter(|id| {
+            let knows = self.known.get(id).is_some_and(|epoch| *epoch >= self.roster.epoch);
+            **id == self.me || knows || self.dead.contains(id)
+        });
+        2 * left.count() >= former.len() || seeded(Bug::DoesNotWaitForTheFormer)
+    }
+
+    /// Whether somebody whom this roster leaves out may still be running under a lease.
+    fn may_run_on(&self, roster: &Roster) -> bool {
+        let may_run = |id: &ServerId| *id != self.me && !roster.contains(*id) && !self.dead.contains(id);
+        self.roster.ids().any(|id| may_run(&id)) && !seeded(Bug::DoesNotWaitForLeases)
+    }
+
+    /// Another attempt in a while, if it is still needed.
+    fn back_off(&mut self, now: Duration) {
+        self.work = Work::Nothing;
+        self.random = mix(self.random.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        self.quiet_until = now + ATTEMPT.mul_f64((self.random % 1024) as f64 / 1024.0);
+    }
+
+    /// Tells all old and new members of a roster that is in force.
+    fn announce(&mut self, roster: &Roster) {
+        let everybody: BTreeSet<ServerId> = self.roster.ids().chain(roster.ids()).collect();
+        let others = everybody.into_iter().filter(|id| *id != self.me);
+        self.effects.extend(others.map(|id| Effect::Send(id, Message::InForce(roster.clone()))));
+    }
+
+    fn tell_others(&mut self, message: &Message) {
+        let me = self.me;
+        let others = self.roster.ids().filter(|id| *id != me);
+        self.effects.extend(others.map(|id| Effect::Send(id, message.clone())));
+    }
+
+    fn adopt(&mut self, roster: Roster, now: Duration) {
+        if roster.lineage != self.roster.lineage || roster.epoch <= self.roster.epoch {
+            return;
+        }
+        let was_out = self.is_out();
+        self.acceptor = Acceptor::default();
+        self.accepted_at = None;
+        self.since = now;
+        self.round = 0;
+        self.quiet_until = now;
+        self.suspected.retain(|id| roster.contains(*id));
+        let is_near = |id: &ServerId| roster.contains(*id) || roster.former.contains(id);
+        self.dead.retain(is_near);
+        self.known.retain(|id, _| is_near(id));
+        self.wishes.retain(|wish| roster.lacks(&wish.change));
+        self.lease = Lease::new(self.me, roster.ids());
+        self.roster = roster.clone();
+        if roster.contains(self.me) {
+            self.work = Work::Nothing;
+            self.effects.push(Effect::InForce(roster));
+            return;
+        }
+        self.wishes.clear();
+        if !matches!(self.work, Work::Released) {
+            self.work = Work::Out(BTreeSet::new(), now);
+        }
+        if !was_out {
+            self.effects.push(Effect::Out(roster));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A view with where its members are reached: what a group agrees on when servers join, leave or die.
+
+use crate::ids::{Epoch, Lineage, ServerId};
+use crate::seeded::{Bug, seeded};
+use crate::view::View;
+use serde::{Deserialize, Serialize};
+
+/// What tells two processes apart that never were members at the same time: made at random when a server starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Incarnation(pub u64);
+
+/// A server that is no member yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Which process it is.
+    pub incarnation: Incarnation,
+    /// Its process, on its host.
+    pub pid: u32,
+    /// Where it can be reached, best first.
+    pub addresses: Vec<String>,
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its id, which no other process of the lineage ever has.
+    pub id: ServerId,
+    /// Who it is and where.
+    pub server: Candidate,
+}
+
+/// One change of the members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A server wants to be a member.
+    Join(Candidate),
+    /// A member wants to be none.
+    Leave(ServerId),
+    /// A member seems to be gone.
+    Evict(ServerId),
+}
+
+/// The members at one epoch of a lineage, and the next id to be given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roster {
+    /// The line of history it belongs to.
+    pub lineage: Lineage,
+    /// Its number in that line.
+    pub epoch: Epoch,
+    /// The members, in the order of their ids.
+    pub members: Vec<Member>,
+    /// The id of the next server that joins.
+    pub next_id: ServerId,
+    /// Who the members were one epoch before.
+    pub former: Vec<ServerId>,
+}
+
+impl Roster {
+    /// The first of a lineage: one server founds a group.
+    pub fn founded(lineage: Lineage, founder: Candidate) -> Roster {
+        let members = vec![Member { id: ServerId(0), server: founder }];
+        Roster { lineage, epoch: 1, members, next_id: ServerId(1), former: Vec::new() }
+    }
+
+    /// The view.
+    pub fn view(&self) -> View {
+        View { lineage: self.lineage, epoch: self.epoch, members: self.ids().collect() }
+    }
+
+    /// The members' ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.members.iter().map(|member| member.id)
+    }
+
+    /// Whether it is a member.
+    pub fn contains(&self, id: ServerId) -> bool {
+        self.members.binary_search_by_key(&id, |member| member.id).is_ok()
+    }
+
+    /// The member that this process is, if it is one.
+    pub fn find(&self, incarnation: Incarnation) -> Option<&Member> {
+        self.members.iter().find(|member| member.server.incarnation == incarnation)
+    }
+
+    /// Whether this change would change anything.
+    pub fn lacks(&self, change: &Change) -> bool {
+        match change {
+            Change::Join(candidate) => self.find(candidate.incarnation).is_none(),
+            Change::Leave(id) | Change::Evict(id) => self.contains(*id),
+        }
+    }
+
+    /// The next one, with these changes. `None` where nothing would change, or nobody be left.
+    pub fn next<'a>(&self, changes: impl IntoIterator<Item = &'a Change>) -> Option<Roster> {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next.former = self.ids().collect();
+        if seeded(Bug::GivesIdsAgain) {
+            next.next_id = ServerId(next.ids().map(|id| id.0 + 1).max().unwrap_or(0));
+        }
+        for change in changes {
+            match change {
+                Change::Join(candidate) if next.lacks(change) => {
+                    next.members.push(Member { id: next.next_id, server: candidate.clone() });
+                    next.next_id.0 += 1;
+                }
+                Change::Join(_) => {}
+                Change::Leave(id) | Change::Evict(id) => next.members.retain(|member| member.id != *id),
+            }
+        }
+        (!next.members.is_empty() && next.members != self.members).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(number: u64) -> Candidate {
+        Candidate { incarnation: Incarnation(number), pid: 7, addresses: vec![format!("tcp:{number}")] }
+    }
+
+    #[test]
+    fn ids_are_never_given_again() {
+        let first = Roster::founded(Lineage([1; 16]), candidate(10));
+        let join = |number| Change::Join(candidate(number));
+        let second = first.next(&[join(11), join(12), join(11)]).unwrap();
+        assert_eq!((second.epoch, second.ids().collect::<Vec<_>>()), (2, [0, 1, 2].map(ServerId).to_vec()));
+        let third = second.next(&[Change::Evict(ServerId(2)), Change::Leave(ServerId(0)), join(13)]).unwrap();
+        assert_eq!(third.ids().collect::<Vec<_>>(), [1, 3].map(ServerId));
+        assert_eq!(third.find(Incarnation(13)).unwrap().id, ServerId(3));
+        assert!(!third.contains(ServerId(2)));
+        assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);
+        assert_eq!(third.next(&[Change::Leave(ServerId(1)), Change::Leave(ServerId(3))]), None);
+    }
+}

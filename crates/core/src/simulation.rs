@@ -1,0 +1,97 @@
+//! Whole groups in one thread, with everything that can go wrong between and to their servers, from a seed.
+//!
+//! The state machines are those that servers run; what is simulated is what is around them: a network that loses,
+//! repeats, delays and reorders messages and is cut one way or both, clocks that run at different speeds, processes that
+//! stop, wake and die, a failure detector that is sometimes wrong. After each event what must always hold is checked
+//! ([`checks`]). A seed that fails can be run again: `SEED=n cargo test -p forebay-core one_seed -- --nocapture`.
+
+mod checks;
+mod faults;
+mod world;
+
+use crate::seeded::{Bug, seed};
+use checks::Violation;
+use faults::Plan;
+use world::World;
+
+/// How one simulation ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ending {
+    /// All that ran at the end agree, and every wish was fulfilled.
+    Agreed,
+    /// Too many had died for those who were left to decide.
+    NoQuorum,
+}
+
+fn simulate(seed: u64, plan: &Plan) -> Result<(Ending, World), Violation> {
+    let mut world = World::new(seed, plan);
+    world.run_with_faults(plan)?;
+    world.heal_everything();
+    let ending = world.settle(plan)?;
+    Ok((ending, world))
+}
+
+fn report(seed: u64, violation: &Violation) -> String {
+    format!("seed {seed}: {violation}; run it again with SEED={seed}")
+}
+
+/// Many seeds of small groups: nothing that must hold is ever broken.
+#[test]
+fn what_must_hold_holds() {
+    let mut without_quorum = 0;
+    let seeds = 300;
+    for seed in 0..seeds {
+        match simulate(seed, &Plan::small(seed)) {
+            Ok((Ending::Agreed, _)) => {}
+            Ok((Ending::NoQuorum, _)) => without_quorum += 1,
+            Err(violation) => panic!("{}", report(seed, &violation)),
+        }
+    }
+    assert!(without_quorum < seeds / 5, "{without_quorum} of {seeds} groups had no quorum in the end");
+}
+
+/// Each bug that is seeded on purpose is noticed, but for [`Bug::DoesNotWaitForTheFormer`], which no seed that was tried
+/// brings to light.
+#[test]
+fn seeded_bugs_are_caught() {
+    let bugs = [
+        Bug::AcceptsBelowItsPromise,
+        Bug::ForgetsWhatItAccepted,
+        Bug::KeepsItsOwnValue,
+        Bug::TakesOverFromTheLowest,
+        Bug::HalfIsEnough,
+        Bug::EverybodySkipsTheFirstPhase,
+        Bug::AnswersAboutAnyEpoch,
+        Bug::TakesAcceptedForDecided,
+        Bug::DoesNotWaitForLeases,
+        Bug::StandsByForEver,
+        Bug::LeaseCountsFromItsGrant,
+        Bug::GrantsToTheEvicted,
+        Bug::AcknowledgesWithoutALease,
+        Bug::GivesIdsAgain,
+        Bug::WitnessForgets,
+    ];
+    let mut missed = Vec::new();
+    for bug in bugs {
+        seed(Some(bug));
+        let caught =
+            (0..300).find_map(|seed| simulate(seed, &Plan::rough(seed)).err().map(|found| (seed, found)));
+        seed(None);
+        match caught {
+            Some((seed, violation)) => println!("{bug:?}: {}", report(seed, &violation)),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
+
+/// Runs the seed that `SEED` names.
+#[test]
+fn one_seed() {
+    let Some(seed) = std::env::var("SEED").ok().and_then(|text| text.parse().ok()) else { return };
+    for plan in [Plan::small(seed), Plan::rough(seed)] {
+        if let Err(violation) = simulate(seed, &plan) {
+            panic!("{}", report(seed, &violation));
+        }
+    }
+}

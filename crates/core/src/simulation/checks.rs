@@ -1,0 +1,71 @@
+//! What must hold after each event.
+
+use super::world::Node;
+use crate::ids::{Epoch, ServerId};
+use crate::roster::{Incarnation, Roster};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something that must never happen has happened.
+#[derive(Debug)]
+pub(super) struct Violation(pub(super) String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What has been seen to be in force.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    rosters: BTreeMap<Epoch, Roster>,
+    ids: BTreeMap<ServerId, Incarnation>,
+}
+
+impl History {
+    /// The latest roster that was in force anywhere.
+    pub(super) fn latest(&self) -> Option<&Roster> {
+        self.rosters.values().next_back()
+    }
+
+    /// A server takes a roster for the one in force.
+    pub(super) fn in_force(&mut self, roster: &Roster) -> Result<(), Violation> {
+        let known = self.rosters.entry(roster.epoch).or_insert_with(|| roster.clone());
+        if known != roster {
+            let ids = |roster: &Roster| roster.ids().map(|id| id.0).collect::<Vec<_>>();
+            return Err(Violation(format!(
+                "epoch {} has two rosters, {:?} and {:?}",
+                roster.epoch,
+                ids(known),
+                ids(roster)
+            )));
+        }
+        for member in &roster.members {
+            let first = *self.ids.entry(member.id).or_insert(member.server.incarnation);
+            if first != member.server.incarnation {
+                return Err(Violation(format!("{} is two processes", member.id)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody may acknowledge anything who is not in the latest roster that is in force anywhere.
+    pub(super) fn nobody_evicted_acknowledges(&self, nodes: &[Node]) -> Result<(), Violation> {
+        let Some(latest) = self.latest() else { return Ok(()) };
+        for node in nodes.iter().filter(|node| !node.is_dead()) {
+            let Some(member) = node.member() else { continue };
+            let evicted = member.roster().epoch < latest.epoch && !latest.contains(member.me());
+            let evicted = evicted || member.is_out();
+            if evicted && member.may_acknowledge(node.now()) {
+                return Err(Violation(format!(
+                    "{} would acknowledge in epoch {}, but epoch {} without it is in force",
+                    member.me(),
+                    member.roster().epoch,
+                    latest.epoch
+                )));
+            }
+        }
+        Ok(())
+    }
+}
