@@ -15,6 +15,7 @@ use crate::view::mix;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long wishes are gathered before a roster is proposed.
@@ -34,11 +35,11 @@ const WISHES_MAX: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// To a voter: a question about the roster of this epoch.
-    Ask(Epoch, Question<Roster>),
+    Ask(Epoch, Question<Arc<Roster>>),
     /// A voter's answer.
-    Answer(Epoch, Answer<Roster>),
+    Answer(Epoch, Answer<Arc<Roster>>),
     /// This roster is in force.
-    InForce(Roster),
+    InForce(Arc<Roster>),
     /// To who proposes: this change is wished for.
     Wish(Change),
     /// I know the roster of this epoch: tell me yours if it is later, as I do.
@@ -67,12 +68,12 @@ pub enum Effect {
     /// Tell a server something. It may be lost.
     Send(ServerId, Message),
     /// Ask the witness about the roster of this epoch, and call [`Membership::witness_answered`].
-    AskWitness(Epoch, Question<Roster>),
+    AskWitness(Epoch, Question<Arc<Roster>>),
     /// This roster is in force from now on.
-    InForce(Roster),
+    InForce(Arc<Roster>),
     /// A later roster leaves this server out: it acknowledges nothing any more. It is still needed, until
     /// [`Effect::Released`].
-    Out(Roster),
+    Out(Arc<Roster>),
     /// So many members know of the roster that leaves this server out that nobody needs it to tell them.
     Released,
 }
@@ -90,10 +91,10 @@ struct Wish {
 enum Work {
     Nothing,
     /// An attempt is made until then.
-    Attempting(Proposer<Roster>, Duration),
+    Attempting(Proposer<Arc<Roster>>, Duration),
     /// A roster is chosen.
     Chosen {
-        roster: Roster,
+        roster: Arc<Roster>,
         /// When it comes into force, if that is known.
         in_force_at: Option<Duration>,
         /// When those who may not know of the roster before it are told again.
@@ -109,8 +110,8 @@ enum Work {
 #[derive(Debug)]
 pub struct Membership {
     me: ServerId,
-    roster: Roster,
-    acceptor: Acceptor<Roster>,
+    roster: Arc<Roster>,
+    acceptor: Acceptor<Arc<Roster>>,
     /// When this voter first accepted a next roster.
     accepted_at: Option<Duration>,
     /// When this member learned of the roster in force.
@@ -133,7 +134,7 @@ pub struct Membership {
 
 impl Membership {
     /// A member of a roster, of which it learned `now`. `seed` settles whom chance prefers when several propose.
-    pub fn new(me: ServerId, roster: Roster, seed: u64, now: Duration) -> Membership {
+    pub fn new(me: ServerId, roster: Arc<Roster>, seed: u64, now: Duration) -> Membership {
         Membership {
             me,
             lease: Lease::new(me, roster.ids()),
@@ -159,7 +160,7 @@ impl Membership {
     }
 
     /// The roster in force, as far as this member knows.
-    pub fn roster(&self) -> &Roster {
+    pub fn roster(&self) -> &Arc<Roster> {
         &self.roster
     }
 
@@ -300,7 +301,7 @@ impl Membership {
     }
 
     /// The witness has answered a question about this epoch.
-    pub fn witness_answered(&mut self, epoch: Epoch, answer: Answer<Roster>, now: Duration) {
+    pub fn witness_answered(&mut self, epoch: Epoch, answer: Answer<Arc<Roster>>, now: Duration) {
         if epoch == self.roster.epoch + 1 {
             self.answered(Voter::Witness, answer, now);
         }
@@ -342,7 +343,7 @@ impl Membership {
     }
 
     /// Answers a question about the next roster.
-    fn vote(&mut self, question: Question<Roster>, now: Duration) -> Answer<Roster> {
+    fn vote(&mut self, question: Question<Arc<Roster>>, now: Duration) -> Answer<Arc<Roster>> {
         let answer = self.acceptor.answer(question);
         if matches!(answer, Answer::Accepted(_)) {
             self.accepted_at.get_or_insert(now);
@@ -355,13 +356,14 @@ impl Membership {
             return self.wishes.clear();
         };
         let first = self.roster.members.first().map_or(self.me, |member| member.id);
-        let (proposer, question) = Proposer::attempt(self.voters(), self.me, first, self.round, next);
+        let (proposer, question) =
+            Proposer::attempt(self.voters(), self.me, first, self.round, Arc::new(next));
         self.round = proposer.ballot().round + 1;
         self.work = Work::Attempting(proposer, now + ATTEMPT);
         self.ask(&question, now);
     }
 
-    fn ask(&mut self, question: &Question<Roster>, now: Duration) {
+    fn ask(&mut self, question: &Question<Arc<Roster>>, now: Duration) {
         let epoch = self.roster.epoch + 1;
         for voter in self.voters().iter() {
             match voter {
@@ -376,7 +378,7 @@ impl Membership {
         self.answered(Voter::Member(self.me), own, now);
     }
 
-    fn asked(&mut self, from: ServerId, epoch: Epoch, question: Question<Roster>, now: Duration) {
+    fn asked(&mut self, from: ServerId, epoch: Epoch, question: Question<Arc<Roster>>, now: Duration) {
         if epoch != self.roster.epoch + 1 && !seeded(Bug::AnswersAboutAnyEpoch) {
             return self.heard_epoch(from, epoch.saturating_sub(1));
         }
@@ -391,7 +393,7 @@ impl Membership {
         self.effects.push(Effect::Send(from, Message::Answer(epoch, answer)));
     }
 
-    fn answered(&mut self, voter: Voter, answer: Answer<Roster>, now: Duration) {
+    fn answered(&mut self, voter: Voter, answer: Answer<Arc<Roster>>, now: Duration) {
         let Work::Attempting(proposer, _) = &mut self.work else { return };
         match proposer.heard(voter, answer) {
             Progress::Waiting => {}
@@ -414,8 +416,9 @@ impl Membership {
         let roster = roster.clone();
         if let Some(at) = in_force_at {
             if now >= *at {
-                self.announce(&roster);
-                self.adopt(roster, now);
+                let former = self.roster.clone();
+                self.adopt(roster.clone(), now);
+                self.announce(&former, &roster);
             }
             return;
         }
@@ -458,9 +461,10 @@ impl Membership {
         self.quiet_until = now + ATTEMPT.mul_f64((self.random % 1024) as f64 / 1024.0);
     }
 
-    /// Tells all old and new members of a roster that is in force.
-    fn announce(&mut self, roster: &Roster) {
-        let everybody: BTreeSet<ServerId> = self.roster.ids().chain(roster.ids()).collect();
+    /// Tells all old and new members of a roster that is in force. This server knows it already, and with it where the
+    /// new ones are.
+    fn announce(&mut self, former: &Roster, roster: &Arc<Roster>) {
+        let everybody: BTreeSet<ServerId> = former.ids().chain(roster.ids()).collect();
         let others = everybody.into_iter().filter(|id| *id != self.me);
         self.effects.extend(others.map(|id| Effect::Send(id, Message::InForce(roster.clone()))));
     }
@@ -471,7 +475,7 @@ impl Membership {
         self.effects.extend(others.map(|id| Effect::Send(id, message.clone())));
     }
 
-    fn adopt(&mut self, roster: Roster, now: Duration) {
+    fn adopt(&mut self, roster: Arc<Roster>, now: Duration) {
         if roster.lineage != self.roster.lineage || roster.epoch <= self.roster.epoch {
             return;
         }
@@ -502,3 +506,6 @@ impl Membership {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,4 +47,26 @@ impl Plan {
             ..Plan::small(seed)
         }
     }
+
+    /// Cuts that last for seconds, so that whole epochs are missed.
+    pub(super) fn long_cuts(seed: u64) -> Plan {
+        Plan {
+            servers: 5 + (seed % 4) as usize,
+            millis: 40_000,
+            faults_per_second: 0.7,
+            lost: [50, 200, 400][(seed % 3) as usize],
+            slowest: [20_000, 200_000, 800_000][(seed / 3 % 3) as usize],
+            ..Plan::rough(seed)
+        }
+    }
+
+    /// Many servers, for a short time.
+    pub(super) fn large(seed: u64) -> Plan {
+        Plan { servers: 30 + (seed * 17 % 71) as usize, millis: 5_000, lost: 10, ..Plan::small(seed) }
+    }
+
+    /// A group of this size, of which nothing is asked.
+    pub(super) fn quiet(servers: usize) -> Plan {
+        Plan { servers, millis: 0, ..Plan::small(0) }
+    }
 }

@@ -11,12 +11,15 @@ use crate::seeded::{Bug, seeded};
 use crate::view::mix;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Microseconds since the simulation began, by a clock that nobody in it has.
 type Micros = u64;
 
 const RENEW_EVERY: Micros = 300_000;
+/// So many processes acknowledge something, and need leases: in a large group not all.
+const ACKNOWLEDGE: usize = 12;
 const LOOK_EVERY: Micros = 200_000;
 /// How long somebody is silent before it is taken for gone.
 const SILENT: Micros = 700_000;
@@ -81,8 +84,8 @@ impl Node {
 #[derive(Debug, Clone)]
 enum Event {
     Told { to: usize, from: ServerId, message: Box<Message> },
-    Witness { node: usize, epoch: Epoch, question: Box<Question<Roster>> },
-    WitnessSaid { node: usize, epoch: Epoch, answer: Box<Answer<Roster>> },
+    Witness { node: usize, epoch: Epoch, question: Box<Question<Arc<Roster>>> },
+    WitnessSaid { node: usize, epoch: Epoch, answer: Box<Answer<Arc<Roster>>> },
     Tick(usize),
     Renew(usize),
     Look(usize),
@@ -141,11 +144,13 @@ pub(super) struct World {
     cut: BTreeSet<(usize, usize)>,
     /// Who does not reach the witness.
     blind: BTreeSet<usize>,
-    witness: (Epoch, Acceptor<Roster>),
+    witness: (Epoch, Acceptor<Arc<Roster>>),
     faulty: bool,
     history: History,
     /// Messages between members that were sent.
     messages: u64,
+    /// Whether leases are asked for.
+    leases: bool,
 }
 
 impl World {
@@ -164,12 +169,13 @@ impl World {
             faulty: false,
             history: History::default(),
             messages: 0,
+            leases: true,
         };
         for _ in 0..plan.servers {
             world.start();
         }
         let founder = Roster::founded(Lineage([7; 16]), world.nodes[0].candidate.clone());
-        world.become_member(0, ServerId(0), founder);
+        world.become_member(0, ServerId(0), Arc::new(founder));
         world
     }
 
@@ -179,6 +185,24 @@ impl World {
         self.faulty = true;
         self.plan_at(self.now, Event::Fault);
         self.run_until(self.now + plan.millis * 1000, |_| false)
+    }
+
+    /// One more server joins: how many messages that took, and how long, in units of the longest that a message takes.
+    pub(super) fn messages_and_rounds_of_a_join(&mut self) -> Result<(u64, f64), Violation> {
+        self.run_until(self.now + 2_000_000, |_| false)?;
+        let candidate = Candidate { incarnation: Incarnation(1), pid: 0, addresses: Vec::new() };
+        let (messages, began) = (self.messages, self.now);
+        let size = self.history.latest().map_or(0, |roster| roster.members.len());
+        self.leases = false;
+        self.with_member(0, |member, now| member.wish(Change::Join(candidate), now))?;
+        let knows = |world: &World| {
+            let running = world.running().filter_map(|(_, node)| node.member());
+            running.filter(|member| member.roster().members.len() > size).count() >= size
+        };
+        while !knows(self) {
+            self.run_until(self.now + 50, |_| false)?;
+        }
+        Ok((self.messages - messages, (self.now - began) as f64 / (self.plan.slowest as f64)))
     }
 
     /// Nothing goes wrong any more; what stood still wakes.
@@ -243,9 +267,14 @@ impl World {
         members == wanted && all_know && members.len() == latest.members.len()
     }
 
-    /// Whether those who live of the latest roster could decide.
+    /// Whether those who live could decide on the one after the latest roster that any of them knows. A later one that
+    /// only the dead knew helps nobody.
     fn has_quorum(&self) -> bool {
-        let Some(latest) = self.history.latest() else { return false };
+        let rosters = self.running().filter_map(|(_, node)| node.member().map(Membership::roster));
+        let Some(latest) = rosters.max_by_key(|roster| roster.epoch) else { return false };
+        if self.witness.0 > latest.epoch + 1 {
+            return false;
+        }
         let living = latest.ids().filter(|id| {
             self.processes.get(id).is_some_and(|index| {
                 let node = &self.nodes[*index];
@@ -261,6 +290,7 @@ impl World {
         while let Some(Reverse(Planned(at, _, event))) = self.planned.pop() {
             if at > end {
                 self.plan_at(at, event);
+                self.now = end;
                 break;
             }
             self.now = self.now.max(at);
@@ -320,7 +350,7 @@ impl World {
         index
     }
 
-    fn become_member(&mut self, index: usize, id: ServerId, roster: Roster) {
+    fn become_member(&mut self, index: usize, id: ServerId, roster: Arc<Roster>) {
         let seed = self.chance(u64::MAX);
         self.processes.insert(id, index);
         let now = self.nodes[index].now();
@@ -387,6 +417,7 @@ impl World {
         let Part::Member(member) = &mut node.part else { return Ok(()) };
         act(member, now);
         let (me, effects) = (member.me(), member.effects());
+        let mut renew = false;
         for effect in effects {
             match effect {
                 Effect::Send(to, message) => self.send(index, me, to, message),
@@ -402,7 +433,7 @@ impl World {
                         }
                     }
                     self.history.in_force(&roster)?;
-                    self.plan_in(0, Event::Renew(index));
+                    renew = true;
                 }
                 Effect::Out(roster) => {
                     self.history.in_force(&roster)?;
@@ -415,7 +446,7 @@ impl World {
             }
         }
         self.plan_tick(index);
-        Ok(())
+        if renew { self.renew(index) } else { Ok(()) }
     }
 
     /// A process that is out comes back as another server, unless it wanted to leave.
@@ -469,7 +500,7 @@ impl World {
         self.with_member(to, |member, now| member.receive(from, message, now))
     }
 
-    fn ask_witness(&mut self, node: usize, epoch: Epoch, question: Question<Roster>) {
+    fn ask_witness(&mut self, node: usize, epoch: Epoch, question: Question<Arc<Roster>>) {
         if self.nodes[node].state != State::Running || self.blind.contains(&node) {
             return;
         }
@@ -485,14 +516,17 @@ impl World {
     /// A member renews its lease. One that gets none asks those whom the connection file names.
     fn renew(&mut self, index: usize) -> Result<(), Violation> {
         let node = &self.nodes[index];
-        let alone = node.member().is_some_and(|member| !member.may_acknowledge(node.now()));
+        let alone = index >= ACKNOWLEDGE || node.member().is_some_and(|m| !m.may_acknowledge(node.now()));
         if alone
             && self.chance(8) == 0
             && let Some(other) = self.pick(self.members_reachable(index))
         {
             self.ask_for_the_roster(index, other)?;
         }
-        self.with_member(index, Membership::renew_lease)
+        if self.leases && index < ACKNOWLEDGE {
+            self.with_member(index, Membership::renew_lease)?;
+        }
+        Ok(())
     }
 
     /// Members to which this process can connect, as the connection file would name them.
@@ -536,12 +570,15 @@ impl World {
         let place = ids.iter().position(|id| *id == me).unwrap_or(0);
         let others = ids.iter().cycle().skip(place + 1).take(ids.len() - 1).take(NEIGHBOURS);
         for id in others.copied().collect::<Vec<_>>() {
-            let Some(other) = self.processes.get(&id).copied() else { continue };
-            let node = &self.nodes[other];
-            let is_it = node.member().is_some_and(|member| member.me() == id);
-            let cut = self.cut.contains(&(index, other)) || self.cut.contains(&(other, index));
-            let proven = node.is_dead() && node.host == self.nodes[index].host;
-            let answers = node.state == State::Running && is_it && !cut;
+            // One that asked to join, was admitted late, and had asked again under another name, is nobody.
+            let other = self.processes.get(&id).map(|other| (*other, &self.nodes[*other]));
+            let answers = other.is_some_and(|(other, node)| {
+                let is_it = node.member().is_some_and(|member| member.me() == id);
+                let cut = self.cut.contains(&(index, other)) || self.cut.contains(&(other, index));
+                node.state == State::Running && is_it && !cut
+            });
+            let host = self.nodes[index].host;
+            let proven = other.is_some_and(|(_, node)| node.is_dead() && node.host == host);
             let wrong = self.faulty && self.chance(2000) == 0;
             let now = self.now;
             let silent = &mut self.nodes[index].silent;

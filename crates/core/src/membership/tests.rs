@@ -1,0 +1,127 @@
+//! A scene in which members miss two rosters at once. Chance hardly ever plays it.
+
+use super::*;
+use crate::ids::Lineage;
+use crate::roster::{Candidate, Incarnation};
+use crate::seeded::seed;
+
+const STEP: Duration = Duration::from_millis(10);
+const RENEW: Duration = Duration::from_millis(300);
+
+fn candidate(number: u32) -> Candidate {
+    Candidate { incarnation: Incarnation(number.into()), pid: number, addresses: Vec::new() }
+}
+
+/// Members between which messages take no time, and the witness.
+struct Stage {
+    now: Duration,
+    members: BTreeMap<ServerId, Membership>,
+    witness: BTreeMap<Epoch, Acceptor<Arc<Roster>>>,
+    /// Those on one side of a cut, once there is one.
+    cut_off: BTreeSet<ServerId>,
+}
+
+impl Stage {
+    fn comes_through(&self, from: ServerId, to: ServerId) -> bool {
+        self.cut_off.contains(&from) == self.cut_off.contains(&to)
+    }
+
+    fn act(&mut self, id: u32, act: impl FnOnce(&mut Membership, Duration)) {
+        act(self.members.get_mut(&ServerId(id)).unwrap(), self.now);
+    }
+
+    /// Until nobody has anything to say. Whom `deaf` names hears nothing of rosters in force.
+    fn settle(&mut self, deaf: Option<ServerId>) {
+        loop {
+            let mut said = Vec::new();
+            for (id, member) in &mut self.members {
+                said.extend(member.effects().into_iter().map(|effect| (*id, effect)));
+            }
+            if said.is_empty() {
+                return;
+            }
+            for (from, effect) in said {
+                match effect {
+                    Effect::Send(to, message) => {
+                        let missed = deaf == Some(to) && matches!(message, Message::InForce(_));
+                        let through = self.comes_through(from, to) && !missed;
+                        if let Some(member) = self.members.get_mut(&to).filter(|_| through) {
+                            member.receive(from, message, self.now);
+                        }
+                    }
+                    Effect::AskWitness(epoch, question) if !self.cut_off.contains(&from) => {
+                        let answer = self.witness.entry(epoch).or_default().answer(question);
+                        self.act(from.0, |member, now| member.witness_answered(epoch, answer, now));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration, each: impl Fn(&Stage)) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += STEP;
+            let renews = self.now.as_millis().is_multiple_of(RENEW.as_millis());
+            for member in self.members.values_mut() {
+                member.tick(self.now);
+                if renews {
+                    member.renew_lease(self.now);
+                }
+            }
+            self.settle(None);
+            each(self);
+        }
+    }
+}
+
+/// Server 5 joins five others, of which 2, 3 and 4 do not learn that it has, although 2 voted for it. They are cut off
+/// then, and evicted at once by the others. Whether somebody who was evicted could acknowledge anything.
+fn the_evicted_acknowledge(bug: Option<Bug>) -> bool {
+    seed(bug);
+    let mut first = Roster::founded(Lineage([7; 16]), candidate(0));
+    let others: Vec<Change> = (1..5).map(|number| Change::Join(candidate(number))).collect();
+    first = first.next(&others).unwrap();
+    let first = Arc::new(first);
+    let member = |id| (id, Membership::new(id, first.clone(), 1, Duration::ZERO));
+    let members = first.ids().map(member).collect();
+    let (witness, cut_off) = (BTreeMap::new(), BTreeSet::new());
+    let mut stage = Stage { now: Duration::ZERO, members, witness, cut_off };
+    stage.pass(Duration::from_secs(4), |_| {});
+    assert!(stage.members.values().all(|member| member.may_acknowledge(stage.now)));
+
+    stage.act(0, |member, now| member.wish(Change::Join(candidate(5)), now));
+    stage.now += STEP;
+    stage.cut_off = [ServerId(3), ServerId(4)].into();
+    stage.act(0, Membership::tick);
+    stage.settle(Some(ServerId(2)));
+    stage.cut_off.insert(ServerId(2));
+    let second = stage.members[&ServerId(1)].roster().clone();
+    assert_eq!(second.members.len(), 6);
+    stage.members.insert(ServerId(5), Membership::new(ServerId(5), second, 1, stage.now));
+    for gone in [2, 3, 4].map(ServerId) {
+        stage.act(0, |member, now| {
+            member.suspect(gone);
+            member.wish(Change::Evict(gone), now);
+        });
+    }
+    let broken = std::cell::Cell::new(false);
+    stage.pass(Duration::from_secs(8), |stage| {
+        let evicted = !stage.members[&ServerId(0)].roster().contains(ServerId(2));
+        let acknowledge = [2, 3, 4].iter().any(|id| stage.members[&ServerId(*id)].may_acknowledge(stage.now));
+        broken.set(broken.get() || (evicted && acknowledge));
+    });
+    let last = stage.members[&ServerId(5)].roster();
+    assert_eq!(last.ids().collect::<Vec<_>>(), [0, 1, 5].map(ServerId));
+    seed(None);
+    broken.get()
+}
+
+#[test]
+fn who_missed_two_rosters_acknowledges_nothing() {
+    assert!(!the_evicted_acknowledge(None));
+    for bug in [Bug::DoesNotWaitForTheFormer, Bug::StandsByForEver] {
+        assert!(the_evicted_acknowledge(Some(bug)), "{bug:?} is not noticed");
+    }
+}
