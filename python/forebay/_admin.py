@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from forebay import _forebay
-from forebay._errors import Invalid, PipelineFailed, Timeout
+from forebay._arrays import integer
+from forebay._command import command_path
+from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0
@@ -111,6 +113,28 @@ class Admin:
             there = f"the group has {', '.join(streams)}" if streams else "the group has none yet"
             raise Invalid(f"say which stream the pipeline runs on: its class names none, and {there}")
         return str(streams[0])
+
+    def add_servers(self, count: int = 1) -> list[int]:
+        """Starts more servers of the group on this machine, in the background; returns their numbers.
+
+        Waits until they are members. Nothing that runs is held up. As `forebay add` does, and with the same errors.
+        """
+        group, transport, timeout = self._where
+        command = [command_path(), "--json", "--transport", transport]
+        if group is not None:
+            command += ["--group", group]
+        if timeout is not None:
+            command += ["--timeout", str(timeout)]
+        command += ["add", str(integer(count, "count", low=1, bits=32))]
+        # Not over a pipe, which the servers would keep open.
+        with tempfile.TemporaryFile() as out:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False)
+            out.seek(0)
+            told = out.read().decode(errors="replace").strip()
+        if done.returncode != 0:
+            raise Unreachable(told)
+        added: list[int] = json.loads(told)["added"]
+        return added
 
     def destroy_pipeline(self, name: str) -> None:
         """Ends a pipeline and its workers."""

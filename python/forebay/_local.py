@@ -7,17 +7,16 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from forebay._admin import Admin
 from forebay._arrays import integer
+from forebay._command import command_path
 from forebay._errors import Error, Timeout, Unreachable
 
 
@@ -29,15 +28,6 @@ class LocalServer:
     process: subprocess.Popen[bytes]
 
 
-def _command() -> str:
-    """The command `forebay`: beside this Python, or on the path."""
-    beside = Path(sys.executable).with_name("forebay")
-    found = str(beside) if beside.exists() else shutil.which("forebay")
-    if found is None:
-        raise Unreachable("the command forebay is neither beside this Python nor on the path: install it")
-    return found
-
-
 class LocalGroup:
     """Servers on loopback and shared memory. Made by `local`."""
 
@@ -46,18 +36,13 @@ class LocalGroup:
         self.path = os.path.join(self._directory, "group.json")
         self.log = os.path.join(self._directory, "servers.log")
         self.servers: list[LocalServer] = []
-        command = [_command(), "serve", "--group", self.path, "--servers", str(servers)]
-        command += ["--bind", "127.0.0.1", "--watch-parent", str(os.getpid()), *arguments]
-        command += ["--private-place", self._directory]
+        self._serve = [command_path(), "serve", "--group", self.path, "--servers", str(servers)]
+        self._serve += ["--bind", "127.0.0.1", "--watch-parent", str(os.getpid()), *arguments]
+        self._serve += ["--private-place", self._directory]
         if budget is not None:
-            command += ["--budget", str(budget)]
+            self._serve += ["--budget", str(budget)]
         try:
-            with open(self.log, "wb") as log:
-                for _ in range(servers):
-                    process = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
-                    )
-                    self.servers.append(LocalServer(process.pid, process))
+            self._start(servers)
             self._wait(timeout)
         except BaseException:
             self.close()
@@ -66,17 +51,46 @@ class LocalGroup:
     def __repr__(self) -> str:
         return f"<forebay.LocalGroup of {len(self.servers)} servers: {self.path}>"
 
-    def _wait(self, timeout: float) -> None:
+    def _start(self, servers: int) -> list[LocalServer]:
+        started = []
+        with open(self.log, "ab") as log:
+            for _ in range(servers):
+                process = subprocess.Popen(
+                    self._serve, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                )
+                started.append(LocalServer(process.pid, process))
+                self.servers.append(started[-1])
+        return started
+
+    def add_servers(self, count: int = 1, *, timeout: float = 30.0) -> list[LocalServer]:
+        """Starts more servers and waits until they are members of the group. Nothing that runs is held up.
+
+        Raises `Timeout` if they are not admitted, for which more than half of the group must answer.
+        """
+        started = self._start(integer(count, "count", low=1, bits=32))
+        try:
+            self._wait(timeout, started)
+        except BaseException:
+            for server in started:
+                server.process.kill()
+                server.process.wait()
+                self.servers.remove(server)
+            raise
+        return started
+
+    def _wait(self, timeout: float, awaited: Sequence[LocalServer] = ()) -> None:
         deadline = time.monotonic() + timeout
+        pids = {server.pid for server in awaited}
         while True:
-            for server in self.servers:
+            for server in awaited or self.servers:
                 if server.process.poll() is not None:
                     raise Unreachable(f"a server ended at once: {self.output().strip()}")
             if os.path.exists(self.path):
                 with contextlib.suppress(Error):
                     left = min(5.0, max(0.0, deadline - time.monotonic()))
-                    status = Admin(group=self.path, timeout=left).status()
-                    if all("error" not in server for server in status["servers"]):
+                    servers = Admin(group=self.path, timeout=left).status()["servers"]
+                    answer = {server["pid"] for server in servers if "error" not in server}
+                    if (pids or {server["pid"] for server in servers}) <= answer:
                         return
             if time.monotonic() > deadline:
                 raise Timeout(f"the group was not up within {timeout:g} s: {self.output().strip()}")

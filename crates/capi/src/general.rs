@@ -77,7 +77,7 @@ unsafe fn options(group: *const c_char) -> Result<GroupOptions> {
 pub(crate) unsafe extern "C" fn fb_group_text(group: *const c_char, text: *mut *mut c_char) -> c_int {
     call("fb_group_text", || {
         // SAFETY: the header's terms.
-        unsafe { give(text, |group| Group::find(&group)?.file().to_text(), group) }
+        unsafe { give(text, |group| Group::find(&group)?.known().file.to_text(), group) }
     })
 }
 

@@ -55,9 +55,10 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
     // piece: none is let go without the others.
     let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut children = Vec::new();
+    let started = Started { servers: up.servers, memory: &up.memory, network: &up.network };
     let result = (0..up.servers)
         .try_for_each(|_| {
-            children.push(spawn(common, up, &group, &lineage, &file, &leash)?);
+            children.push(spawn(common, &started, &group, &lineage, &file, &leash)?);
             Ok(())
         })
         .and_then(|()| wait_until_up(common, &group, &lineage, &log, &mut children))
@@ -143,9 +144,18 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("cannot remove the stale {}", group.display()), &e))
 }
 
-fn spawn(
+/// Servers that a command starts.
+pub(crate) struct Started<'a> {
+    /// How many at once.
+    pub(crate) servers: u32,
+    pub(crate) memory: &'a Memory,
+    pub(crate) network: &'a Network,
+}
+
+/// Starts one of them. It ends with this command until it has a byte of the leash.
+pub(crate) fn spawn(
     common: &Common,
-    up: &Up,
+    up: &Started<'_>,
     group: &Path,
     lineage: &Lineage,
     log: &File,
@@ -192,7 +202,7 @@ fn spawn(
 }
 
 /// A path that does not begin with a dash and contains a slash, so that it is taken as a path.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -245,8 +255,9 @@ pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
     let options = common.group_options()?;
     let deadline = Instant::now() + options.patience();
     let admin = Admin::open(&options)?;
-    let file = admin.group().file();
     let running = admin.shutdown()?;
+    let known = admin.group().known();
+    let file = &known.file;
     let reachable = || -> Result<usize> {
         Ok(servers(&admin.status()?).filter(|server| server.get("error").is_none()).count())
     };
@@ -265,7 +276,7 @@ pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
 }
 
 /// A server's name on this host, if it is there.
-fn name_here(server: &ServerEntry) -> Option<String> {
+pub(crate) fn name_here(server: &ServerEntry) -> Option<String> {
     let here = host::this_host();
     server.parsed().ok()?.into_iter().find_map(|address| match address {
         Address::Shm { host, name } if host == here => Some(name),

@@ -1,5 +1,6 @@
 //! The command `forebay`.
 
+mod add;
 mod bench;
 mod doctor;
 mod get;
@@ -61,9 +62,14 @@ enum Command {
     /// They print to a file beside the connection file, named like it with
     /// .forebay.log added. `forebay down` ends them and removes both.
     Up(group::Up),
+    /// Add servers on this machine to a running group, in the background
+    ///
+    /// `forebay serve --group FILE` adds one on any machine that sees the
+    /// group's connection file.
+    Add(add::Add),
     /// End a group and all its servers
     Down,
-    /// Run one server in the foreground; the first one founds the group
+    /// Run one server in the foreground; it founds the group or joins it
     Serve(serve::Serve),
     /// Show servers, streams and pipelines
     Status,
@@ -115,6 +121,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
     let common = &arguments.common;
     match arguments.command {
         Command::Up(up) => group::up(common, &up, output),
+        Command::Add(add) => add::add(common, &add, output),
         Command::Down => group::down(common, output),
         Command::Serve(serve) => serve::serve(common, &serve),
         Command::Status => status::status(common, output),

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Run one server in the foreground. The first server on a connection file
-/// founds the group and writes the file; the others join through it.
+/// founds the group and writes the file; others join through it, at any time.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Serve {
-    /// How many servers the group has
+    /// How many servers a group that is founded waits for before it is used
     #[arg(long, default_value_t = 1, value_parser = crate::group::server_count())]
     pub(crate) servers: u32,
     #[command(flatten)]
@@ -108,7 +108,7 @@ pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
         private_place: serve.private_place.clone(),
         leash,
     };
-    forebay_server::run(options, || tracing::info!("the group is complete"))?;
+    forebay_server::run(options, || tracing::info!("this server is a member of its group"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -36,6 +36,16 @@ pub(crate) fn create(path: &Path, lineage: &Lineage) -> Result<File> {
     Ok(file)
 }
 
+/// Opens the file of a group that runs, or begins it.
+pub(crate) fn append(path: &Path, lineage: &Lineage) -> Result<File> {
+    let text = std::fs::read(path).unwrap_or_default();
+    if !text.starts_with(format!("{FIRST}{lineage}\n").as_bytes()) {
+        return create(path, lineage);
+    }
+    let opened = OpenOptions::new().append(true).open(path);
+    opened.map_err(|e| Error::io(format!("cannot write the servers' log {}", path.display()), &e))
+}
+
 /// What the servers printed.
 pub(crate) fn read(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();

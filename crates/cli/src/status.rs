@@ -21,10 +21,22 @@ pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
     if silent.len() == list(&status["servers"]).count() {
         return Err(Error::unreachable(format!("no server of the group answers: {}", silent.join("; "))));
     }
+    for server in list(&status["lost"]) {
+        output.remark(&format!("{}; streams and pipelines that it coordinated are gone", lost(server)));
+    }
     for server in silent {
         output.remark(&format!("{server}; streams and pipelines that it coordinates are not known"));
     }
     Ok(status)
+}
+
+/// That the group has given up a server.
+fn lost(server: &Value) -> String {
+    let (id, pid) = (number(&server["server"]), number(&server["pid"]));
+    format!(
+        "server{id} (process {pid}) was lost at epoch {}, with all that it held",
+        number(&server["epoch"])
+    )
 }
 
 /// That a server does not answer, and why, if it is so.
@@ -57,6 +69,7 @@ const PIPELINES: &str = "PIPELINE     STREAM       STATE    WORKERS EXECUTED FAI
 fn text(status: &Value) -> Vec<String> {
     let mut lines = vec![SERVERS.to_owned()];
     lines.extend(list(&status["servers"]).flat_map(server));
+    lines.extend(list(&status["lost"]).map(lost));
     let mut section = |header: &str, rows: Vec<String>| {
         if !rows.is_empty() {
             lines.extend([String::new(), header.to_owned()]);

@@ -2,9 +2,8 @@
 
 use crate::group::{Group, GroupOptions};
 use crate::rpc::{Rpc, unexpected};
-use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{PipelineSpec, Role, ToClient, ToServer};
+use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -29,14 +28,13 @@ impl Admin {
         &self.group
     }
 
-    fn connect(&self, server: ServerId) -> Result<Rpc> {
-        self.group.connect(server, Role::Consumer)
-    }
-
     /// The status of the group: what each server says of itself, or why it cannot be reached, and the streams and
     /// pipelines of all, by name. `docs/status.md` describes the members. Waits for all servers, with one deadline.
     pub fn status(&self) -> Result<Value> {
-        let file = self.group.file();
+        // Without it, of those that were known before.
+        let _ = self.group.refresh();
+        let known = self.group.known();
+        let file = &known.file;
         let ids = file.servers.iter().map(|entry| entry.id);
         let mut answers = self.group.ask_all(ids, &ToServer::Status, "to tell its status", |_| false)?;
         let mut servers = Vec::new();
@@ -55,26 +53,28 @@ impl Admin {
         let mut status = gathered(servers);
         status["lineage"] = json!(file.lineage.to_string());
         status["epoch"] = json!(file.epoch);
-        status["size"] = json!(file.size);
+        status["size"] = json!(file.servers.len());
         Ok(status)
     }
 
     /// Creates a pipeline; waits until a worker on every server is ready. There is no such pipeline after an
     /// error, and neither after this wait was given up: its server notices that nobody waits any more.
     pub fn create_pipeline(&self, spec: &PipelineSpec) -> Result<()> {
-        let rpc = self.connect(self.group.coordinator_of(&spec.stream)?)?;
         let patience = self.group.options().timeout.unwrap_or(START_PATIENCE);
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let create = ToServer::CreatePipeline { spec: spec.clone(), patience_ms };
         // The server knows more about what is missing: let it be the one that says so.
         let patience = patience.saturating_add(Duration::from_secs(1));
-        rpc.call_within(&create, None, patience, "to start a pipeline's workers").map(drop)
+        let what = "to start a pipeline's workers";
+        let ask = |rpc: &Rpc| Ok(rpc.call_within(&create, None, patience, what)?.message);
+        self.group.at_coordinator(&spec.stream, ask).map(drop)
     }
 
     /// Ends a pipeline.
     pub fn destroy_pipeline(&self, name: &str) -> Result<()> {
         let destroy = ToServer::DestroyPipeline { name: name.to_owned() };
-        let members = self.group.view().members.iter().copied();
+        let _ = self.group.refresh();
+        let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &destroy, "to end a pipeline", Result::is_ok)?;
         let mut last = Error::not_found(format!("the group has no pipeline '{name}'"));
         for told in answers.into_values() {
@@ -106,7 +106,8 @@ impl Admin {
     /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that
     /// does not answer is an error, after all others were told.
     pub fn shutdown(&self) -> Result<usize> {
-        let members = self.group.view().members.iter().copied();
+        let _ = self.group.refresh();
+        let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
         let mut ended = 0;
         for told in answers.into_values() {
@@ -139,8 +140,21 @@ const PIPELINE: [&str; 15] = [
     "workers",
 ];
 
+/// Takes off each server's answer which members the group has given up, and returns what the one says that knows most.
+fn take_lost(servers: &mut [Value]) -> Value {
+    let mut latest = (0, json!([]));
+    for server in servers.iter_mut().filter_map(Value::as_object_mut) {
+        let epoch = server.get("epoch").and_then(Value::as_u64).unwrap_or(0);
+        if let Some(lost) = server.remove("lost").filter(|_| epoch >= latest.0) {
+            latest = (epoch, lost);
+        }
+    }
+    latest.1
+}
+
 /// The streams and pipelines of all servers beside what each says of itself.
 fn gathered(mut servers: Vec<Value>) -> Value {
+    let lost = take_lost(&mut servers);
     let (mut streams, mut pipelines, mut workers) = (Vec::new(), Vec::new(), Vec::new());
     let mut left_out = 0;
     for server in servers.iter_mut().filter_map(Value::as_object_mut) {
@@ -192,5 +206,5 @@ fn gathered(mut servers: Vec<Value>) -> Value {
     for all in [&mut streams, &mut pipelines] {
         all.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     }
-    json!({ "servers": servers, "streams": streams, "streams_left_out": left_out, "pipelines": pipelines })
+    json!({ "servers": servers, "lost": lost, "streams": streams, "streams_left_out": left_out, "pipelines": pipelines })
 }

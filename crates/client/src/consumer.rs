@@ -12,7 +12,7 @@ use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, Start};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Role, ToClient, ToServer};
+use forebay_wire::message::{ToClient, ToServer};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -106,8 +106,6 @@ impl Consumer {
             return Err(Error::invalid(text));
         }
         let group = Group::find(&options.group)?;
-        let coordinator = group.coordinator_of(&options.stream)?;
-        let rpc = Arc::new(group.connect(coordinator, Role::Consumer)?);
         let attach = ToServer::Attach {
             stream: options.stream.clone(),
             needs: options.needs.clone(),
@@ -115,8 +113,12 @@ impl Consumer {
             start: options.start,
             follow: options.follow,
         };
-        let answer = rpc.call(&attach, "to attach")?;
-        let ToClient::Attached(attachment) = answer.message else { return Err(unexpected(&answer.message)) };
+        let ask = |rpc: &Rpc| Ok(rpc.call(&attach, "to attach")?.message);
+        let (coordinator, rpc, answer) = group.at_coordinator(&options.stream, ask)?;
+        let (rpc, ToClient::Attached(attachment)) = (Arc::new(rpc), &answer) else {
+            return Err(unexpected(&answer));
+        };
+        let attachment = *attachment;
         let holders = Arc::new(Holders::with_pins(group, options.pin_bytes.unwrap_or(PIN_BYTES)));
         holders.adopt(coordinator, rpc.clone());
         let guard = ForkGuard::new();

@@ -11,6 +11,7 @@ use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::handshake::Door;
 use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer, Welcome};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Which transport to use.
@@ -56,13 +57,51 @@ impl GroupOptions {
     }
 }
 
-/// A group that was found.
+/// How often a connection file is looked at that is awaited to tell of something.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
 pub struct Group {
-    file: ConnectionFile,
-    view: View,
+    known: Arc<RwLock<Arc<Known>>>,
     here: HostId,
     options: GroupOptions,
+}
+
+/// What a connection file told.
+#[derive(Debug)]
+pub struct Known {
+    /// The file's content.
+    pub file: ConnectionFile,
+    /// The view that it describes.
+    pub view: View,
+    /// The servers that share the tiles of the directory, as if they were all members.
+    pub(crate) owners: View,
+}
+
+impl Known {
+    fn new(file: ConnectionFile) -> Arc<Known> {
+        Arc::new(Known { view: file.view(), owners: file.founders_view(), file })
+    }
+
+    fn server(&self, id: ServerId) -> Option<&ServerEntry> {
+        self.file.servers.iter().find(|server| server.id == id)
+    }
+}
+
+fn read(options: &GroupOptions) -> Result<ConnectionFile> {
+    match options.group.as_deref() {
+        Some(text) if text.trim_start().starts_with('{') => ConnectionFile::parse(text, "the given text"),
+        group => ConnectionFile::read(&path_of(group)?),
+    }
+}
+
+fn look_again() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file cannot be waited for portably; only while servers come"
+    )]
+    std::thread::sleep(LOOK_AGAIN);
 }
 
 impl Group {
@@ -70,37 +109,38 @@ impl Group {
     pub fn find(options: &GroupOptions) -> Result<Group> {
         let deadline = Instant::now() + options.patience();
         loop {
-            let file = match options.group.as_deref() {
-                Some(text) if text.trim_start().starts_with('{') => {
-                    ConnectionFile::parse(text, "the given text")?
-                }
-                group => ConnectionFile::read(&path_of(group)?)?,
-            };
+            let file = read(options)?;
             if file.is_complete() {
-                let view = file.view();
-                return Ok(Group { file, view, here: host::this_host(), options: options.clone() });
+                let known = Arc::new(RwLock::new(Known::new(file)));
+                return Ok(Group { known, here: host::this_host(), options: options.clone() });
             }
             if Instant::now() >= deadline {
                 return Err(Error::timeout(format!(
                     "the group did not become complete in time: {} of its {} servers are missing",
-                    file.size as usize - file.servers.len().min(file.size as usize),
-                    file.size
+                    file.awaited as usize - file.servers.len().min(file.awaited as usize),
+                    file.awaited
                 )));
             }
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while("the group to become complete"));
             }
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a file cannot be waited for portably; only while forming"
-            )]
-            std::thread::sleep(Duration::from_millis(20));
+            look_again();
         }
     }
 
-    /// The view that the connection file describes.
-    pub fn view(&self) -> &View {
-        &self.view
+    /// What the connection file told when it was read last. Copies a pointer.
+    pub fn known(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the connection file again, if it is a file: servers come and go.
+    pub fn refresh(&self) -> Result<()> {
+        let file = read(&self.options)?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if file.lineage == known.file.lineage && file.epoch > known.file.epoch {
+            *known = Known::new(file);
+        }
+        Ok(())
     }
 
     /// How it was asked to be reached.
@@ -108,27 +148,45 @@ impl Group {
         &self.options
     }
 
-    /// The connection file's content.
-    pub fn file(&self) -> &ConnectionFile {
-        &self.file
-    }
-
     /// The home server of a rank.
     pub fn home_of(&self, rank: u32) -> Result<ServerId> {
-        let mut local: Vec<ServerId> = self
-            .file
-            .servers
-            .iter()
-            .filter(|server| self.shm_name(server).is_some())
-            .map(|server| server.id)
-            .collect();
+        let known = self.known();
+        let servers = &known.file.servers;
+        let mut local: Vec<ServerId> =
+            servers.iter().filter(|server| self.shm_name(server).is_some()).map(|server| server.id).collect();
         local.sort_unstable();
-        home_of(&self.view, &local, rank).ok_or_else(|| Error::not_found("the group has no server"))
+        home_of(&known.view, &local, rank).ok_or_else(|| Error::not_found("the group has no server"))
     }
 
-    /// The server that coordinates a stream.
-    pub fn coordinator_of(&self, stream: &str) -> Result<ServerId> {
-        self.view.coordinator_of(stream).ok_or_else(|| Error::not_found("the group has no server"))
+    /// The server that coordinates a stream, if it was not used before the view became this one.
+    fn coordinator_of(&self, stream: &str) -> Result<ServerId> {
+        let coordinator = self.known().view.coordinator_of(stream);
+        coordinator.ok_or_else(|| Error::not_found("the group has no server"))
+    }
+
+    /// Connects to the server that coordinates a stream and asks it something. Another server than the view names may
+    /// do: the one that is asked knows. `call` asks over a connection.
+    pub(crate) fn at_coordinator(
+        &self,
+        stream: &str,
+        call: impl Fn(&Rpc) -> Result<ToClient>,
+    ) -> Result<(ServerId, Rpc, ToClient)> {
+        let deadline = Instant::now() + self.options.patience();
+        let mut server = self.coordinator_of(stream)?;
+        loop {
+            let rpc = self.connect(server, Role::Consumer)?;
+            match call(&rpc)? {
+                ToClient::AskInstead(_) if Instant::now() >= deadline => {
+                    return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
+                }
+                // Two that name each other do not know the same view yet.
+                ToClient::AskInstead(other) => {
+                    look_again();
+                    server = other;
+                }
+                answer => return Ok((server, rpc, answer)),
+            }
+        }
     }
 
     fn shm_name(&self, server: &ServerEntry) -> Option<Address> {
@@ -142,27 +200,43 @@ impl Group {
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
         let deadline = Instant::now() + self.options.patience();
         let (address, name) = self.place_of(id)?;
-        let connection = Connection::connect(&address, &name, &self.door(&id.to_string()), deadline)?;
+        let connection =
+            Connection::connect(&address, &name, &Group::door(&self.known(), &id.to_string()), deadline)?;
         let kind = connection.kind();
-        let rpc = Rpc::new(connection, self.view.epoch, self.options.patience());
+        let rpc = Rpc::new(connection, self.known().view.epoch, self.options.patience());
         let answer = rpc.call(&self.hello(role, &address), "its welcome")?;
         let welcome = check_welcome(id, answer.message)?;
         Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
     }
 
     /// What leads to a server of this group, which is called so in the handshake.
-    pub(crate) fn door<'a>(&'a self, name: &'a str) -> Door<'a> {
-        Door { secret: &self.file.secret, lineage: &self.file.lineage, name }
+    pub(crate) fn door<'a>(known: &'a Known, name: &'a str) -> Door<'a> {
+        Door { secret: &known.file.secret, lineage: &known.file.lineage, name }
     }
 
-    /// Where to reach a server, and what to call it in errors.
+    /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
+    /// just joined.
     pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
-        let server = self.file.servers.iter().find(|server| server.id == id).ok_or_else(|| {
-            Error::new(ErrorKind::ConnectionFile, format!("{id} is not in the connection file"))
-        })?;
-        let (address, why) = self.choose(server)?;
-        tracing::debug!("{id}: {address}, since {why}");
-        Ok((address, format!("{id} (process {})", server.pid)))
+        let deadline = Instant::now() + self.options.patience();
+        loop {
+            let known = self.known();
+            if let Some(server) = known.server(id) {
+                let (address, why) = self.choose(server)?;
+                tracing::debug!("{id}: {address}, since {why}");
+                return Ok((address, format!("{id} (process {})", server.pid)));
+            }
+            self.refresh()?;
+            let known = self.known();
+            // Ids grow: one that is passed over has left.
+            let passed = known.view.members.last().is_some_and(|last| *last > id);
+            if known.server(id).is_none() && (passed || Instant::now() >= deadline) {
+                return Err(Error::unreachable(format!("{id} is no member of the group any more")));
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("the connection file to tell of a server"));
+            }
+            look_again();
+        }
     }
 
     /// The greeting over a connection to this address.

@@ -100,14 +100,14 @@ impl Group {
 
     fn start(&self, id: ServerId) -> Result<Asked> {
         let (address, name) = self.place_of(id)?;
-        let opening = Opening::start(&address, &name, &self.door(&id.to_string()))?;
+        let opening = Opening::start(&address, &name, &Group::door(&self.known(), &id.to_string()))?;
         Ok(Asked { id, name, address, at: At::Connecting(opening) })
     }
 
     /// The next step with a server for which there is no need to wait.
     fn go_on(&self, one: Asked, question: &ToServer, what: &str, deadline: Instant) -> Result<Progress> {
         let Asked { id, name, address, at } = one;
-        let header = |request| Header { request, epoch: self.view().epoch, ..Header::default() };
+        let header = |request| Header { request, epoch: self.known().view.epoch, ..Header::default() };
         let at = match at {
             At::Connecting(opening) => {
                 opening.greet(deadline)?;

@@ -50,7 +50,8 @@ impl Worker {
         end_with_parent()?;
         let group = Group::find(options)?;
         let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned(), instance })?);
-        let entry = group.file().servers.iter().find(|entry| entry.id == server);
+        let known = group.known();
+        let entry = known.file.servers.iter().find(|entry| entry.id == server);
         let tcp = entry.and_then(|entry| {
             let addresses = entry.parsed().ok()?;
             addresses.into_iter().find_map(|address| match address {
@@ -59,8 +60,8 @@ impl Worker {
             })
         });
         let endpoint = Endpoint::new(EndpointOptions {
-            secret: group.file().secret.clone(),
-            lineage: group.file().lineage,
+            secret: known.file.secret.clone(),
+            lineage: known.file.lineage,
             tcp,
             name: format!("the worker of pipeline '{pipeline}' on {server}"),
         })?;

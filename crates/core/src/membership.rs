@@ -7,6 +7,7 @@
 //! [lease](crate::lease) has certainly run out.
 
 use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
+use crate::error::Result;
 use crate::ids::{Epoch, ServerId};
 use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
 use crate::roster::{Change, Roster};
@@ -42,6 +43,8 @@ pub enum Message {
     InForce(Arc<Roster>),
     /// To who proposes: this change is wished for.
     Wish(Change),
+    /// It is wished for no more.
+    Withdraw(Change),
     /// I know the roster of this epoch: tell me yours if it is later, as I do.
     Know(Epoch),
     /// Grant me a lease in this epoch; the number comes back with the answer.
@@ -51,13 +54,23 @@ pub enum Message {
 }
 
 impl Message {
+    /// Whether what it tells can be true at all.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Message::Ask(_, Question::Accept(_, roster))
+            | Message::Answer(_, Answer::Promised(_, Some((_, roster))))
+            | Message::InForce(roster) => roster.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// The latest epoch that who tells this is certain to know, or 0.
     fn epoch_known(&self) -> Epoch {
         match self {
             Message::Ask(next, _) | Message::Answer(next, _) => next.saturating_sub(1),
             Message::InForce(roster) => roster.epoch,
             Message::Know(epoch) | Message::Renew(epoch, _) | Message::Granted(epoch, _) => *epoch,
-            Message::Wish(_) => 0,
+            Message::Wish(_) | Message::Withdraw(_) => 0,
         }
     }
 }
@@ -207,6 +220,16 @@ impl Membership {
         self.wishes.push(Wish { change, at });
     }
 
+    /// A change is wished for no more: the server that wanted to join is gone. It may come about nevertheless.
+    pub fn withdraw(&mut self, change: &Change) {
+        let known = self.wishes.len();
+        self.wishes.retain(|wish| wish.change != *change);
+        let first = self.proposers(change).next().filter(|first| *first != self.me);
+        if let Some(first) = first.filter(|_| self.wishes.len() < known) {
+            self.effects.push(Effect::Send(first, Message::Withdraw(change.clone())));
+        }
+    }
+
     /// A member does not answer. Wish for its eviction too, if it is to go.
     pub fn suspect(&mut self, id: ServerId) {
         self.suspected.insert(id);
@@ -274,6 +297,7 @@ impl Membership {
                 }
             }
             Message::Wish(change) => self.wish(change, now),
+            Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
             Message::Know(epoch) => self.heard_epoch(from, epoch),
             Message::Renew(epoch, number) => {
                 self.heard_epoch(from, epoch);
@@ -352,15 +376,36 @@ impl Membership {
     }
 
     fn attempt(&mut self, now: Duration) {
-        let Some(next) = self.roster.next(self.wishes.iter().map(|wish| &wish.change)) else {
-            return self.wishes.clear();
-        };
+        let Some(next) = self.next_roster() else { return self.back_off(now) };
         let first = self.roster.members.first().map_or(self.me, |member| member.id);
         let (proposer, question) =
             Proposer::attempt(self.voters(), self.me, first, self.round, Arc::new(next));
         self.round = proposer.ballot().round + 1;
         self.work = Work::Attempting(proposer, now + ATTEMPT);
         self.ask(&question, now);
+    }
+
+    /// The next roster, with what is wished for. Only so many join at once that those who are known to live decide without
+    /// them, should they all die before they have done anything; and the last ones leave only when others have come.
+    fn next_roster(&self) -> Option<Roster> {
+        let wished = |change: &Change| self.wishes.iter().any(|wish| wish.change == *change);
+        let kept = self.roster.ids().filter(|id| !wished(&Change::Evict(*id)));
+        let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) =
+            kept.partition(|id| wished(&Change::Leave(*id)));
+        let may_leave = stay.iter().any(|id| !self.suspected.contains(id));
+        let stay = if may_leave { stay } else { [stay, leaving].concat() };
+        let living = stay.iter().filter(|id| !self.suspected.contains(id)).count();
+        let mut room = (2 * living).saturating_sub(stay.len());
+        let changes = self.wishes.iter().map(|wish| &wish.change).filter(|change| match change {
+            Change::Join(_) => {
+                let admitted = room > 0;
+                room = room.saturating_sub(1);
+                admitted
+            }
+            Change::Leave(_) => may_leave,
+            Change::Evict(_) => true,
+        });
+        self.roster.next(changes)
     }
 
     fn ask(&mut self, question: &Question<Arc<Roster>>, now: Duration) {

@@ -1,5 +1,6 @@
 //! A view with where its members are reached: what a group agrees on when servers join, leave or die.
 
+use crate::error::{Error, Result};
 use crate::ids::{Epoch, Lineage, ServerId};
 use crate::seeded::{Bug, seeded};
 use crate::view::View;
@@ -40,6 +41,20 @@ pub enum Change {
     Evict(ServerId),
 }
 
+/// A member that was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Its id.
+    pub id: ServerId,
+    /// Its process.
+    pub pid: u32,
+    /// The first epoch without it.
+    pub epoch: Epoch,
+}
+
+/// How many lost members are remembered.
+const LOST_MAX: usize = 32;
+
 /// The members at one epoch of a lineage, and the next id to be given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roster {
@@ -53,18 +68,59 @@ pub struct Roster {
     pub next_id: ServerId,
     /// Who the members were one epoch before.
     pub former: Vec<ServerId>,
+    /// How many servers the group waits for before it is used; 0 once they have come.
+    pub awaited: u32,
+    /// The members when all had come that were waited for. They own the tiles of the directory.
+    pub founders: Vec<ServerId>,
+    /// The members that were given up last.
+    pub lost: Vec<Lost>,
 }
 
 impl Roster {
-    /// The first of a lineage: one server founds a group.
-    pub fn founded(lineage: Lineage, founder: Candidate) -> Roster {
+    /// The first of a lineage: one server founds a group that is to be used once it has so many servers.
+    pub fn founded(lineage: Lineage, founder: Candidate, servers: u32) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
-        Roster { lineage, epoch: 1, members, next_id: ServerId(1), former: Vec::new() }
+        let (next_id, former, founders, lost) = (ServerId(1), Vec::new(), Vec::new(), Vec::new());
+        let mut roster =
+            Roster { lineage, epoch: 1, members, next_id, former, awaited: servers, founders, lost };
+        roster.complete();
+        roster
+    }
+
+    /// Whether all servers have come that were waited for.
+    pub fn is_complete(&self) -> bool {
+        self.awaited == 0
+    }
+
+    fn complete(&mut self) {
+        if self.awaited > 0 && self.members.len() >= self.awaited as usize {
+            self.awaited = 0;
+            self.founders = self.ids().collect();
+        }
+    }
+
+    /// Whether it can be one at all: what another server tells is looked at before it is believed.
+    pub fn check(&self) -> Result<()> {
+        let ordered = self.members.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let below_next = self.members.last().is_some_and(|last| last.id < self.next_id);
+        let founded = self.awaited > 0 || !self.founders.is_empty();
+        if ordered && below_next && founded && self.epoch > 0 && self.lost.len() <= LOST_MAX {
+            return Ok(());
+        }
+        Err(Error::protocol(format!(
+            "what was told as the roster of epoch {} contradicts itself",
+            self.epoch
+        )))
     }
 
     /// The view.
     pub fn view(&self) -> View {
         View { lineage: self.lineage, epoch: self.epoch, members: self.ids().collect() }
+    }
+
+    /// The founders, as if they were all members: they share the tiles of the directory.
+    pub fn founders_view(&self) -> View {
+        View { lineage: self.lineage, epoch: self.epoch, members: self.founders.clone() }
     }
 
     /// The members' ids, in order.
@@ -105,9 +161,17 @@ impl Roster {
                     next.next_id.0 += 1;
                 }
                 Change::Join(_) => {}
-                Change::Leave(id) | Change::Evict(id) => next.members.retain(|member| member.id != *id),
+                Change::Leave(id) | Change::Evict(id) => {
+                    let gone = next.members.iter().find(|member| member.id == *id);
+                    if let (Some(gone), Change::Evict(_)) = (gone, change) {
+                        next.lost.push(Lost { id: *id, pid: gone.server.pid, epoch: next.epoch });
+                    }
+                    next.members.retain(|member| member.id != *id);
+                }
             }
         }
+        next.complete();
+        next.lost.drain(..next.lost.len().saturating_sub(LOST_MAX));
         (!next.members.is_empty() && next.members != self.members).then_some(next)
     }
 }
@@ -122,14 +186,25 @@ mod tests {
 
     #[test]
     fn ids_are_never_given_again() {
-        let first = Roster::founded(Lineage([1; 16]), candidate(10));
+        let first = Roster::founded(Lineage([1; 16]), candidate(10), 3);
+        assert!(!first.is_complete());
         let join = |number| Change::Join(candidate(number));
         let second = first.next(&[join(11), join(12), join(11)]).unwrap();
         assert_eq!((second.epoch, second.ids().collect::<Vec<_>>()), (2, [0, 1, 2].map(ServerId).to_vec()));
+        assert!(second.is_complete());
         let third = second.next(&[Change::Evict(ServerId(2)), Change::Leave(ServerId(0)), join(13)]).unwrap();
         assert_eq!(third.ids().collect::<Vec<_>>(), [1, 3].map(ServerId));
         assert_eq!(third.find(Incarnation(13)).unwrap().id, ServerId(3));
         assert!(!third.contains(ServerId(2)));
+        assert_eq!(third.lost, [Lost { id: ServerId(2), pid: 7, epoch: 3 }], "who leaves is not lost");
+        assert_eq!(third.founders, [0, 1, 2].map(ServerId));
+        let mut disordered = second.clone();
+        disordered.members.swap(0, 1);
+        let unknown_next = Roster { next_id: ServerId(1), ..second.clone() };
+        let nobody = Roster { members: Vec::new(), ..second.clone() };
+        let unfounded = Roster { founders: Vec::new(), ..second.clone() };
+        assert!([first, second, third.clone()].iter().all(|roster| roster.check().is_ok()));
+        assert!([disordered, unknown_next, nobody, unfounded].iter().all(|roster| roster.check().is_err()));
         assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);
         assert_eq!(third.next(&[Change::Leave(ServerId(1)), Change::Leave(ServerId(3))]), None);
     }

@@ -96,7 +96,7 @@ impl Node {
         let mut refused = Vec::new();
         let mut error = None;
         // Without its coordinator nobody would ever read the step, nor say that it is done with.
-        if !state.gone.contains(&self.coordinator_of(&id.stream)) {
+        if !state.gone.contains(&self.coordinator_of(state, &id.stream)) {
             for report in held {
                 state.directory.hold(&id, report);
             }
@@ -150,7 +150,7 @@ impl Node {
         skip: usize,
     ) -> Result<ToClient> {
         let state = self.state.lock();
-        let coordinator = self.coordinator_of(&id.stream);
+        let coordinator = self.coordinator_of(&state, &id.stream);
         if state.gone.contains(&coordinator) {
             return Err(Error::new(
                 ErrorKind::Lost,

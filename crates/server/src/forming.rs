@@ -1,93 +1,83 @@
-//! Forming a group: the first server writes the connection file, the others join through it.
+//! Becoming a member: the first server founds the group and writes the connection file, the others join through it.
 //!
-//! Who is first is decided by the file system: the file is created by a hard link, which succeeds once.
+//! Who is first is decided by the file system: the file is created by a hard link, which succeeds once. Until all servers
+//! have come that the founder waits for, the file says so, and clients wait.
 
 use crate::ServerOptions;
 use forebay_core::ids::{Lineage, ServerId};
+use forebay_core::roster::{Candidate, Incarnation, Roster};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::readiness::readable;
+use forebay_transport::witness::{self, Witness};
 use forebay_transport::{Address, Link, Listener, host, shm, tcp};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Secret};
 use forebay_wire::message::{Hello, Role, ToServer};
-use forebay_wire::peer::{GroupComplete, PeerMessage};
+use forebay_wire::peer::PeerMessage;
 use rustix::fd::{AsFd, OwnedFd};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
-use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// How long a group may take to form.
+/// How long it may take to become a member.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long one member may take to have a server admitted, before another one is asked.
+const ADMISSION: Duration = Duration::from_secs(10);
+/// How long to wait before all members are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long none of the members may be reachable before they are taken for dead.
+const UNREACHABLE: Duration = Duration::from_secs(5);
+/// How long one server may take to be connected to when it is only looked whether it is there.
+const KNOCK: Duration = Duration::from_millis(300);
+/// Who has no id yet.
+pub(crate) const NOBODY: ServerId = ServerId(u32::MAX);
 
-/// How many connections may be on their way to say that they join. Beyond, the oldest is given up.
-const JOINING_MAX: usize = 256;
-/// The id of who writes the connection file.
-const FOUNDER: ServerId = ServerId(0);
-
-/// A group that has formed, as one of its servers sees it.
+/// A server that is a member of its group.
 pub(crate) struct Formed {
     pub(crate) id: ServerId,
-    pub(crate) file: ConnectionFile,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) founder: bool,
+    pub(crate) secret: Secret,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) witness: Witness,
+    pub(crate) addresses: Vec<String>,
 }
 
 /// Founds the group, with this lineage, or joins it.
-pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<Formed> {
+pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(Vec<Listener>, Formed)> {
     let listeners = listen(options)?;
-    let own =
-        ServerEntry { id: FOUNDER, pid: std::process::id(), addresses: advertised(options, &listeners) };
-    let file = ConnectionFile {
-        lineage,
-        secret: Secret(random()?),
-        epoch: u64::from(options.servers == 1),
-        size: options.servers,
-        servers: vec![own.clone()],
-    };
-    let what = || format!("the group of {} did not form within {PATIENCE:?}", options.group.display());
+    let addresses = advertised(options, &listeners);
+    let incarnation = Incarnation(u64::from_le_bytes(random()?));
+    let own = Candidate { incarnation, pid: std::process::id(), addresses: addresses.clone() };
+    let roster = Roster::founded(lineage, own.clone(), options.servers);
+    let file = ConnectionFile::of(&roster, Secret(random()?));
     match file.create(&options.group) {
         Ok(()) => {
-            let mut unfinished = Unfinished { path: &options.group, lineage: Some(file.lineage) };
-            let found = timeout(PATIENCE, found(options, file, listeners)).await;
-            let formed = found.unwrap_or_else(|_| Err(Error::timeout(what())))?;
-            unfinished.lineage = None;
-            Ok(formed)
+            let witness = Witness::create(&options.group, lineage)
+                .inspect_err(|_| remove_file(&options.group, &lineage))?;
+            let (id, secret, roster) = (ServerId(0), file.secret, Arc::new(roster));
+            Ok((listeners, Formed { id, secret, roster, witness, addresses }))
         }
         Err(error) if error.kind == ErrorKind::Conflict => {
-            timeout(PATIENCE, join(options, own, listeners)).await.map_err(|_| Error::timeout(what()))?
+            let mut last = None;
+            let joined = timeout(PATIENCE, join(options, &own, &mut last)).await;
+            let joined = joined.unwrap_or_else(|_| Err(not_admitted(&options.group, last)));
+            let (id, secret, roster, witness) = joined?;
+            Ok((listeners, Formed { id, secret, roster, witness, addresses }))
         }
         Err(error) => Err(error),
     }
 }
 
-/// The connection file of a group that is being founded: it goes with this, whether founding failed or the server
-/// was told to end meanwhile.
-struct Unfinished<'a> {
-    path: &'a Path,
-    lineage: Option<Lineage>,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(lineage) = &self.lineage {
-            remove_file(self.path, lineage);
-        }
-    }
-}
-
-/// The error for a server that no group needs any more.
-pub(crate) fn full(group: &Path, size: usize) -> Error {
-    Error::conflict(format!(
-        "the group of {} is complete with {size} servers; end it with `forebay down`, or give another --group",
+fn not_admitted(group: &Path, last: Option<Error>) -> Error {
+    let why = last.map_or_else(String::new, |error| format!(": {error}"));
+    Error::timeout(format!(
+        "the group of {} did not admit this server within {PATIENCE:?}{why}",
         group.display()
     ))
 }
@@ -135,107 +125,6 @@ pub(crate) fn pollable(listener: &Listener) -> Result<AsyncFd<OwnedFd>> {
     copy.and_then(readable).map_err(|e| Error::io("cannot listen", &e))
 }
 
-async fn accept_one(listeners: &[Listener]) -> Result<Box<dyn Link>> {
-    let pollables = listeners.iter().map(pollable).collect::<Result<Vec<_>>>()?;
-    loop {
-        for (listener, pollable) in listeners.iter().zip(&pollables) {
-            match timeout(Duration::from_millis(2), pollable.readable()).await {
-                Ok(Ok(mut ready)) => match listener.try_accept() {
-                    Ok(link) => return Ok(link),
-                    Err(_) => ready.clear_ready(),
-                },
-                Ok(Err(e)) => return Err(Error::io("cannot accept", &e)),
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-/// A server that wants to be a member, on the connection on which it will be told that it is one.
-struct Joiner {
-    pid: u32,
-    addresses: Vec<String>,
-    receiver: Receiver,
-    outbox: Arc<Outbox>,
-}
-
-impl Joiner {
-    /// What came of a connection: nothing, unless a server says there that it wants to join.
-    async fn on(link: Box<dyn Link>, secret: Secret, lineage: Lineage) -> Option<Joiner> {
-        let joining = async {
-            let door = Door { secret: &secret, lineage: &lineage, name: &FOUNDER.to_string() };
-            let (mut receiver, outbox) = asynchronous::accept(link, &door).await?;
-            // The greeting first; what matters is the second message.
-            receiver.next().await?;
-            let (frame, _) = receiver.next().await?.ok_or_else(|| Error::protocol("it left"))?;
-            match frame.message()? {
-                PeerMessage::JoinGroup { pid, addresses } => Ok(Joiner { pid, addresses, receiver, outbox }),
-                _ => Err(Error::protocol("it said something else than that it joins")),
-            }
-        };
-        match timeout(HANDSHAKE, joining).await {
-            Ok(Ok(joiner)) => Some(joiner),
-            Ok(Err(error)) => {
-                tracing::info!("a connection was refused while the group forms: {error}");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-}
-
-/// The founder waits for the others and then tells all of them who they are.
-async fn found(
-    options: &ServerOptions,
-    mut file: ConnectionFile,
-    listeners: Vec<Listener>,
-) -> Result<Formed> {
-    // Each is told on the connection on which it joined: until then it accepts none, so that servers which
-    // know already that the group is complete wait for it in its listening queue.
-    let mut members = Vec::new();
-    // Nobody who connects and says nothing keeps others waiting.
-    let mut joining = JoinSet::new();
-    let mut unfinished: VecDeque<AbortHandle> = VecDeque::new();
-    while file.servers.len() < file.size as usize {
-        tokio::select! {
-            link = accept_one(&listeners) => {
-                unfinished.retain(|task| !task.is_finished());
-                if unfinished.len() == JOINING_MAX && let Some(oldest) = unfinished.pop_front() {
-                    oldest.abort();
-                }
-                let joiner = Joiner::on(link?, file.secret.clone(), file.lineage);
-                unfinished.push_back(joining.spawn(joiner));
-            }
-            Some(joiner) = joining.join_next() => {
-                let Ok(Some(Joiner { pid, addresses, receiver, outbox })) = joiner else { continue };
-                let id = ServerId(file.servers.len() as u32);
-                file.servers.push(ServerEntry { id, pid, addresses });
-                members.push((id, receiver, outbox));
-            }
-        }
-    }
-    let full = full(&options.group, file.servers.len());
-    tokio::spawn(async move {
-        while let Some(joiner) = joining.join_next().await {
-            if let Ok(Some(joiner)) = joiner {
-                let _ = joiner.outbox.push(Header::default(), &PeerMessage::GroupComplete(Err(full.clone())));
-                joiner.outbox.close();
-            }
-        }
-    });
-    file.epoch = 1;
-    file.replace(&options.group)?;
-    for (you, mut receiver, outbox) in members {
-        let servers = file.servers.iter().map(|s| (s.id, s.pid, s.addresses.clone())).collect();
-        let complete = GroupComplete { you, epoch: file.epoch, servers };
-        outbox.push(Header::default(), &PeerMessage::GroupComplete(Ok(complete)))?;
-        outbox.close();
-        // Until the other side has taken it.
-        let _ = timeout(HANDSHAKE, receiver.next()).await;
-    }
-    Ok(Formed { id: FOUNDER, file, listeners, founder: true })
-}
-
 /// Dials a server; on the same host through shared memory.
 pub(crate) async fn dial(
     server: &ServerEntry,
@@ -277,37 +166,89 @@ pub(crate) fn hello(from: ServerId) -> ToServer {
     ToServer::Hello(Hello { role, pid, host, shared_memory: false, patience_ms: 0 })
 }
 
-/// A server that is not the first joins through the file.
-async fn join(options: &ServerOptions, own: ServerEntry, listeners: Vec<Listener>) -> Result<Formed> {
-    let file = ConnectionFile::read(&options.group)?;
-    if options.lineage.is_some_and(|lineage| lineage != file.lineage) {
-        return Err(Error::conflict(format!(
-            "another group is being started at {}: wait for it, or give another --group",
-            options.group.display()
-        )));
+/// Asks one member after the other until one has this server admitted. `last` is why the last one did not.
+async fn join(
+    options: &ServerOptions,
+    own: &Candidate,
+    last: &mut Option<Error>,
+) -> Result<(ServerId, Secret, Arc<Roster>, Witness)> {
+    let began = Instant::now();
+    let mut one_answers = false;
+    loop {
+        let file = ConnectionFile::read(&options.group)?;
+        // A member that could not reach it would be in the others' way.
+        let witness = Witness::open(&options.group)?;
+        if options.lineage.is_some_and(|lineage| lineage != file.lineage) {
+            return Err(Error::conflict(format!(
+                "another group is being started at {}: wait for it, or give another --group",
+                options.group.display()
+            )));
+        }
+        for member in &file.servers {
+            let question = PeerMessage::JoinGroup(own.clone());
+            let asked = timeout(ADMISSION, ask(member, &file, question)).await;
+            let silent = || Err(Error::timeout(format!("{} does not have this server admitted", member.id)));
+            match asked.unwrap_or_else(|_| silent()) {
+                Ok(roster) => {
+                    let me = roster.find(own.incarnation).map(|member| member.id);
+                    let id =
+                        me.ok_or_else(|| Error::protocol(format!("{} admitted another server", member.id)))?;
+                    return Ok((id, file.secret, roster, witness));
+                }
+                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                    tracing::info!("{error}");
+                    one_answers |= error.kind != ErrorKind::Unreachable;
+                    *last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !one_answers && began.elapsed() > UNREACHABLE {
+            let why = last.take().map_or_else(String::new, |error| error.text);
+            return Err(Error::unreachable(format!(
+                "no server that {} names can be reached: {why}. If they are all gone, `forebay up` starts a new group",
+                options.group.display()
+            )));
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
-    if file.is_complete() {
-        return Err(full(&options.group, file.size as usize));
-    }
-    let founder = &file.servers[0];
-    let (mut receiver, outbox) = dial(founder, &file.secret, &file.lineage).await?;
-    outbox.push(Header::default(), &hello(ServerId(u32::MAX)))?;
-    outbox.push(Header::default(), &PeerMessage::JoinGroup { pid: own.pid, addresses: own.addresses })?;
-    let left = || Error::unreachable(format!("{} ended while the group formed", founder.id));
-    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    let PeerMessage::GroupComplete(result) = frame.message::<PeerMessage>()? else {
-        return Err(Error::protocol("the founder of the group told something else than that it is complete"));
-    };
-    let GroupComplete { you, epoch, servers } = result?;
-    let servers = servers.into_iter().map(|(id, pid, addresses)| ServerEntry { id, pid, addresses });
-    let file = ConnectionFile { epoch, servers: servers.collect(), ..file };
-    Ok(Formed { id: you, file, listeners, founder: false })
 }
 
-/// Removes the connection file if it is still this group's.
+/// Asks a server for the roster that it knows.
+pub(crate) async fn ask_roster(server: &ServerEntry, file: &ConnectionFile) -> Result<Arc<Roster>> {
+    ask(server, file, PeerMessage::WhichRoster).await
+}
+
+async fn ask(server: &ServerEntry, file: &ConnectionFile, question: PeerMessage) -> Result<Arc<Roster>> {
+    let (mut receiver, outbox) = dial(server, &file.secret, &file.lineage).await?;
+    outbox.push(Header::default(), &hello(NOBODY))?;
+    outbox.push(Header::default(), &question)?;
+    let left = || Error::unreachable(format!("{} ended the connection", server.id));
+    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
+    outbox.close();
+    match frame.message::<PeerMessage>()? {
+        PeerMessage::Admitted(result) => result.and_then(|roster| roster.check().map(|()| roster)),
+        _ => Err(Error::protocol(format!("{} answered something else than a roster", server.id))),
+    }
+}
+
+/// Whether somebody listens where one of these servers is to be reached.
+pub(crate) async fn one_listens(servers: Vec<ServerEntry>) -> bool {
+    let here = host::this_host();
+    let listens = move |server: &ServerEntry| {
+        server.parsed().unwrap_or_default().iter().any(|address| match address {
+            Address::Shm { host, name } => *host == here && shm::ShmLink::connect(name).is_ok(),
+            Address::Tcp(address) => tcp::TcpLink::connect(address, KNOCK).is_ok(),
+        })
+    };
+    tokio::task::spawn_blocking(move || servers.iter().any(listens)).await.unwrap_or(true)
+}
+
+/// Removes the connection file and the witness beside it, if they are still this group's.
 pub(crate) fn remove_file(path: &Path, lineage: &Lineage) {
     let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage);
     if ours {
         let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(witness::path_beside(path));
     }
 }

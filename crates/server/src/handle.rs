@@ -18,10 +18,11 @@ const CUTS_TOLD_MAX: usize = BODY_MAX / 2;
 impl Node {
     /// The coordinator of a stream, made at first use.
     pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
-        let members = || self.view.members.iter().copied().filter(|id| !state.gone.contains(id)).collect();
         if !state.coordinators.contains_key(stream) {
+            let standing = self.standing();
+            let members = standing.view.members.iter().copied().filter(|id| !state.gone.contains(id));
             // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
-            let made = StreamCoordinator::new(stream, members()).with_runs_after(state.forgotten_run);
+            let made = StreamCoordinator::new(stream, members.collect()).with_runs_after(state.forgotten_run);
             state.coordinators.insert(stream.to_owned(), made);
         }
         state
@@ -35,6 +36,21 @@ impl Node {
         use PeerMessage as M;
         match message {
             M::Join { token, stream, rank, options } => {
+                match self.place_of(state, &stream) {
+                    Some(server) if server == self.id => {}
+                    Some(server) => {
+                        self.tell(state, from, M::AskInstead { token, server });
+                        return;
+                    }
+                    None => {
+                        if !state.places.defer(from, M::Join { token, stream, rank, options }) {
+                            let error =
+                                Error::conflict("too many ranks join while the group changes: try again");
+                            self.tell(state, from, M::Answer { token, result: Err(error) });
+                        }
+                        return;
+                    }
+                }
                 let joined = self.coordinator(state, &stream).join(rank, from, options);
                 let result = match joined {
                     Ok((joined, effects)) => {
@@ -57,7 +73,7 @@ impl Node {
                 let Some(pending) = state.pending.remove(&token) else {
                     // It came too late: nobody would ever say that this rank has left.
                     if let Ok(JoinedRun { run, .. }) = result {
-                        let coordinator = self.coordinator_of(&stream);
+                        let coordinator = self.coordinator_of(state, &stream);
                         self.tell(state, coordinator, M::NeverCame { stream, run, rank });
                     }
                     return;
@@ -70,6 +86,13 @@ impl Node {
                 }
                 let _ = pending.reply.send(M::Joined { token, stream, rank, result });
             }
+            M::AskInstead { token, server } => {
+                if let Some(pending) = state.pending.remove(&token) {
+                    let _ = pending.reply.send(M::AskInstead { token, server });
+                }
+            }
+            M::Coordinates { epoch, streams } => self.coordinates(state, from, epoch, streams),
+            M::CoordinatesNoMore { stream } => self.coordinates_no_more(state, from, &stream),
             M::NeverCame { stream, run, rank } => {
                 let effects = self.coordinator(state, &stream).never_came(run, rank);
                 self.apply(state, &stream, effects);
@@ -170,8 +193,8 @@ impl Node {
             | M::Execute { .. }
             | M::Executed { .. }
             | M::Released { .. } => self.handle_pipeline(state, from, message),
-            // These belong to the time while the group forms.
-            M::JoinGroup { .. } | M::GroupComplete(_) => {}
+            // Their connections take these by themselves.
+            M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
         }
     }
 
@@ -181,7 +204,7 @@ impl Node {
         for effect in effects {
             match effect {
                 Effect::Prepare { run, version } => {
-                    for server in self.view.members.clone() {
+                    for server in self.standing().view.members.iter().copied() {
                         if !self.tell(state, server, PeerMessage::Prepare { stream: name(), run, version }) {
                             let effects = self.coordinator(state, stream).prepared(server, version, None);
                             self.apply(state, stream, effects);
@@ -189,7 +212,7 @@ impl Node {
                     }
                 }
                 Effect::Decide(decision) => {
-                    for server in self.view.members.clone() {
+                    for server in self.standing().view.members.iter().copied() {
                         let demand = (*decision.demand).clone();
                         let decide = PeerMessage::Decide {
                             stream: name(),
@@ -252,8 +275,7 @@ impl Node {
     pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
         let Some(idle) = state.coordinators.get(stream).filter(|found| found.is_idle()) else { return };
         if idle.last_run().is_none() {
-            state.coordinators.remove(stream);
-            return;
+            return self.forget_stream(state, stream);
         }
         state.idle.retain(|known| known != stream);
         state.idle.push_back(stream.to_owned());
@@ -262,8 +284,15 @@ impl Node {
             let last_run = state.coordinators.get(&oldest).filter(|found| found.is_idle());
             if let Some(run) = last_run.and_then(StreamCoordinator::last_run) {
                 state.forgotten_run = state.forgotten_run.max(run);
-                state.coordinators.remove(&oldest);
+                self.forget_stream(state, &oldest);
             }
+        }
+    }
+
+    fn forget_stream(&self, state: &mut State, stream: &str) {
+        state.coordinators.remove(stream);
+        if let Some(place) = self.standing().view.coordinator_of(stream).filter(|place| *place != self.id) {
+            self.tell(state, place, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
         }
     }
 
@@ -282,14 +311,17 @@ impl Node {
             self.apply(state, &stream, effects);
         }
         // What it coordinated: running simulations go on, their steps are counted as dropped.
-        for (stream, member) in &mut state.members {
-            if self.coordinator_of(stream) == peer {
+        let of_peer = |stream: &&String| self.coordinator_of(state, stream) == peer;
+        let orphaned: Vec<String> = state.members.keys().filter(of_peer).cloned().collect();
+        for stream in orphaned {
+            if let Some(member) = state.members.get_mut(&stream) {
                 member.cut.thaw();
                 member.changed.notify_waiters();
             }
         }
         let known = state.held.keys().chain(state.directory.steps());
-        let orphans: Vec<_> = known.filter(|id| self.coordinator_of(&id.stream) == peer).cloned().collect();
+        let orphans: Vec<_> =
+            known.filter(|id| self.coordinator_of(state, &id.stream) == peer).cloned().collect();
         for id in orphans {
             state.directory.forget(&id);
             // Readers may hold it: the coordinator alone knew.
@@ -311,6 +343,7 @@ impl Node {
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
+        self.places_told(state);
         self.drain(state);
     }
 }

@@ -1,7 +1,8 @@
 //! The server: one process of a staging group.
 //!
 //! - [`options`]: what a server is started with;
-//! - `forming`: founding a group, or joining one that forms, through its connection file;
+//! - `forming`: founding a group, or joining one, through its connection file;
+//! - `membership`: who the members are, agreed on with them, and what follows when they are others;
 //! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
@@ -14,6 +15,7 @@
 mod directory;
 mod forming;
 mod handle;
+mod membership;
 mod node;
 pub mod options;
 mod peers;
@@ -35,6 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 /// How many connections may be at their handshake at once. Others wait to be accepted, so that those who have no
 /// secret cannot take all descriptors.
@@ -42,10 +45,28 @@ const STRANGERS_MAX: usize = 256;
 /// How often it is said that no connection can be accepted.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// Runs a server until it is told to end. `ready` is called once its group is complete.
+/// Why a server ends.
+enum End {
+    /// It was told to.
+    Told,
+    /// The group has gone on without it, and nobody needs it any more.
+    Evicted,
+}
+
+/// Runs a server until it is told to end. `ready` is called when it is first a member of its group. One that its group gave up,
+/// since it did not answer for too long, comes back as a new member.
 ///
 /// Blocks; starts its own runtime with a few threads.
-pub fn run(options: ServerOptions, ready: impl FnOnce() + Send + 'static) -> Result<()> {
+pub fn run(mut options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
+    let mut ready = Some(ready);
+    let mut first = || ready.take().map(|ready| ready());
+    while let End::Evicted = run_once(&options, || first().unwrap_or(()))? {
+        options.leash = None;
+    }
+    Ok(())
+}
+
+fn run_once(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -63,14 +84,14 @@ pub fn new_lineage() -> Result<Lineage> {
     forming::random().map(Lineage)
 }
 
-async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
+async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     raise_descriptor_limit();
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let mut terminate =
         signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
     let parent = options.watch_parent.map(Process::watch).transpose();
-    let parent = parent.inspect_err(|_| remove_place(&options))?;
+    let parent = parent.inspect_err(|_| remove_place(options))?;
     let leash = options.leash.clone();
     // Whether what would clean up after this server is gone.
     let told_to_end = async {
@@ -84,35 +105,43 @@ async fn serve(options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     tokio::pin!(told_to_end);
     let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
     let formed = tokio::select! {
-        formed = forming::form(&options, lineage) => formed?,
+        formed = forming::form(options, lineage) => formed?,
         orphaned = &mut told_to_end => {
             if orphaned {
-                remove_place(&options);
+                remove_place(options);
             }
-            return Ok(());
+            return Ok(End::Told);
         }
     };
-    let (node, spawns) = Node::new(&options, &formed)?;
-    let founder = formed.founder;
+    let (listeners, formed) = formed;
+    let (node, spawns) = Node::new(options, formed)?;
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-    for listener in formed.listeners {
-        tokio::spawn(accept(node.clone(), listener, strangers.clone()));
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(node.clone(), listener, strangers.clone()));
     }
     tokio::spawn(node::housekeeping(node.clone()));
+    tokio::spawn(membership::run(node.clone()));
     ready();
-    let orphaned = tokio::select! {
-        orphaned = told_to_end => orphaned,
-        () = node.shutdown.notified() => false,
-        () = workers::spawn_all(spawns) => false,
+    let (mut orphaned, mut evicted) = (false, false);
+    // Whether the whole group ends.
+    let mut all = false;
+    tokio::select! {
+        by_parent = told_to_end => orphaned = by_parent,
+        () = node.shutdown.notified() => all = true,
+        () = node.hosted.released.notified() => evicted = true,
+        () = workers::spawn_all(spawns) => {}
     };
     workers::stop_all(&node).await;
-    if founder {
-        forming::remove_file(&options.group, &node.view.lineage);
+    // Where all end at once, the last one to close its door sees that all others have.
+    accepting.shutdown().await;
+    if all || orphaned || (!evicted && node.is_last().await) {
+        node.remove_file();
     }
     if orphaned {
-        remove_place(&options);
+        remove_place(options);
     }
-    Ok(())
+    Ok(if evicted { End::Evicted } else { End::Told })
 }
 
 /// Whoever would have removed it is gone. All servers of the group end now; the last of them leaves nothing.

@@ -2,17 +2,17 @@
 
 use crate::ServerOptions;
 use crate::directory::Directory;
-use crate::forming::Formed;
+use crate::forming::{self, Formed};
+use crate::membership::{self, Hosted, Places, Standing};
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
 use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
-use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::ids::{Lineage, RunNumber, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, StreamCoordinator};
 use forebay_core::tiles::TileCache;
-use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use forebay_store::budget::default_budget;
@@ -21,13 +21,16 @@ use forebay_wire::frame::Header;
 use forebay_wire::handshake::Secret;
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::PeerMessage;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
+
+/// How long to wait before a server is asked again that named another one, which named it.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A range that holds a block, and the arena it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,7 +44,10 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: ServerId,
-    pub(crate) view: View,
+    pub(crate) lineage: Lineage,
+    /// Locked after `state`, for as long as it takes to copy a pointer.
+    pub(crate) standing: RwLock<Arc<Standing>>,
+    pub(crate) hosted: Hosted,
     pub(crate) secret: Secret,
     pub(crate) group: PathBuf,
     pub(crate) addresses: Vec<String>,
@@ -53,6 +59,8 @@ pub(crate) struct Node {
     pub(crate) store: Mutex<Store>,
     /// A cut was decided: those who attach look whether it was theirs.
     pub(crate) agreed: Notify,
+    /// All others have told which streams they coordinate in this server's place.
+    pub(crate) places_known: Notify,
     /// Memory became free: those who wait for room look again.
     pub(crate) memory_freed: Notify,
     pub(crate) shutdown: Notify,
@@ -72,6 +80,8 @@ pub(crate) struct State {
     pub(crate) idle: VecDeque<String>,
     /// No forgotten stream had a run of a higher number.
     pub(crate) forgotten_run: RunNumber,
+    /// Which servers coordinate streams that are not where the view alone would have them.
+    pub(crate) places: Places,
     /// The streams that have ranks here.
     pub(crate) members: HashMap<String, Member>,
     /// Where each attachment's steps are told.
@@ -161,30 +171,37 @@ pub(crate) struct Pending {
 }
 
 impl Node {
-    pub(crate) fn new(options: &ServerOptions, formed: &Formed) -> Result<(Arc<Node>, Spawns)> {
+    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> Result<(Arc<Node>, Spawns)> {
         let (spawner, spawns) = Spawner::new();
-        let (peers, ends) = Peers::new(&formed.file.servers, formed.id);
-        let own = formed.file.servers.iter().find(|server| server.id == formed.id);
-        let budget = options.budget.unwrap_or_else(|| default_budget(u64::from(formed.file.size)));
+        let servers = (options.servers as usize).max(formed.roster.members.len());
+        let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
+        let seed = u64::from_le_bytes(forming::random()?);
+        let hosted = Hosted::new(formed.id, formed.roster.clone(), formed.witness, seed);
+        let others: Vec<_> = formed.roster.members.iter().map(membership::entry).collect();
         let node = Arc::new_cyclic(|me| Node {
             me: me.clone(),
             id: formed.id,
-            view: formed.file.view(),
-            secret: formed.file.secret.clone(),
+            lineage: formed.roster.lineage,
+            standing: RwLock::new(Arc::new(Standing::new(formed.roster))),
+            hosted,
+            secret: formed.secret,
             group: options.group.clone(),
-            addresses: own.map(|server| server.addresses.clone()).unwrap_or_default(),
+            addresses: formed.addresses,
             seal_payload: options.seal_payload,
-            peers,
+            peers: Peers::default(),
             started: Instant::now(),
             state: Mutex::default(),
             store: Mutex::new(Store::new(budget)),
             agreed: Notify::new(),
+            places_known: Notify::new(),
             memory_freed: Notify::new(),
             shutdown: Notify::new(),
             spawner,
             counter: AtomicU64::new(1),
         });
-        peers::start(&node, ends);
+        peers::start(&node, &others);
+        node.watch(&others);
+        node.introduce();
         Ok((node, spawns))
     }
 
@@ -193,13 +210,8 @@ impl Node {
         (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The server that coordinates a stream.
-    pub(crate) fn coordinator_of(&self, stream: &str) -> ServerId {
-        self.view.coordinator_of(stream).unwrap_or(self.id)
-    }
-
     pub(crate) fn header(&self, request: u64) -> Header {
-        Header { request, epoch: self.view.epoch, sealed_payload: self.seal_payload, ..Header::default() }
+        Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
     }
 
     /// Tells a client something; one that is gone is noticed by its session.
@@ -230,8 +242,32 @@ impl Node {
         !state.gone.contains(&to) && self.peers.send(to, message)
     }
 
+    /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one.
+    pub(crate) async fn ask_coordinator(
+        &self,
+        stream: &str,
+        rank: u32,
+        patience: Duration,
+        question: impl Fn(u64) -> PeerMessage,
+    ) -> Result<PeerMessage> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = self.ask(stream, rank, left, &question).await?;
+            let PeerMessage::AskInstead { server, .. } = answer else { return Ok(answer) };
+            if left.is_zero() {
+                return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
+            }
+            let again = self.state.lock().places.elsewhere.insert(stream.to_owned(), server);
+            if again == Some(server) {
+                // Those two do not know the same view yet.
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+
     /// Asks a stream's coordinator something and waits for the answer.
-    pub(crate) async fn ask(
+    async fn ask(
         &self,
         stream: &str,
         rank: u32,
@@ -239,10 +275,10 @@ impl Node {
         question: impl FnOnce(u64) -> PeerMessage,
     ) -> Result<PeerMessage> {
         let token = self.unique();
-        let coordinator = self.coordinator_of(stream);
         let (reply, mut answer) = oneshot::channel();
-        {
+        let coordinator = {
             let mut state = self.state.lock();
+            let coordinator = self.coordinator_of(&state, stream);
             let pending = Pending { server: coordinator, stream: stream.to_owned(), rank, reply };
             state.pending.insert(token, pending);
             if !self.tell(&mut state, coordinator, question(token)) {
@@ -250,7 +286,8 @@ impl Node {
                 return Err(lost_coordinator(stream, coordinator));
             }
             self.drain(&mut state);
-        }
+            coordinator
+        };
         match tokio::time::timeout(patience, &mut answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),

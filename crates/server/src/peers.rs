@@ -6,8 +6,10 @@ use forebay_core::block::BlockRecord;
 use forebay_core::ids::ServerId;
 use forebay_core::{ErrorKind, Result};
 use forebay_transport::group_file::ServerEntry;
-use forebay_wire::frame::Header;
+use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::PeerMessage;
+use parking_lot::RwLock;
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,14 +25,14 @@ const MESSAGE_BYTES: usize = 256;
 /// About how many bytes a block's record takes beside the block's own bytes.
 const RECORD_BYTES: usize = 128;
 
-/// The other servers.
-#[derive(Debug)]
+/// The other servers. They come and go.
+#[derive(Debug, Default)]
 pub(crate) struct Peers {
-    queues: HashMap<ServerId, Queue>,
+    queues: RwLock<HashMap<ServerId, Queue>>,
 }
 
 /// What waits to be told to one server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Queue {
     messages: mpsc::Sender<PeerMessage>,
     waiting: Arc<Waiting>,
@@ -52,22 +54,36 @@ pub(crate) struct ToTell {
 }
 
 impl Peers {
-    /// Queues for all others, and what the tasks take from.
-    pub(crate) fn new(servers: &[ServerEntry], me: ServerId) -> (Peers, Vec<ToTell>) {
-        let mut queues = HashMap::new();
-        let mut ends = Vec::new();
-        for server in servers.iter().filter(|server| server.id != me) {
-            let (sender, messages) = mpsc::channel(QUEUE);
-            let waiting = Arc::new(Waiting::default());
-            queues.insert(server.id, Queue { messages: sender, waiting: waiting.clone() });
-            ends.push(ToTell { server: server.clone(), messages, waiting });
+    /// A queue for a server, from which a task takes. `None` if there is one already.
+    fn add(&self, server: &ServerEntry) -> Option<ToTell> {
+        let mut queues = self.queues.write();
+        if queues.contains_key(&server.id) {
+            return None;
         }
-        (Peers { queues }, ends)
+        let (sender, messages) = mpsc::channel(QUEUE);
+        let waiting = Arc::new(Waiting::default());
+        queues.insert(server.id, Queue { messages: sender, waiting: waiting.clone() });
+        Some(ToTell { server: server.clone(), messages, waiting })
+    }
+
+    /// A server is needed no more: what is queued for it is still told, and then the connection ends.
+    pub(crate) fn remove(&self, server: ServerId) {
+        self.queues.write().remove(&server);
+    }
+
+    /// Whether something can be sent to a server.
+    pub(crate) fn reaches(&self, server: ServerId) -> bool {
+        self.queues.read().get(&server).is_some_and(|queue| !queue.messages.is_closed())
+    }
+
+    fn queue(&self, server: ServerId) -> Option<Queue> {
+        self.queues.read().get(&server).cloned()
     }
 
     /// Tells a server something, in order. `false` if it is gone or hopelessly behind.
     pub(crate) fn send(&self, to: ServerId, message: PeerMessage) -> bool {
-        let Some(queue) = self.queues.get(&to) else { return false };
+        let queues = self.queues.read();
+        let Some(queue) = queues.get(&to) else { return false };
         let bytes = about_bytes(&message);
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let sent = queue.messages.try_send(message).is_ok();
@@ -80,12 +96,12 @@ impl Peers {
     /// Whether so much waits for a server that nothing should be begun of which it is to be told. One that is gone
     /// is not behind.
     pub(crate) fn is_behind(&self, server: ServerId) -> bool {
-        self.queues.get(&server).is_some_and(Queue::is_long)
+        self.queues.read().get(&server).is_some_and(Queue::is_long)
     }
 
     /// Waits until a server is not behind any more. The caller sets the deadline.
     pub(crate) async fn caught_up(&self, server: ServerId) {
-        let Some(queue) = self.queues.get(&server) else { return };
+        let Some(queue) = self.queue(server) else { return };
         loop {
             let fewer = queue.waiting.fewer.notified();
             tokio::pin!(fewer);
@@ -127,7 +143,7 @@ fn about_bytes(message: &PeerMessage) -> usize {
 pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     let ToTell { server, mut messages, waiting } = to_tell;
     let Some((secret, lineage, epoch)) =
-        node.upgrade().map(|n| (n.secret.clone(), n.view.lineage, n.view.epoch))
+        node.upgrade().map(|node| (node.secret.clone(), node.lineage, node.epoch()))
     else {
         return;
     };
@@ -149,16 +165,29 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                     }
                     None => return,
                 },
-                // Nothing is said on this connection the other way: anything that comes is its end.
-                _ = receiver.next() => alive = false,
+                said = receiver.next() => alive = answered(&node, server.id, said),
             }
         }
     }
     messages.close();
     waiting.fewer.notify_waiters();
     if let Some(node) = node.upgrade() {
-        node.peer_gone(server.id);
+        node.lost(server.id, false);
+        if !node.standing().view.members.contains(&server.id) {
+            node.peers.remove(server.id);
+        }
     }
+}
+
+/// What came the other way on a connection that this server dialled: what a member answers that has given this server up,
+/// or the connection's end.
+fn answered(node: &Weak<Node>, server: ServerId, said: Result<Option<(Frame, Vec<OwnedFd>)>>) -> bool {
+    let Ok(Some((frame, _))) = said else { return false };
+    let (Some(node), Ok(PeerMessage::Membership(message))) = (node.upgrade(), frame.message()) else {
+        return false;
+    };
+    node.heard_of_members(server, message, None);
+    true
 }
 
 /// Whether a server can be told more. A message that is too long is a defect of this side: the other one is
@@ -174,9 +203,11 @@ fn told(server: &ServerEntry, sent: Result<()>) -> bool {
     }
 }
 
-/// Starts the tasks that tell the other servers.
-pub(crate) fn start(node: &Arc<Node>, ends: Vec<ToTell>) {
-    for to_tell in ends {
-        tokio::spawn(run(Arc::downgrade(node), node.id, to_tell));
+/// Starts the tasks that tell these servers.
+pub(crate) fn start(node: &Arc<Node>, servers: &[ServerEntry]) {
+    for server in servers.iter().filter(|server| server.id != node.id) {
+        if let Some(to_tell) = node.peers.add(server) {
+            tokio::spawn(run(Arc::downgrade(node), node.id, to_tell));
+        }
     }
 }

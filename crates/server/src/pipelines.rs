@@ -135,7 +135,6 @@ impl Node {
     pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<(u64, oneshot::Receiver<Result<()>>)> {
         check_name("pipeline", &spec.name)?;
         check_name("stream", &spec.stream)?;
-        self.check_coordinates(&spec.stream)?;
         let mut state = self.state.lock();
         // A worker beside this server tells of pipelines that another one coordinates.
         if state.pipelines.coordinated.contains_key(&spec.name)
@@ -148,8 +147,9 @@ impl Node {
         }
         state.pipelines.ended.retain(|ended| ended.name != spec.name);
         let (created, wait) = oneshot::channel();
+        let standing = self.standing();
         let servers: BTreeSet<ServerId> =
-            self.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
+            standing.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
         let creation = self.unique();
         for server in &servers {
             let spec = spec.clone();

@@ -7,7 +7,6 @@ mod reserve;
 mod storing;
 mod writing;
 
-use crate::forming;
 use crate::node::Node;
 use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
@@ -63,7 +62,7 @@ pub(crate) struct Session {
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
     let name = node.id.to_string();
-    let door = Door { secret: &node.secret, lineage: &node.view.lineage, name: &name };
+    let door = Door { secret: &node.secret, lineage: &node.lineage, name: &name };
     let accepted = timeout(GREETING, asynchronous::accept(link, &door)).await;
     let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
@@ -135,7 +134,8 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 }
 
 /// Takes messages of another server.
-async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Outbox) {
+async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Arc<Outbox>) {
+    let mut joining = None;
     loop {
         let frame = match receiver.next().await {
             Ok(Some((frame, _))) => frame,
@@ -146,19 +146,27 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
             }
         };
         match frame.message() {
-            Ok(PeerMessage::JoinGroup { .. }) => {
-                let full = forming::full(&node.group, node.view.members.len());
-                // It is no member: should it be gone, nobody misses it.
-                let _ = outbox.push(Header::default(), &PeerMessage::GroupComplete(Err(full)));
-                return;
+            Ok(PeerMessage::JoinGroup(candidate)) => {
+                match node.wants_to_join(candidate.clone(), outbox.clone()) {
+                    Ok(()) => joining = Some(candidate),
+                    Err(error) => {
+                        let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Err(error)));
+                    }
+                }
             }
+            Ok(PeerMessage::WhichRoster) => {
+                let roster = node.standing().roster.clone();
+                let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster)));
+            }
+            Ok(PeerMessage::Membership(message)) => node.heard_of_members(peer, message, Some(outbox)),
             Ok(message) => node.dispatch(peer, message),
             // It costs that message. What it was about ends at its deadline; all that both servers hold does not.
             Err(error) => tracing::error!("a message of {peer} cannot be read and is passed over: {error}"),
         }
     }
-    if node.view.members.contains(&peer) {
-        node.peer_gone(peer);
+    match joining {
+        Some(candidate) => node.wants_no_more(&candidate),
+        None => node.lost(peer, false),
     }
 }
 
@@ -166,7 +174,7 @@ impl Session {
     async fn serve(&mut self, hello: &Hello, request: u64) -> Result<()> {
         let welcome = Welcome {
             server: self.node.id,
-            members: self.node.view.members.clone(),
+            members: self.node.standing().view.members.clone(),
             seal_payload: self.node.seal_payload,
         };
         self.reply(request, ToClient::Welcome(welcome))?;
@@ -190,12 +198,6 @@ impl Session {
                 }
             };
             let Some((frame, _descriptors)) = next else { break };
-            if frame.header.epoch > self.node.view.epoch {
-                return Err(Error::protocol(format!(
-                    "a message of epoch {} arrived ahead of its view",
-                    frame.header.epoch
-                )));
-            }
             let header = frame.header;
             match self.handle(frame).await {
                 Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,

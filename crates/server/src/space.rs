@@ -147,12 +147,12 @@ impl Node {
         step: StepNumber,
         shape: Option<&[u64]>,
     ) -> TileMap {
-        state.tiles.map(&self.view, hash_in_space(field, step), shape)
+        state.tiles.map(&self.standing().owners, hash_in_space(field, step), shape)
     }
 
     /// The server that describes a field of the space at a step.
     fn space_describes(&self, field: &str, step: StepNumber) -> ServerId {
-        self.view.owner_of(hash_in_space(field, step)).unwrap_or(self.id)
+        self.standing().owners.owner_of(hash_in_space(field, step)).unwrap_or(self.id)
     }
 
     fn check_describes(&self, field: &str, step: StepNumber) -> Result<()> {
@@ -262,7 +262,8 @@ impl Node {
         let (name, step) = (&key.0, key.1);
         let Some(owned) = state.space.index.get(key) else { return Ok(None) };
         let field = owned.index.field().clone();
-        let tiles = state.tiles.map(&self.view, hash_in_space(name, step), field.shape.as_deref());
+        let tiles =
+            state.tiles.map(&self.standing().owners, hash_in_space(name, step), field.shape.as_deref());
         let other = match shape {
             Some(_) => field.shape.as_ref() != shape,
             None => !tiles.is_single(),
@@ -296,7 +297,7 @@ impl Node {
         };
         let Some(region) = region else { return Ok(()) };
         let shape = owned.index.field().shape.as_deref();
-        let tiles = state.tiles.map(&self.view, hash_in_space(name, step), shape);
+        let tiles = state.tiles.map(&self.standing().owners, hash_in_space(name, step), shape);
         owned.index.check_parts_covered(&format!("step {step}"), region, &tiles.parts_of(self.id, region))
     }
 

@@ -3,6 +3,7 @@
 use crate::node::Node;
 use forebay_core::attr::{Attr, AttrValues, Attrs};
 use forebay_core::contract::Field;
+use forebay_core::roster::Lost;
 use forebay_core::steps::{StreamCoordinator, StreamStatus};
 use serde_json::{Value, json};
 use std::fs;
@@ -16,6 +17,7 @@ impl Node {
     /// This server's part of the status.
     pub(crate) fn status(&self) -> Value {
         let state = self.state.lock();
+        let standing = self.standing();
         let usage = self.store.lock().usage();
         let (streams, streams_left_out) = streams_status(state.coordinators.values());
         // A block that touches tiles of several owners is counted at each of them.
@@ -25,9 +27,10 @@ impl Node {
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
-            "epoch": self.view.epoch,
-            "members": self.view.members.len(),
-            "gone": state.gone.iter().map(|id| id.0).collect::<Vec<_>>(),
+            "epoch": standing.view.epoch,
+            "members": standing.view.members.len(),
+            "gone": standing.view.members.iter().filter(|id| state.gone.contains(id)).map(|id| id.0).collect::<Vec<_>>(),
+            "lost": standing.roster.lost.iter().map(lost).collect::<Vec<_>>(),
             "addresses": self.addresses,
             "uptime_seconds": self.started.elapsed().as_secs_f64(),
             "rss_bytes": resident_bytes(),
@@ -44,6 +47,11 @@ impl Node {
             "pipelines": state.pipelines.status(),
         })
     }
+}
+
+/// A member that was given up.
+fn lost(lost: &Lost) -> Value {
+    json!({ "server": lost.id.0, "pid": lost.pid, "epoch": lost.epoch })
 }
 
 /// What is shown of streams, by name, and how many are left out. Those in use come first where not all has room; of

@@ -15,8 +15,10 @@ use forebay_core::ErrorKind;
 use forebay_core::block::{Extent, Location};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{Lineage, ServerId};
+use forebay_core::membership::Message;
 use forebay_core::region::Region;
+use forebay_core::roster::Roster;
 use forebay_core::steps::{Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::frame::{self, Frame, Header};
@@ -25,7 +27,7 @@ use forebay_wire::peer::PeerMessage;
 use invent::{Inventor, Plain, spoil};
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Instant;
 
 /// Panics of a server's tasks: tokio catches them, so that nobody else would notice.
@@ -114,7 +116,9 @@ fn spoil_some<M: Serialize>(messages: &[M], inventor: &mut Inventor) -> Vec<Plai
             let changes = 1 + inventor.below(3);
             let spoilt = spoil(bytes.clone(), inventor, changes);
             let frame = Frame { header: Header::default(), body: spoilt };
-            if !frame.message::<ToServer>().is_ok_and(|message| is_trouble(&message)) {
+            let about_members =
+                frame.message::<PeerMessage>().is_ok_and(|message| is_about_members(&message));
+            if !about_members && !frame.message::<ToServer>().is_ok_and(|message| is_trouble(&message)) {
                 *bytes = frame.body;
             }
         }
@@ -183,6 +187,7 @@ fn anything_a_server_may_say() {
                 0 => seeds[inventor.below(seeds.len() as u64) as usize].clone(),
                 _ => inventor.value(),
             })
+            .filter(|message| !is_about_members(message))
             .collect();
         for message in spoil_some(&messages, &mut inventor) {
             if raw.tell(&message).is_err() {
@@ -196,6 +201,46 @@ fn anything_a_server_may_say() {
     check_it_works(&group);
     check_no_panic();
     group.stop();
+}
+
+/// Who holds the secret may join, and is believed to vote.
+fn is_about_members(message: &PeerMessage) -> bool {
+    matches!(message, PeerMessage::JoinGroup(_) | PeerMessage::Membership(_))
+}
+
+/// What contradicts itself is not believed; whatever it is, nobody panics over it.
+#[test]
+fn anything_about_the_members() {
+    count_panics();
+    let group = Group::start(1);
+    let mut server = group.connect(0, true, Role::Server(ServerId(7)));
+    server.tell(&PeerMessage::WhichRoster).unwrap();
+    let PeerMessage::Admitted(Ok(roster)) = said(&mut server) else { panic!("no roster") };
+    let later = Roster { epoch: 1 << 40, ..(*roster).clone() };
+    let nobody = Roster { members: Vec::new(), ..later.clone() };
+    let unknown = Roster { next_id: ServerId(0), ..later.clone() };
+    let another = Roster { lineage: Lineage([9; 16]), ..later };
+    for roster in [nobody, unknown, another] {
+        server.tell(&PeerMessage::Membership(Message::InForce(Arc::new(roster)))).unwrap();
+    }
+    for seed in 0..2000 {
+        let message: Message = Inventor::new(30_000 + seed).value();
+        let by_whom = matches!(message, Message::Wish(_) | Message::Ask(..) | Message::InForce(_));
+        if !by_whom {
+            server.tell(&PeerMessage::Membership(message)).unwrap();
+        }
+    }
+    is_heard(&mut server);
+    assert_eq!(group.file().epoch, 1);
+    check_it_works(&group);
+    check_no_panic();
+    group.stop();
+}
+
+/// What a server says over the connection on which it was asked.
+fn said(server: &mut Raw) -> PeerMessage {
+    let received = server.connection.receiver.receive(Instant::now() + PATIENCE, "to answer").unwrap();
+    received.frame.message().unwrap()
 }
 
 /// A field whose dimensions contradict its shape: what looks for blocks in it relies on both.
@@ -219,11 +264,15 @@ fn a_field_that_contradicts_itself() {
 
 /// The server has taken what this other server told it: it answers what comes after it.
 fn is_heard(server: &mut Raw) {
-    server.tell(&PeerMessage::JoinGroup { pid: 1, addresses: Vec::new() }).unwrap();
-    let received = server.connection.receiver.receive(Instant::now() + PATIENCE, "to answer").unwrap();
-    let answer: PeerMessage = received.frame.message().unwrap();
-    let PeerMessage::GroupComplete(Err(error)) = answer else { panic!("{answer:?}") };
-    assert!(error.kind == ErrorKind::Conflict && error.text.contains("complete with"), "{error}");
+    server.tell(&PeerMessage::WhichRoster).unwrap();
+    loop {
+        match said(server) {
+            PeerMessage::Admitted(Ok(roster)) => return assert!(roster.contains(ServerId(0))),
+            // Answers to what it said before.
+            PeerMessage::Membership(_) => {}
+            answer => panic!("{answer:?}"),
+        }
+    }
 }
 
 /// A message that cannot be read costs that message, not the server that sent it.

@@ -2,6 +2,7 @@
 
 use crate::Address;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
+use forebay_core::roster::{Member, Roster};
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
@@ -41,12 +42,14 @@ pub struct ConnectionFile {
     pub lineage: Lineage,
     /// The group's secret.
     pub secret: Secret,
-    /// The epoch at which it was written; 0 while the group is forming.
+    /// The epoch at which it was written.
     pub epoch: Epoch,
-    /// How many servers the group is to have.
-    pub size: u32,
+    /// How many servers the group waits for before it is used; 0 once they have come.
+    pub awaited: u32,
     /// The servers.
     pub servers: Vec<ServerEntry>,
+    /// The servers when all had come that were waited for. They own the tiles of the directory.
+    pub founders: Vec<ServerId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,7 +58,8 @@ struct OnDisk {
     lineage: String,
     secret: String,
     epoch: Epoch,
-    size: u32,
+    awaited: u32,
+    founders: Vec<ServerId>,
     servers: Vec<ServerEntry>,
 }
 
@@ -86,9 +90,31 @@ impl ConnectionFile {
         View { lineage: self.lineage, epoch: self.epoch, members }
     }
 
-    /// Whether all servers of the group have come.
+    /// The founders, as if they were all members: they share the tiles of the directory.
+    pub fn founders_view(&self) -> View {
+        View { lineage: self.lineage, epoch: self.epoch, members: self.founders.clone() }
+    }
+
+    /// What is to be written when this roster is in force.
+    pub fn of(roster: &Roster, secret: Secret) -> ConnectionFile {
+        let entry = |member: &Member| ServerEntry {
+            id: member.id,
+            pid: member.server.pid,
+            addresses: member.server.addresses.clone(),
+        };
+        ConnectionFile {
+            lineage: roster.lineage,
+            secret,
+            epoch: roster.epoch,
+            awaited: roster.awaited,
+            servers: roster.members.iter().map(entry).collect(),
+            founders: roster.founders.clone(),
+        }
+    }
+
+    /// Whether all servers have come that the group waited for.
     pub fn is_complete(&self) -> bool {
-        self.epoch > 0
+        self.awaited == 0
     }
 
     /// Parses the file's text.
@@ -111,10 +137,14 @@ impl ConnectionFile {
         if disk.servers.is_empty() {
             return Err(damaged("it lists no server"));
         }
+        if disk.awaited == 0 && disk.founders.is_empty() {
+            return Err(damaged("it names no founder"));
+        }
         for server in &disk.servers {
             server.parsed().map_err(|e| e.during(origin))?;
         }
-        Ok(ConnectionFile { lineage, secret, epoch: disk.epoch, size: disk.size, servers: disk.servers })
+        let OnDisk { epoch, awaited, founders, servers, .. } = disk;
+        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, founders })
     }
 
     /// The file's text.
@@ -124,7 +154,8 @@ impl ConnectionFile {
             lineage: hex(&self.lineage.0),
             secret: hex(&self.secret.0),
             epoch: self.epoch,
-            size: self.size,
+            awaited: self.awaited,
+            founders: self.founders.clone(),
             servers: self.servers.clone(),
         };
         serde_json::to_string_pretty(&disk)
@@ -202,6 +233,16 @@ impl ConnectionFile {
         })
     }
 
+    /// Replaces the file if it tells of an earlier epoch of this group. Whoever calls this holds the lock of the
+    /// [witness](crate::witness): a file that was removed meanwhile is not made again.
+    pub fn replace_earlier(&self, path: &Path) -> Result<()> {
+        let before = ConnectionFile::read(path)?;
+        if before.lineage == self.lineage && before.epoch < self.epoch {
+            self.replace(path)?;
+        }
+        Ok(())
+    }
+
     /// Writes a file of a name that nobody else has: process ids do not tell containers or hosts apart.
     fn write_beside(&self, path: &Path) -> Result<PathBuf> {
         let name = path.file_name().ok_or_else(|| bad(format!("{} is no file's name", path.display())))?;
@@ -267,8 +308,9 @@ mod tests {
             lineage: Lineage([1; 16]),
             secret: Secret([2; 32]),
             epoch: 1,
-            size: 1,
+            awaited: 0,
             servers: vec![server],
+            founders: vec![ServerId(0)],
         }
     }
 

@@ -18,6 +18,7 @@ pub mod listener;
 pub mod readiness;
 pub mod shm;
 pub mod tcp;
+pub mod witness;
 
 pub use address::Address;
 pub use group_file::ConnectionFile;

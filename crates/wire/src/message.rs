@@ -514,6 +514,8 @@ pub enum ToClient {
     Status(String),
     /// To a worker: run this.
     Execute(Box<Execute>),
+    /// To a question about a stream: another server coordinates it.
+    AskInstead(ServerId),
 }
 
 impl PutBlock {

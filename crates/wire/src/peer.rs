@@ -8,19 +8,11 @@ use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::membership;
+use forebay_core::roster::{Candidate, Roster};
 use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
-
-/// What a new member is told when its group is complete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GroupComplete {
-    /// Its id.
-    pub you: ServerId,
-    /// The epoch.
-    pub epoch: Epoch,
-    /// Id, process and addresses of every member.
-    pub servers: Vec<(ServerId, u32, Vec<String>)>,
-}
+use std::sync::Arc;
 
 /// The run that a rank has joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,16 +30,36 @@ pub struct JoinedRun {
 /// From one server to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PeerMessage {
-    // While the group forms.
-    /// To the founder: a server wants to be a member.
-    JoinGroup {
-        /// Its process.
-        pid: u32,
-        /// Where it can be reached.
-        addresses: Vec<String>,
+    // About the group's members.
+    /// To any member: a server wants to be one. Answer, on the same connection: `Admitted`.
+    JoinGroup(Candidate),
+    /// To any member: which roster is in force? Answer, on the same connection: `Admitted`.
+    WhichRoster,
+    /// The roster in force; after `JoinGroup`, the first that the sender knows of in which the receiver is a member, or why
+    /// it cannot be one.
+    Admitted(Result<Arc<Roster>, Error>),
+    /// What members agree on.
+    Membership(membership::Message),
+    /// The sender knows the roster of this epoch. Of the streams whose place is with the receiver in that, it coordinates
+    /// these, and will never coordinate others.
+    Coordinates {
+        /// The epoch.
+        epoch: Epoch,
+        /// The streams.
+        streams: Vec<String>,
     },
-    /// From the founder: all members have come, or why the sender cannot be one.
-    GroupComplete(Result<GroupComplete, Error>),
+    /// The sender has forgotten a stream that it coordinated in the receiver's place.
+    CoordinatesNoMore {
+        /// The stream.
+        stream: String,
+    },
+    /// To a question about a stream: ask this server.
+    AskInstead {
+        /// The question's token.
+        token: u64,
+        /// The server that coordinates the stream.
+        server: ServerId,
+    },
 
     // From a rank's home to the stream's coordinator.
     /// A rank wants to join. Answer: `Joined`.

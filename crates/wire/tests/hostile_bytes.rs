@@ -14,10 +14,11 @@ use forebay_core::block::Extent;
 use forebay_core::contract::Field;
 use forebay_core::directory::{FieldIndex, check_blocks};
 use forebay_core::region::{MAX_NDIM, Region};
+use forebay_core::roster::Roster;
 use forebay_core::steps::FieldReport;
 use forebay_wire::frame::{Frame, HEADER, Header, encode};
 use forebay_wire::message::{Hello, Part, ToClient, ToServer, Welcome};
-use forebay_wire::peer::{GroupComplete, PeerMessage};
+use forebay_wire::peer::PeerMessage;
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -104,7 +105,7 @@ fn all_decoders(body: &[u8]) {
     takes::<PeerMessage>(body);
     takes::<Hello>(body);
     takes::<Welcome>(body);
-    takes::<GroupComplete>(body);
+    takes::<Roster>(body);
     takes::<Part>(body);
     if let Some(region) = takes::<Region>(body) {
         check_region(&region);

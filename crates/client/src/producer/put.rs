@@ -181,10 +181,10 @@ impl Producer {
     /// The server that is to hold a block, connected to at first use.
     pub(crate) fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
-        let view = self.group.view();
+        let known = self.group.known();
         // Called without the lock: it may take its time.
         let placement = lock(&self.placement).clone();
-        let server = placement.server_of(view, self.home.server, block.field, key, &block.extent)?;
+        let server = placement.server_of(&known.view, self.home.server, block.field, key, &block.extent)?;
         if server == self.home.server {
             return Ok(self.home.clone());
         }

@@ -80,7 +80,7 @@ impl Stage {
 /// then, and evicted at once by the others. Whether somebody who was evicted could acknowledge anything.
 fn the_evicted_acknowledge(bug: Option<Bug>) -> bool {
     seed(bug);
-    let mut first = Roster::founded(Lineage([7; 16]), candidate(0));
+    let mut first = Roster::founded(Lineage([7; 16]), candidate(0), 1);
     let others: Vec<Change> = (1..5).map(|number| Change::Join(candidate(number))).collect();
     first = first.next(&others).unwrap();
     let first = Arc::new(first);

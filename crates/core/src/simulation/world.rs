@@ -174,7 +174,7 @@ impl World {
         for _ in 0..plan.servers {
             world.start();
         }
-        let founder = Roster::founded(Lineage([7; 16]), world.nodes[0].candidate.clone());
+        let founder = Roster::founded(Lineage([7; 16]), world.nodes[0].candidate.clone(), 1);
         world.become_member(0, ServerId(0), Arc::new(founder));
         world
     }

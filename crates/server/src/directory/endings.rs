@@ -61,7 +61,7 @@ impl Node {
         let mut owners = HashMap::new();
         for EndedField { field, blocks, .. } in ended.fields.iter().filter(|f| f.field.shape.is_some()) {
             let hash = hash_in_stream(&id, &field.name);
-            let tiles = state.tiles.map(&self.view, hash, field.shape.as_deref());
+            let tiles = state.tiles.map(&self.standing().owners, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
             // A refined level has an index space of its own, which is not cut into tiles: its blocks travel.
             for block in blocks.iter().filter(|block| block.level == 0) {
@@ -119,7 +119,8 @@ impl Node {
         match state.directory.endings.by_rank.get_mut(id) {
             Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
             None => {
-                self.tell(state, self.coordinator_of(&id.0), message);
+                let coordinator = self.coordinator_of(state, &id.0);
+                self.tell(state, coordinator, message);
             }
         }
     }
@@ -189,7 +190,7 @@ impl Node {
     /// Tells the coordinator what is complete of what a rank did, in order.
     fn tell_endings(&self, state: &mut State, key: &RankKey) {
         let (stream, run, rank) = key.clone();
-        let coordinator = self.coordinator_of(&stream);
+        let coordinator = self.coordinator_of(state, &stream);
         loop {
             let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
             let item = match queue.front() {

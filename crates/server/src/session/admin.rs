@@ -1,6 +1,7 @@
 //! What an administrator's connection does.
 
 use super::Session;
+use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
 use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
 use std::time::Duration;
@@ -25,6 +26,10 @@ impl Session {
 
     /// Creates a pipeline, or leaves none: not if its workers take too long, nor if who asked has gone.
     async fn create_pipeline(&mut self, spec: PipelineSpec, patience: Duration) -> Result<ToClient> {
+        check_name("stream", &spec.stream)?;
+        if let Some(server) = self.find_elsewhere(&spec.stream).await? {
+            return Ok(ToClient::AskInstead(server));
+        }
         let name = spec.name.clone();
         let (creation, created) = self.node.create_pipeline(spec)?;
         let error = tokio::select! {

@@ -3,7 +3,7 @@
 use super::{Session, left};
 use crate::node::{Attached, Held, Node};
 use forebay_core::contract::{Field, Needs};
-use forebay_core::ids::{RunNumber, StepNumber, check_name};
+use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
 use forebay_core::steps::{Attachment, AttachmentId, Start};
 use forebay_core::{Error, Result};
@@ -31,7 +31,9 @@ impl Session {
         follow: bool,
     ) -> Result<ToClient> {
         check_name("stream", &stream)?;
-        self.node.check_coordinates(&stream)?;
+        if let Some(server) = self.find_elsewhere(&stream).await? {
+            return Ok(ToClient::AskInstead(server));
+        }
         let id = AttachmentId(self.node.unique());
         let mut attachment = Attachment::new(needs, self.node.id, window);
         attachment.follow = follow;
@@ -66,6 +68,17 @@ impl Session {
             "the servers did not agree in time from which step of stream '{stream}' on a new reader takes part: one of \
              them stands still"
         )))
+    }
+
+    /// The server that coordinates a stream, if it is another one.
+    pub(super) async fn find_elsewhere(&self, stream: &str) -> Result<Option<ServerId>> {
+        let found = timeout(self.patience, self.node.find_place(stream)).await;
+        let server = found.map_err(|_| {
+            Error::timeout(format!(
+                "it is not known yet which server coordinates stream '{stream}': one stands still"
+            ))
+        })?;
+        Ok((server != self.node.id).then_some(server))
     }
 
     /// Has finished with a step.
@@ -216,15 +229,6 @@ impl Session {
 }
 
 impl Node {
-    /// Fails if another server coordinates the stream.
-    pub(crate) fn check_coordinates(&self, stream: &str) -> Result<()> {
-        let coordinator = self.coordinator_of(stream);
-        if coordinator == self.id {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("{coordinator} coordinates stream '{stream}', not {}", self.id)))
-    }
-
     /// Waits until it is agreed from which step on an attachment takes part. The caller sets the deadline.
     async fn agreed_on(&self, stream: &str, id: AttachmentId) {
         loop {

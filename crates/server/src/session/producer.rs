@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::writing::{BeginPage, Writing};
-use crate::node::{Held, Node};
+use crate::node::{Held, Node, State};
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
@@ -106,8 +106,8 @@ impl Producing {
         let ended = StepEnded { step, time, fields, dropped, torn, servers: Vec::new() };
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let id = StepId { stream: stream.clone(), run, step };
-        let coordinator = node.coordinator_of(&stream);
         let mut state = node.state.lock();
+        let coordinator = node.coordinator_of(&state, &stream);
         state.held.entry(id.clone()).or_default().extend(open.held);
         // In a run of too many ranks records do not travel with its steps.
         if self.ranks > RECORDS_TRAVEL_RANKS_MAX {
@@ -118,7 +118,7 @@ impl Producing {
                 node.free(held);
             }
         }
-        if self.behind(node).is_some()
+        if self.behind(node, &state).is_some()
             && let Some(member) = state.members.get_mut(&self.stream)
         {
             // Its ranks wait with their next steps.
@@ -129,10 +129,11 @@ impl Producing {
     }
 
     /// A server that is told of this rank's steps and is far behind with taking what it is told.
-    fn behind(&self, node: &Node) -> Option<ServerId> {
-        let coordinator = node.coordinator_of(&self.stream);
+    fn behind(&self, node: &Node, state: &State) -> Option<ServerId> {
+        let coordinator = node.coordinator_of(state, &self.stream);
+        let standing = node.standing();
         // In a large run it may be any that owns tiles.
-        let owners = (self.ranks > RECORDS_TRAVEL_RANKS_MAX).then_some(&node.view.members);
+        let owners = (self.ranks > RECORDS_TRAVEL_RANKS_MAX).then_some(&standing.owners.members);
         let told = owners.into_iter().flatten().copied().chain([coordinator]);
         told.into_iter().find(|server| node.peers.is_behind(*server))
     }
@@ -164,7 +165,8 @@ impl Producing {
         if let Some(step) = reached {
             // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
             let reached = PeerMessage::Reached { stream: stream.clone(), run, step };
-            node.tell(&mut state, node.coordinator_of(&stream), reached);
+            let coordinator = node.coordinator_of(&state, &stream);
+            node.tell(&mut state, coordinator, reached);
         }
         let gone = PeerMessage::RankGone { stream: stream.clone(), run, rank, died };
         node.tell_of_rank(&mut state, &(stream, run, rank), gone);
@@ -206,10 +208,11 @@ impl Session {
         // The arena first: a rank that could have none must not have joined.
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let begin = writing.begin_page(&self.node);
-        let join = |token| PeerMessage::Join { token, stream: stream.clone(), rank, options };
+        let join =
+            |token| PeerMessage::Join { token, stream: stream.clone(), rank, options: options.clone() };
         let joined = match begin {
             Err(error) => Err(error),
-            Ok(begin) => match self.node.ask(&stream, rank, JOIN_PATIENCE, join).await {
+            Ok(begin) => match self.node.ask_coordinator(&stream, rank, JOIN_PATIENCE, join).await {
                 Ok(PeerMessage::Joined { result, .. }) => result.map(|joined| (joined.run, begin)),
                 Ok(_) => Err(Error::internal("a coordinator gave another answer than asked for")),
                 Err(error) => Err(error),
@@ -306,7 +309,9 @@ impl Session {
         let (stream, run, rank) = (producing.stream.clone(), producing.run, producing.rank);
         let define =
             |token| PeerMessage::Define { token, stream: stream.clone(), run, rank, field: field.clone() };
-        if let PeerMessage::Answer { result, .. } = node.ask(&stream, rank, JOIN_PATIENCE, define).await? {
+        if let PeerMessage::Answer { result, .. } =
+            node.ask_coordinator(&stream, rank, JOIN_PATIENCE, define).await?
+        {
             result?;
         }
         let demand = {
@@ -333,7 +338,9 @@ impl Session {
             let (stream, field, key, attr) = (stream.clone(), field.clone(), key.clone(), attr.clone());
             PeerMessage::SetAttr { token, stream, run, field, key, attr }
         };
-        if let PeerMessage::Answer { result, .. } = node.ask(&stream, rank, JOIN_PATIENCE, set).await? {
+        if let PeerMessage::Answer { result, .. } =
+            node.ask_coordinator(&stream, rank, JOIN_PATIENCE, set).await?
+        {
             result?;
         }
         Ok(Some(ToClient::Done))
@@ -349,7 +356,7 @@ impl Session {
         }
         let stream = producing.stream.clone();
         let heard = |token| PeerMessage::Heard { token, stream: stream.clone() };
-        if let Err(error) = node.ask(&stream, producing.rank, patience, heard).await {
+        if let Err(error) = node.ask_coordinator(&stream, producing.rank, patience, heard).await {
             tracing::warn!("what is wrong with the last steps of stream '{stream}' is not known: {error}");
         }
     }
@@ -379,7 +386,9 @@ impl Session {
         let shared = self.shared_memory;
         let producing = self.producing()?;
         // What is told of a step, its small blocks among it, is kept here until those that it is told to take it.
-        while let Some(behind) = producing.behind(&node) {
+        loop {
+            let behind = producing.behind(&node, &node.state.lock());
+            let Some(behind) = behind else { break };
             if timeout_at(deadline, node.peers.caught_up(behind)).await.is_err() {
                 return Err(Error::timeout(format!(
                     "{behind} has not taken what it is told of earlier steps of stream '{}', so that step {step} cannot \
@@ -457,7 +466,7 @@ impl Session {
         let producing = self.producing()?;
         let state = node.state.lock();
         if let Some(member) = state.members.get(&producing.stream)
-            && producing.behind(&node).is_none()
+            && producing.behind(&node, &state).is_none()
             && member.cut.is_settled(producing.run, step)
             && let Some(rank) = member.ranks.get(&(producing.run, producing.rank))
             && rank.trouble.is_none()
@@ -519,7 +528,7 @@ impl Session {
                 Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 }
             }
             Bytes::Placed(location) => {
-                if location.bytes != bytes || !node.view.members.contains(&location.server) {
+                if location.bytes != bytes || !node.standing().view.members.contains(&location.server) {
                     return Err(Error::protocol(format!(
                         "{} bytes on {} for a block of {bytes}",
                         location.bytes, location.server

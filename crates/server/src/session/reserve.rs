@@ -61,7 +61,7 @@ impl Session {
             }
             {
                 let mut state = node.state.lock();
-                let coordinator = node.coordinator_of(stream);
+                let coordinator = node.coordinator_of(&state, stream);
                 let pressure = PeerMessage::Pressure { stream: stream.to_owned() };
                 node.tell(&mut state, coordinator, pressure);
                 node.drain(&mut state);

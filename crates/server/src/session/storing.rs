@@ -30,8 +30,8 @@ impl Storing {
     pub(crate) fn leave(&mut self, node: &Node) {
         let Some(step) = self.open.take() else { return };
         let id = StepId { stream: self.stream.clone(), run: self.run, step };
-        let coordinator = node.coordinator_of(&self.stream);
         let mut state = node.state.lock();
+        let coordinator = node.coordinator_of(&state, &self.stream);
         let stranded = PeerMessage::Stranded { id: id.clone(), rank: self.rank };
         if !node.tell(&mut state, coordinator, stranded) {
             // Nobody will ever read it.

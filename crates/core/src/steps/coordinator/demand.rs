@@ -57,6 +57,14 @@ impl StreamCoordinator {
         effects
     }
 
+    /// A server has joined the group: from the next change of the demand on it is asked, too. Until then it has no rank
+    /// that was not told of the change that is being agreed.
+    pub fn server_joined(&mut self, server: ServerId) {
+        if !self.members.contains(&server) {
+            self.members.push(server);
+        }
+    }
+
     /// A server died: nothing is awaited from it, and its ranks and the steps' blocks there are gone.
     pub fn server_gone(&mut self, server: ServerId) -> Vec<Effect> {
         let decision = self.cut.server_gone(server);

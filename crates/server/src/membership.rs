@@ -1,0 +1,481 @@
+//! What agrees on the group's members, hosted: its messages travel with those of other servers, its votes to the witness,
+//! and what it decides changes this server's view.
+
+use crate::node::{Node, State};
+use crate::peers;
+use crate::process::Process;
+use forebay_core::agreement::Question;
+use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::membership::{Effect, Membership, Message};
+use forebay_core::roster::{Candidate, Change, Incarnation, Member, Roster};
+use forebay_core::view::View;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::Outbox;
+use forebay_transport::group_file::{ConnectionFile, ServerEntry};
+use forebay_transport::witness::Witness;
+use forebay_transport::{Address, host};
+use forebay_wire::frame::Header;
+use forebay_wire::peer::PeerMessage;
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How many servers may wait to be told that they are members.
+const JOINING_MAX: usize = 256;
+/// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
+/// whether the connection file tells of the roster in force.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long one server is asked for its roster.
+const ASK: Duration = Duration::from_secs(5);
+
+/// The roster in force, as this server knows it, and what follows from it.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) view: View,
+    /// Who shares the tiles of the directory.
+    pub(crate) owners: View,
+}
+
+impl Standing {
+    pub(crate) fn new(roster: Arc<Roster>) -> Standing {
+        Standing { view: roster.view(), owners: roster.founders_view(), roster }
+    }
+}
+
+/// A server's part in the agreement, with what it needs around it.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    membership: Mutex<Membership>,
+    /// When it is to be called next may have changed.
+    changed: Notify,
+    /// Its clock.
+    since: Instant,
+    witness: Arc<Witness>,
+    /// Servers that want to be members, and where they wait to be told.
+    joining: Mutex<HashMap<Incarnation, Arc<Outbox>>>,
+    /// A later roster leaves this server out, and enough others know.
+    pub(crate) released: Notify,
+}
+
+impl Hosted {
+    pub(crate) fn new(me: ServerId, roster: Arc<Roster>, witness: Witness, seed: u64) -> Hosted {
+        Hosted {
+            membership: Mutex::new(Membership::new(me, roster, seed, Duration::ZERO)),
+            changed: Notify::new(),
+            since: Instant::now(),
+            witness: Arc::new(witness),
+            joining: Mutex::default(),
+            released: Notify::new(),
+        }
+    }
+}
+
+/// How a member is reached.
+pub(crate) fn entry(member: &Member) -> ServerEntry {
+    ServerEntry { id: member.id, pid: member.server.pid, addresses: member.server.addresses.clone() }
+}
+
+/// Whether a member runs on this host, where its process can be watched.
+fn is_here(server: &ServerEntry) -> bool {
+    let here = host::this_host();
+    let addresses = server.parsed().unwrap_or_default();
+    addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if *host == here))
+}
+
+impl Node {
+    /// The roster in force and what follows from it.
+    pub(crate) fn standing(&self) -> Arc<Standing> {
+        self.standing.read().clone()
+    }
+
+    /// The epoch of the roster in force.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.standing.read().view.epoch
+    }
+
+    /// Does something at this server's part in the agreement, then what it wants done. What is for a server to which
+    /// nothing can be sent goes over `from`'s own connection, if it is that one.
+    fn at_membership(&self, from: Option<(ServerId, &Outbox)>, act: impl FnOnce(&mut Membership, Duration)) {
+        let mut membership = self.hosted.membership.lock();
+        act(&mut membership, self.hosted.since.elapsed());
+        // Done under the lock, so that rosters come into force one after the other.
+        for effect in membership.effects() {
+            match effect {
+                Effect::Send(to, message) => {
+                    let message = PeerMessage::Membership(message);
+                    match from {
+                        Some((asker, outbox)) if asker == to && !self.peers.reaches(to) => {
+                            let _ = outbox.push(Header::default(), &message);
+                        }
+                        _ => drop(self.peers.send(to, message)),
+                    }
+                }
+                Effect::AskWitness(epoch, question) => self.ask_witness(epoch, question),
+                Effect::InForce(roster) => self.adopt(roster),
+                Effect::Out(roster) => self.is_out(&roster),
+                Effect::Released => self.hosted.released.notify_one(),
+            }
+        }
+        drop(membership);
+        self.hosted.changed.notify_one();
+    }
+
+    /// Another server, or one that wants to know, has told something about the members.
+    pub(crate) fn heard_of_members(&self, from: ServerId, message: Message, outbox: Option<&Outbox>) {
+        if let Err(error) = message.check() {
+            return tracing::error!("{from} is not believed: {error}");
+        }
+        self.at_membership(outbox.map(|outbox| (from, outbox)), |membership, now| {
+            membership.receive(from, message, now);
+        });
+    }
+
+    fn ask_witness(&self, epoch: Epoch, question: Question<Arc<Roster>>) {
+        let (witness, lineage) = (self.hosted.witness.clone(), self.lineage);
+        let Some(node) = self.me.upgrade() else { return };
+        tokio::spawn(async move {
+            let asked = tokio::task::spawn_blocking(move || witness.answer(lineage, epoch, question));
+            match asked.await.unwrap_or_else(|e| Err(Error::internal(e.to_string()))) {
+                Ok(Some(answer)) => node.at_membership(None, |membership, now| {
+                    membership.witness_answered(epoch, answer, now);
+                }),
+                Ok(None) => {}
+                Err(error) => tracing::warn!("the group's next members cannot be agreed on: {error}"),
+            }
+        });
+    }
+
+    /// A server wants to be a member: it is told on this connection when it is one.
+    pub(crate) fn wants_to_join(&self, candidate: Candidate, outbox: Arc<Outbox>) -> Result<()> {
+        let incarnation = candidate.incarnation;
+        {
+            let mut joining = self.hosted.joining.lock();
+            joining.retain(|_, outbox| !outbox.is_closed());
+            if joining.len() >= JOINING_MAX {
+                return Err(Error::conflict(format!(
+                    "{JOINING_MAX} servers are joining the group: try again"
+                )));
+            }
+            joining.insert(incarnation, outbox);
+        }
+        self.at_membership(None, |membership, now| membership.wish(Change::Join(candidate), now));
+        self.tell_joined();
+        Ok(())
+    }
+
+    /// A server that wanted to be a member is gone before it was one.
+    pub(crate) fn wants_no_more(&self, candidate: &Candidate) {
+        if self.hosted.joining.lock().remove(&candidate.incarnation).is_some() {
+            self.at_membership(None, |membership, _| membership.withdraw(&Change::Join(candidate.clone())));
+        }
+    }
+
+    /// Tells those that are members now.
+    fn tell_joined(&self) {
+        let roster = self.standing().roster.clone();
+        self.hosted.joining.lock().retain(|incarnation, outbox| {
+            let joined = roster.find(*incarnation).is_some();
+            if joined {
+                let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster.clone())));
+            }
+            !joined
+        });
+    }
+
+    /// The connection to a server has ended, or its process: it is gone for this one, and is to go.
+    pub(crate) fn lost(&self, peer: ServerId, proven: bool) {
+        if !self.standing().view.members.contains(&peer) {
+            return;
+        }
+        self.peer_gone(peer);
+        self.at_membership(None, |membership, now| {
+            if proven {
+                membership.proven_dead(peer);
+            }
+            membership.suspect(peer);
+            membership.wish(Change::Evict(peer), now);
+        });
+    }
+
+    /// Another roster is in force.
+    fn adopt(&self, roster: Arc<Roster>) {
+        let Some(node) = self.me.upgrade() else { return };
+        let before = self.standing();
+        let standing = Arc::new(Standing::new(roster.clone()));
+        let new = |id: &ServerId| !before.view.members.contains(id);
+        let came: Vec<ServerEntry> =
+            roster.members.iter().filter(|member| new(&member.id)).map(entry).collect();
+        let left: Vec<ServerId> = before.roster.ids().filter(|id| !roster.contains(*id)).collect();
+        tracing::info!(
+            "epoch {}: {} servers, {} new, {} gone",
+            roster.epoch,
+            roster.members.len(),
+            came.len(),
+            left.len()
+        );
+        peers::start(&node, &came);
+        self.watch(&came);
+        {
+            let mut state = self.state.lock();
+            self.keep_places(&mut state, &standing.view);
+            *self.standing.write() = standing.clone();
+            for server in &came {
+                state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
+            }
+            self.tell_places(&mut state, &standing.view);
+            self.drain(&mut state);
+        }
+        for id in left {
+            self.peer_gone(id);
+        }
+        self.tell_joined();
+        let first = roster.ids().next() == Some(self.id);
+        if first {
+            self.write_file(roster);
+        }
+    }
+
+    /// The members are others, and this server is none of them.
+    fn is_out(&self, roster: &Arc<Roster>) {
+        tracing::warn!("epoch {}: the group goes on without this server", roster.epoch);
+        let Some(node) = self.me.upgrade() else { return };
+        // Those that gave it up have closed their connections.
+        for member in &roster.members {
+            self.peers.remove(member.id);
+            peers::start(&node, &[entry(member)]);
+        }
+    }
+
+    /// Watches the processes of servers on this host: the kernel proves their death.
+    pub(crate) fn watch(&self, servers: &[ServerEntry]) {
+        for server in servers.iter().filter(|server| server.id != self.id && is_here(server)) {
+            let (id, me) = (server.id, self.me.clone());
+            match Process::watch(server.pid) {
+                Ok(process) => drop(tokio::spawn(async move {
+                    process.ended().await;
+                    if let Some(node) = me.upgrade() {
+                        node.lost(id, true);
+                    }
+                })),
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    if let Some(node) = me.upgrade() {
+                        tokio::spawn(async move { node.lost(id, true) });
+                    }
+                }
+                // Its connection will tell.
+                Err(error) => tracing::info!("{id} is not watched: {error}"),
+            }
+        }
+    }
+
+    /// Writes the connection file, in the background.
+    fn write_file(&self, roster: Arc<Roster>) {
+        let (witness, path) = (self.hosted.witness.clone(), self.group.clone());
+        let file = ConnectionFile::of(&roster, self.secret.clone());
+        tokio::task::spawn_blocking(move || {
+            let written = witness.locked(|| file.replace_earlier(&path));
+            if let Err(error) = written.or_else(|e| if path.exists() { Err(e) } else { Ok(()) }) {
+                tracing::warn!("the connection file does not tell of epoch {}: {error}", file.epoch);
+            }
+        });
+    }
+
+    /// Whether no other member is there any more.
+    pub(crate) async fn is_last(&self) -> bool {
+        let others =
+            self.standing().roster.members.iter().filter(|member| member.id != self.id).map(entry).collect();
+        !crate::forming::one_listens(others).await
+    }
+
+    /// Removes the connection file, if it is still this group's.
+    pub(crate) fn remove_file(&self) {
+        let removed = self.hosted.witness.locked(|| {
+            crate::forming::remove_file(&self.group, &self.lineage);
+            Ok(())
+        });
+        if let Err(error) = removed {
+            tracing::warn!("the connection file is not removed: {error}");
+        }
+    }
+
+    // ---- Which server coordinates which stream. ----
+
+    /// The server that coordinates a stream, as far as this one knows.
+    pub(crate) fn coordinator_of(&self, state: &State, stream: &str) -> ServerId {
+        if state.coordinators.contains_key(stream) {
+            return self.id;
+        }
+        let elsewhere = state.places.elsewhere.get(stream).copied();
+        elsewhere.or_else(|| self.standing.read().view.coordinator_of(stream)).unwrap_or(self.id)
+    }
+
+    /// Who answers for a stream: `None` if that is not known yet.
+    pub(crate) fn place_of(&self, state: &State, stream: &str) -> Option<ServerId> {
+        if state.coordinators.contains_key(stream) {
+            return Some(self.id);
+        }
+        let elsewhere = state.places.elsewhere.get(stream).filter(|server| !state.gone.contains(server));
+        if let Some(server) = elsewhere {
+            return Some(*server);
+        }
+        let standing = self.standing();
+        let natural = standing.view.coordinator_of(stream).unwrap_or(self.id);
+        (natural != self.id || self.knows_places(state, &standing.view)).then_some(natural)
+    }
+
+    /// Whether every other member has told which streams it coordinates in this server's place.
+    fn knows_places(&self, state: &State, view: &View) -> bool {
+        let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
+        view.members.iter().all(|id| *id == self.id || told(id) || state.gone.contains(id))
+    }
+
+    /// Waits until it is known who answers for a stream. The caller sets the deadline.
+    pub(crate) async fn find_place(&self, stream: &str) -> ServerId {
+        loop {
+            let known = self.places_known.notified();
+            tokio::pin!(known);
+            known.as_mut().enable();
+            let place = self.place_of(&self.state.lock(), stream);
+            if let Some(place) = place {
+                return place;
+            }
+            known.await;
+        }
+    }
+
+    /// This server has become a member: it tells the others that it coordinates nothing yet.
+    pub(crate) fn introduce(&self) {
+        let mut state = self.state.lock();
+        self.tell_places(&mut state, &self.standing().view);
+    }
+
+    /// The view changes: streams stay with the servers that coordinate them.
+    fn keep_places(&self, state: &mut State, next: &View) {
+        let held = state.held.keys().chain(state.directory.steps()).map(|id| &id.stream);
+        let known: BTreeSet<String> = state.members.keys().chain(held).cloned().collect();
+        for stream in known {
+            let place = self.coordinator_of(state, &stream);
+            if place != self.id && next.coordinator_of(&stream) != Some(place) {
+                state.places.elsewhere.insert(stream, place);
+            }
+        }
+    }
+
+    /// Tells every other member which streams this server coordinates in its place.
+    fn tell_places(&self, state: &mut State, view: &View) {
+        let mut by_server: HashMap<ServerId, Vec<String>> = HashMap::new();
+        for stream in state.coordinators.keys() {
+            if let Some(natural) = view.coordinator_of(stream).filter(|natural| *natural != self.id) {
+                by_server.entry(natural).or_default().push(stream.clone());
+            }
+        }
+        for server in view.members.iter().filter(|id| **id != self.id) {
+            let streams = by_server.remove(server).unwrap_or_default();
+            self.tell(state, *server, PeerMessage::Coordinates { epoch: view.epoch, streams });
+        }
+        self.places_told(state);
+    }
+
+    /// Another member has told which streams it coordinates in this server's place.
+    pub(crate) fn coordinates(&self, state: &mut State, from: ServerId, epoch: Epoch, streams: Vec<String>) {
+        for stream in streams {
+            state.places.elsewhere.insert(stream, from);
+        }
+        let told = state.places.told.entry(from).or_default();
+        *told = epoch.max(*told);
+        self.places_told(state);
+    }
+
+    /// A stream is forgotten by who coordinated it in this server's place.
+    pub(crate) fn coordinates_no_more(&self, state: &mut State, from: ServerId, stream: &str) {
+        if state.places.elsewhere.get(stream) == Some(&from) && !state.members.contains_key(stream) {
+            state.places.elsewhere.remove(stream);
+        }
+    }
+
+    /// If all is known, those who waited for it go on.
+    pub(crate) fn places_told(&self, state: &mut State) {
+        if self.knows_places(state, &self.standing().view) {
+            state.queue.extend(state.places.deferred.drain(..));
+            self.places_known.notify_waiters();
+        }
+    }
+}
+
+/// Which servers coordinate streams that are not where the view alone would have them.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) elsewhere: HashMap<String, ServerId>,
+    /// Of which epoch each member has told what it coordinates in this server's place.
+    told: HashMap<ServerId, Epoch>,
+    /// Messages that wait until all have told.
+    deferred: Vec<(ServerId, PeerMessage)>,
+}
+
+/// How many messages may wait until it is known who coordinates their streams.
+const DEFERRED_MAX: usize = 1 << 16;
+
+impl Places {
+    /// The message waits; `false` if too many do.
+    pub(crate) fn defer(&mut self, from: ServerId, message: PeerMessage) -> bool {
+        if self.deferred.len() >= DEFERRED_MAX {
+            return false;
+        }
+        self.deferred.push((from, message));
+        true
+    }
+}
+
+/// Calls the agreement when it is time, and looks now and then whether the group has gone on without this server.
+pub(crate) async fn run(node: Arc<Node>) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let changed = node.hosted.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let wake_at = node.hosted.membership.lock().wake_at();
+        let wake = async {
+            match wake_at {
+                Some(at) => tokio::time::sleep_until((node.hosted.since + at).into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = wake => node.at_membership(None, Membership::tick),
+            () = changed => {}
+            _ = looks.tick() => look(&node).await,
+        }
+    }
+}
+
+/// Whether the connection file and this server tell of the same roster; whichever is behind is told.
+async fn look(node: &Arc<Node>) {
+    let standing = node.standing();
+    let gone = {
+        let state = node.state.lock();
+        standing.view.members.iter().any(|id| state.gone.contains(id))
+    };
+    let path = node.group.clone();
+    let Ok(Ok(file)) = tokio::task::spawn_blocking(move || ConnectionFile::read(&path)).await else { return };
+    if file.lineage != node.lineage {
+        return;
+    }
+    if file.epoch < standing.view.epoch {
+        return node.write_file(standing.roster.clone());
+    }
+    if file.epoch == standing.view.epoch || !gone {
+        return;
+    }
+    for server in &file.servers {
+        match tokio::time::timeout(ASK, crate::forming::ask_roster(server, &file)).await {
+            Ok(Ok(roster)) => return node.heard_of_members(server.id, Message::InForce(roster), None),
+            Ok(Err(error)) if error.kind == ErrorKind::Unreachable => {}
+            Ok(Err(error)) => tracing::info!("{} does not tell its roster: {error}", server.id),
+            Err(_) => {}
+        }
+    }
+}

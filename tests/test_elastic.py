@@ -1,0 +1,224 @@
+"""Servers that join, and servers that die, while everything else goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import (
+    BUDGET,
+    FOREBAY,
+    Child,
+    check_it_works,
+    command,
+    consumer,
+    is_given_back,
+    open_ranks,
+    producer,
+    reference,
+    wait_until,
+    write_steps,
+)
+
+import forebay
+
+SHAPE = (60, 50)
+
+SIMULATION = """
+path = sys.argv[1]
+with forebay.Producer("s", group=path, timeout=20, policy="block") as sim:
+    sim.array("U", dtype="f8", shape=(60, 50))
+    print("open")
+    asked = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), asked.set()), daemon=True).start()
+    number = 0
+    while not asked.is_set() or number < 50:
+        with sim.step(number) as step:
+            step.put("U", reference((60, 50), "f8", number))
+        number += 1
+    sim.flush()
+    print(number)
+"""
+
+
+def told(group: Any) -> dict[str, Any]:
+    """The status of the group."""
+    with forebay.Admin(group=getattr(group, "path", group), timeout=10) as admin:
+        return admin.status()
+
+
+def ids(group: Any) -> list[int]:
+    """The members, as the connection file tells them."""
+    file = json.loads(Path(getattr(group, "path", group)).read_text())
+    return [server["id"] for server in file["servers"]]
+
+
+def kill(group: forebay.LocalGroup, number: int) -> int:
+    """Ends the server of this number at once; its process."""
+    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
+    os.kill(pid, signal.SIGKILL)
+    return int(pid)
+
+
+def try_streams(group: Any, names: list[str]) -> set[int]:
+    """Whether a step of each of these streams comes whole; the servers that coordinate them."""
+    for name in names:
+        with consumer(group, name) as reader, producer(group, name) as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            write_steps([sim], [3], lambda number: reference(SHAPE, "f8", number))
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", 3))
+    return {stream["server"] for stream in told(group)["streams"] if stream["name"] in names}
+
+
+def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Callable[..., Child]) -> None:
+    """No step is missed by a reader, none is wrong, and what comes later is spread over all servers."""
+    simulation = child(SIMULATION, one.path)
+    simulation.expect("open")
+    with consumer(one) as reader:
+        read = 0
+        for _ in range(2):
+            one.add_servers()
+            for _ in range(20):
+                with reader.next() as step:
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+                    assert step.missed == 0
+                    read += 1
+        assert ids(one) == [0, 1, 2]
+        simulation.say()
+        for step in reader:
+            np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+            assert step.missed == 0
+    assert int(simulation.line()) >= 50
+    simulation.ended()
+    assert try_streams(one, [f"stream{number}" for number in range(24)]) == {0, 1, 2}
+    status = told(one)
+    assert status["epoch"] == 3
+    assert status["lost"] == []
+    wait_until(lambda: is_given_back(one))
+
+
+def test_streams_stay_where_they_are(one: forebay.LocalGroup) -> None:
+    """Readers and ranks find a stream that was there before the servers joined among which it would be otherwise."""
+    names = [f"stream{number}" for number in range(12)]
+    whole = reference(SHAPE)
+    with open_ranks(one, "first", 1):
+        opened = [producer(one, name, rank=0, size=2) for name in names]
+        one.add_servers(2)
+        for name, first in zip(names, opened, strict=True):
+            with first, producer(one, name, rank=1, size=2) as second, consumer(one, name) as reader:
+                for rank in (first, second):
+                    rank.array("U", dtype="f8", shape=SHAPE)
+                write_steps([first, second], [0], lambda _: whole)
+                with reader.next() as found:
+                    np.testing.assert_array_equal(found["U"][...], whole)
+        found = {stream["name"]: stream["server"] for stream in told(one)["streams"]}
+        assert {found[name] for name in names} == {0}
+
+
+def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
+    """Of two, the other one and the witness are enough; new streams go on, and others can join."""
+    names = [f"stream{number}" for number in range(12)]
+    assert try_streams(two, names) == {0, 1}
+    pid = kill(two, 0)
+    wait_until(lambda: ids(two) == [1])
+    status = told(two)
+    assert status["lost"] == [{"server": 0, "pid": pid, "epoch": status["epoch"]}]
+    assert [server["gone"] for server in status["servers"]] == [[]]
+    assert try_streams(two, [f"other{number}" for number in range(12)]) == {1}
+    two.add_servers()
+    assert ids(two) == [1, 2]
+    assert try_streams(two, [f"third{number}" for number in range(12)]) == {1, 2}
+    # Those whose server died are as good as new.
+    assert try_streams(two, names) == {1, 2}
+
+
+def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
+    with forebay.local(servers=4, budget=BUDGET) as group:
+        for number in (1, 3):
+            kill(group, number)
+        wait_until(lambda: ids(group) == [0, 2])
+        check_it_works(group)
+        assert try_streams(group, [f"stream{number}" for number in range(12)]) == {0, 2}
+
+
+def test_more_than_half_die_at_once(own_place: Path) -> None:
+    """Nobody can know what those decided: the group stays as it is, and says who does not answer."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        pids = [kill(group, number) for number in (0, 2)]
+        wait_until(lambda: sum("error" in server for server in told(group)["servers"]) == 2)
+        assert ids(group) == [0, 1, 2]
+        silent = [server["pid"] for server in told(group)["servers"] if "error" in server]
+        assert silent == pids
+        with pytest.raises(forebay.Timeout, match="not up"):
+            group.add_servers(timeout=1)
+
+
+def test_servers_that_die_while_they_join(one: forebay.LocalGroup) -> None:
+    """At every point on their way: the group is soon without them, and nobody was kept waiting."""
+    serve = [FOREBAY, "serve", "--group", one.path, "--budget", "32M"]
+    for attempt in range(16):
+        joiner = subprocess.Popen(list(map(str, serve)), stderr=subprocess.DEVNULL)
+        time.sleep(attempt * 0.0015)
+        joiner.kill()
+        joiner.wait()
+    wait_until(lambda: ids(one) == [0])
+    check_it_works(one)
+    one.add_servers()
+    assert len(ids(one)) == 2
+    check_it_works(one)
+
+
+def test_servers_come_and_go_for_a_while(two: forebay.LocalGroup, child: Callable[..., Child]) -> None:
+    """A server of its own holds what is read here: others that join and die at once do not disturb it."""
+    simulation = child(SIMULATION, two.path)
+    simulation.expect("open")
+    stream = next(stream for stream in told(two)["streams"] if stream["name"] == "s")
+    with consumer(two) as reader:
+        for _ in range(4):
+            two.add_servers(2)
+            # Neither the stream's coordinator nor the rank's home.
+            others = [number for number in ids(two) if number not in (0, 1)]
+            assert stream["server"] not in others
+            for number in others:
+                kill(two, number)
+            for _ in range(5):
+                with reader.next() as step:
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+        simulation.say()
+        for step in reader:
+            np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+    assert int(simulation.line()) >= 50
+    simulation.ended()
+    wait_until(lambda: ids(two) == [0, 1])
+    assert len(told(two)["lost"]) == 8
+
+
+def test_add_by_command(own_place: Path) -> None:
+    group = own_place / "g.json"
+    missing = command("add", "--group", group)
+    assert missing.returncode == 3
+    assert "start a group with `forebay up`" in missing.stderr
+    assert command("up", "--group", group, "--budget", "32M").returncode == 0
+    try:
+        added = command("add", "2", "--group", group, "--budget", "32M")
+        assert added.stdout == "server1, server2 have joined; the group has 3 servers.\n"
+        assert forebay.Admin(group=group, timeout=20).add_servers() == [3]
+        assert ids(group) == [0, 1, 2, 3]
+        addresses = [server["addresses"] for server in json.loads(group.read_text())["servers"]]
+        assert all(any(address.startswith("tcp:127.0.0.1:") for address in of_one) for of_one in addresses)
+        check_it_works(str(group))
+        assert command("add", "0", "--group", group).returncode == 2
+        with pytest.raises(forebay.Invalid, match="count"):
+            forebay.Admin(group=group).add_servers(0)
+    finally:
+        assert command("down", "--group", group).stdout == "4 servers ended.\n"
+    assert list(own_place.glob("*g.json*")) == []
