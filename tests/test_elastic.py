@@ -61,11 +61,13 @@ def ids(group: Any) -> list[int]:
     return [server["id"] for server in file["servers"]]
 
 
-def kill(group: forebay.LocalGroup, number: int) -> int:
-    """Ends the server of this number at once; its process."""
-    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
-    os.kill(pid, signal.SIGKILL)
-    return int(pid)
+def kill(group: forebay.LocalGroup, *numbers: int) -> list[int]:
+    """Ends the servers of these numbers at once; their processes."""
+    processes = {server["server"]: server["pid"] for server in told(group)["servers"]}
+    pids = [int(processes[number]) for number in numbers]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
 
 
 def try_streams(group: Any, names: list[str]) -> set[int]:
@@ -128,7 +130,7 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
     """Of two, the other one and the witness are enough; new streams go on, and others can join."""
     names = [f"stream{number}" for number in range(12)]
     assert try_streams(two, names) == {0, 1}
-    pid = kill(two, 0)
+    (pid,) = kill(two, 0)
     wait_until(lambda: ids(two) == [1])
     status = told(two)
     assert status["lost"] == [{"server": 0, "pid": pid, "epoch": status["epoch"]}]
@@ -143,8 +145,7 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
 
 def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
     with forebay.local(servers=4, budget=BUDGET) as group:
-        for number in (1, 3):
-            kill(group, number)
+        kill(group, 1, 3)
         wait_until(lambda: ids(group) == [0, 2])
         check_it_works(group)
         assert try_streams(group, [f"stream{number}" for number in range(12)]) == {0, 2}
@@ -153,7 +154,7 @@ def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
 def test_more_than_half_die_at_once(own_place: Path) -> None:
     """Nobody can know what those decided: the group stays as it is, and says who does not answer."""
     with forebay.local(servers=3, budget=BUDGET) as group:
-        pids = [kill(group, number) for number in (0, 2)]
+        pids = kill(group, 0, 2)
         wait_until(lambda: sum("error" in server for server in told(group)["servers"]) == 2)
         assert ids(group) == [0, 1, 2]
         silent = [server["pid"] for server in told(group)["servers"] if "error" in server]
@@ -188,8 +189,7 @@ def test_servers_come_and_go_for_a_while(two: forebay.LocalGroup, child: Callabl
             # Neither the stream's coordinator nor the rank's home.
             others = [number for number in ids(two) if number not in (0, 1)]
             assert stream["server"] not in others
-            for number in others:
-                kill(two, number)
+            kill(two, *others)
             for _ in range(5):
                 with reader.next() as step:
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
@@ -222,3 +222,73 @@ def test_add_by_command(own_place: Path) -> None:
     finally:
         assert command("down", "--group", group).stdout == "4 servers ended.\n"
     assert list(own_place.glob("*g.json*")) == []
+
+
+RANKS = """
+path, transport, stream, rank = sys.argv[1:]
+rank = int(rank)
+begin, end = cut(60, 2)[rank]
+with forebay.Producer(stream, rank=rank, size=2, group=path, transport=transport, timeout=20) as sim:
+    sim.array("U", dtype="f8", shape=(60, 50))
+    if rank == 0:
+        sim.attr("n", 7)
+    print("open")
+    asked = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), asked.set()), daemon=True).start()
+    number = 0
+    while not asked.is_set():
+        with sim.step(number) as step:
+            step.put("U", reference((60, 50), "f8", number)[begin:end], offset=(begin, 0))
+        number += 1
+        time.sleep(0.002)
+    print("lost" if sim.lost else "kept")
+"""
+
+
+def name_at(group: forebay.LocalGroup, server: int) -> str:
+    """A stream's name that this server coordinates."""
+    for number in range(100):
+        name = f"name{number}"
+        with producer(group, name, keep=1):
+            found = next(stream["server"] for stream in told(group)["streams"] if stream["name"] == name)
+        if found == server:
+            return name
+    raise AssertionError(f"no name falls to server {server}")
+
+
+@pytest.mark.parametrize("coordinator", [0, 1], ids=["of all", "of a home"])
+def test_a_simulation_goes_on_when_a_server_dies(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str, coordinator: int
+) -> None:
+    """Each server is the home of a rank; one of them also coordinates the stream. Whole steps come again soon."""
+    stream = name_at(two, coordinator)
+    ranks = [child(RANKS, two.path, transport, stream, rank) for rank in range(2)]
+    for rank in ranks:
+        rank.expect("open")
+    with consumer(two, stream, transport=transport) as reader:
+        for _ in range(5):
+            with reader.next() as step:
+                np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
+        kill(two, 0)
+        whole, lost, last = 0, 0, -1
+        deadline = time.monotonic() + 30
+        while whole < 20:
+            assert time.monotonic() < deadline, f"{whole} whole steps, {lost} lost"
+            with reader.next() as step:
+                assert step.number > last
+                last = step.number
+                try:
+                    found = step["U"][...]
+                except (forebay.Lost, forebay.Unreachable, forebay.NotCovered):
+                    lost += 1
+                    assert whole < 2 or lost < 20
+                    continue
+                np.testing.assert_array_equal(found, reference(SHAPE, "f8", step.number))
+                assert step.attrs["n"] == 7
+                whole += not step.torn
+    for rank in ranks:
+        rank.say()
+        rank.expect("kept")
+        rank.ended()
+    assert ids(two) == [1]
+    wait_until(lambda: is_given_back(two))

@@ -87,7 +87,8 @@ def test_a_server_that_is_none(
         try:
             with pytest.raises(error):
                 consumer(path, timeout=5)
-            assert calls == 1
+            # One that hangs up may be dying: it is looked whether it is there at all.
+            assert calls == 1 + (error is forebay.Error and len(answer) < 10)
         finally:
             stop.set()
             thread.join()

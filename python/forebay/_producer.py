@@ -86,7 +86,8 @@ class Producer:
     continues:
         After a restart from a checkpoint: the run, and its last step that is still true.
     on_loss:
-        What to do when the servers are gone: `"skip"` (the simulation goes on, `lost` tells) or `"fail"`.
+        What to do when the home server is gone: `"skip"` (the simulation goes on, with another server if one takes
+        this rank, else unstaged: `lost` tells) or `"fail"`.
     placement:
         Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
         by the block's id, so that they are spread evenly (`"by-block"`), or what a function of a

@@ -22,7 +22,7 @@ pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
         return Err(Error::unreachable(format!("no server of the group answers: {}", silent.join("; "))));
     }
     for server in list(&status["lost"]) {
-        output.remark(&format!("{}; streams and pipelines that it coordinated are gone", lost(server)));
+        output.remark(&format!("{}; pipelines on streams that it coordinated have ended", lost(server)));
     }
     for server in silent {
         output.remark(&format!("{server}; streams and pipelines that it coordinates are not known"));

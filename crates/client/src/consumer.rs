@@ -1,7 +1,7 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions};
+use crate::group::{Group, GroupOptions, look_again};
 use crate::holder::Holders;
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
@@ -9,16 +9,21 @@ use crate::seconds::deadline_after;
 use crate::step::Step;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
-use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, Start};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::blocking;
 use forebay_wire::message::{ToClient, ToServer};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most steps that a consumer may hold at once; servers let it hold no more either.
 const WINDOW_MAX: u32 = 1024;
+
+/// How long it may take to attach at another server when the one that coordinated the stream is gone: until the group has
+/// given that up.
+const ATTACH_AGAIN: Duration = Duration::from_secs(5);
 
 /// How to open a consumer.
 #[derive(Debug, Clone)]
@@ -58,12 +63,25 @@ impl ConsumerOptions {
 /// A reader of a stream.
 #[derive(Debug)]
 pub struct Consumer {
-    shared: Arc<Shared>,
-    attachment: AttachmentId,
+    group: Group,
+    attach: ToServer,
+    stream: String,
+    guard: ForkGuard,
+    /// What it is attached with; another one after the server that coordinated the stream has died.
+    attached: Mutex<Attached>,
     state: Mutex<State>,
     /// The attributes that were told last: a step tells them only when they are others, and they are taken off it
     /// in the order in which steps are told.
     attrs: Mutex<Arc<Attrs>>,
+}
+
+/// One attachment.
+#[derive(Debug, Clone)]
+struct Attached {
+    shared: Arc<Shared>,
+    id: AttachmentId,
+    /// Who coordinates the stream.
+    server: ServerId,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +99,6 @@ pub(crate) struct Shared {
     pub(crate) guard: ForkGuard,
     pub(crate) rpc: Arc<Rpc>,
     pub(crate) holders: Arc<Holders>,
-    pub(crate) stream: String,
     pub(crate) held_as: HeldAs,
     /// The steps of which a handle or an array lives.
     pub(crate) held: Mutex<BTreeSet<(RunNumber, StepNumber)>>,
@@ -113,70 +130,103 @@ impl Consumer {
             start: options.start,
             follow: options.follow,
         };
-        let ask = |rpc: &Rpc| Ok(rpc.call(&attach, "to attach")?.message);
-        let (coordinator, rpc, answer) = group.at_coordinator(&options.stream, ask)?;
-        let (rpc, ToClient::Attached(attachment)) = (Arc::new(rpc), &answer) else {
-            return Err(unexpected(&answer));
-        };
-        let attachment = *attachment;
-        let holders = Arc::new(Holders::with_pins(group, options.pin_bytes.unwrap_or(PIN_BYTES)));
-        holders.adopt(coordinator, rpc.clone());
-        let guard = ForkGuard::new();
-        let held_as = HeldAs::Attachment(attachment);
-        let shared =
-            Shared { guard, rpc, holders, stream: options.stream.clone(), held_as, held: Mutex::default() };
+        let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
+        let attached = Attached::to(&group, &attach, holders)?;
         Ok(Consumer {
-            shared: Arc::new(shared),
-            attachment,
+            group,
+            attach,
+            stream: options.stream.clone(),
+            guard: ForkGuard::new(),
+            attached: Mutex::new(attached),
             state: Mutex::default(),
             attrs: Mutex::default(),
         })
     }
 
+    fn attached(&self) -> Attached {
+        lock(&self.attached).clone()
+    }
+
+    /// The server that coordinated the stream is gone: attaches at the one that takes its place. What the stream told
+    /// and was not read yet is lost with that.
+    fn attach_again(&self, deadline: Instant, gone: Error) -> Result<Attached> {
+        let deadline = deadline.min(Instant::now() + ATTACH_AGAIN);
+        let Attached { shared, server, .. } = self.attached();
+        // It lives, and has given up this reader for something that it did.
+        if self.group.answers(server) {
+            return Err(self.over(gone));
+        }
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.group.one_answers() {
+                return Err(self.over(gone));
+            }
+            // The connection file may name servers that are gone, for a moment.
+            let _ = self.group.refresh();
+            match Attached::to(&self.group.with_patience(left), &self.attach, shared.holders.clone()) {
+                Ok(attached) => {
+                    *lock(&self.attached) = attached.clone();
+                    // They are told anew.
+                    *lock(&self.attrs) = Arc::default();
+                    return Ok(attached);
+                }
+                Err(error) if error.kind == ErrorKind::Unreachable => look_again(),
+                Err(error) => return Err(self.over(error)),
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("another server to take this reader"));
+            }
+        }
+    }
+
     /// The stream's name.
     pub fn stream(&self) -> &str {
-        &self.shared.stream
+        &self.stream
     }
 
     /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
     /// with). `ErrorKind::Ended` when the simulation has ended.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
-        self.shared.guard.check("consumer")?;
+        self.guard.check("consumer")?;
         if let Some(over) = lock(&self.state).over.clone() {
             return Err(over);
         }
-        let deadline = deadline_after(timeout.unwrap_or(self.shared.rpc.patience()));
-        let what = format!("to tell the next step of stream '{}'", self.shared.stream);
-        let with_attrs = |mut message| {
-            let mut attrs = lock(&self.attrs);
-            if let ToClient::Step { attachment, report } = &mut message
-                && *attachment == self.attachment
-                && let Some(told) = report.attrs.take()
-            {
-                *attrs = Arc::from(told);
-            }
-            (message, attrs.clone())
-        };
+        let deadline = deadline_after(timeout.unwrap_or(self.group.options().patience()));
+        let what = format!("to tell the next step of stream '{}'", self.stream);
+        let Attached { mut shared, mut id, .. } = self.attached();
         loop {
-            match self.shared.rpc.told(deadline, &what, with_attrs) {
-                Ok((ToClient::Step { attachment, report }, attrs)) if attachment == self.attachment => {
-                    self.shared.holders.forget_unused_arenas(64);
-                    lock(&self.state).latest = Some(report.id.step);
-                    return Ok(Step::new(self.shared.clone(), *report, attrs));
+            let with_attrs = |mut message| {
+                let mut attrs = lock(&self.attrs);
+                if let ToClient::Step { attachment, report } = &mut message
+                    && *attachment == id
+                    && let Some(told) = report.attrs.take()
+                {
+                    *attrs = Arc::from(told);
                 }
-                Ok((ToClient::Ended { attachment, missed }, _)) if attachment == self.attachment => {
-                    let mut text = format!("stream '{}' has ended", self.shared.stream);
+                (message, attrs.clone())
+            };
+            match shared.rpc.told(deadline, &what, with_attrs) {
+                Ok((ToClient::Step { attachment, report }, attrs)) if attachment == id => {
+                    shared.holders.forget_unused_arenas(64);
+                    lock(&self.state).latest = Some(report.id.step);
+                    return Ok(Step::new(shared.clone(), *report, attrs));
+                }
+                Ok((ToClient::Ended { attachment, missed }, _)) if attachment == id => {
+                    let mut text = format!("stream '{}' has ended", self.stream);
                     if missed > 0 {
                         text += &format!("; steps dropped after the last one that was told: {missed}");
                     }
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
-                Ok((ToClient::Detached { attachment, error }, _)) if attachment == self.attachment => {
+                Ok((ToClient::Detached { attachment, error }, _)) if attachment == id => {
                     return Err(self.over(error));
                 }
                 // Of no concern to this attachment.
                 Ok(_) => {}
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(self.too_late(&error)),
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    Attached { shared, id, .. } = self.attach_again(deadline, error)?;
+                }
                 Err(error) => return Err(self.over(error)),
             }
         }
@@ -184,7 +234,7 @@ impl Consumer {
 
     /// The error where no step has come in time, with what can be done.
     fn too_late(&self, error: &Error) -> Error {
-        let stream = &self.shared.stream;
+        let stream = &self.stream;
         let seen = lock(&self.state).latest;
         let hint = match seen {
             None => format!(
@@ -202,25 +252,24 @@ impl Consumer {
 
     /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
     pub fn close(&self) -> Result<()> {
-        if self.shared.guard.is_child() {
+        if self.guard.is_child() {
             return Ok(());
         }
-        let closed = Error::new(
-            ErrorKind::Closed,
-            format!("the consumer of stream '{}' was closed", self.shared.stream),
-        );
+        let Attached { shared, id, .. } = self.attached();
+        let closed =
+            Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.stream));
         if !std::mem::replace(&mut lock(&self.state).closed, true) {
             lock(&self.state).over = Some(closed);
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
-            self.shared.holders.forget_unused_arenas(0);
-            let held: Vec<_> = lock(&self.shared.held).iter().copied().collect();
+            shared.holders.forget_unused_arenas(0);
+            let held: Vec<_> = lock(&shared.held).iter().copied().collect();
             let nothing_held = held.is_empty();
-            let detach = ToServer::Detach { attachment: self.attachment, held };
-            let detached = self.shared.rpc.call(&detach, "to detach").map(drop);
+            let detach = ToServer::Detach { attachment: id, held };
+            let detached = shared.rpc.call(&detach, "to detach").map(drop);
             if nothing_held {
                 // Nobody has anything to say any more: servers need not keep connections until this is dropped.
-                self.shared.rpc.hang_up();
-                self.shared.holders.hang_up();
+                shared.rpc.hang_up();
+                shared.holders.hang_up();
             }
             return match detached {
                 // A server that is gone, or does not answer, notices by itself that this reader has left.
@@ -236,10 +285,27 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if !self.shared.guard.is_child() && !lock(&self.state).closed {
-            let held = lock(&self.shared.held).iter().copied().collect();
-            let _ = self.shared.rpc.tell(&ToServer::Detach { attachment: self.attachment, held });
+        if !self.guard.is_child() && !lock(&self.state).closed {
+            let Attached { shared, id, .. } = self.attached();
+            let held = lock(&shared.held).iter().copied().collect();
+            let _ = shared.rpc.tell(&ToServer::Detach { attachment: id, held });
         }
+    }
+}
+
+impl Attached {
+    /// Attaches at the server that coordinates the stream.
+    fn to(group: &Group, attach: &ToServer, holders: Arc<Holders>) -> Result<Attached> {
+        let ToServer::Attach { stream, .. } = attach else {
+            return Err(Error::internal("not an attachment"));
+        };
+        let ask = |rpc: &Rpc| Ok(rpc.call(attach, "to attach")?.message);
+        let (coordinator, rpc, answer) = group.at_coordinator(stream, ask)?;
+        let (rpc, ToClient::Attached(id)) = (Arc::new(rpc), &answer) else { return Err(unexpected(&answer)) };
+        holders.adopt(coordinator, rpc.clone());
+        let (guard, held_as) = (ForkGuard::new(), HeldAs::Attachment(*id));
+        let shared = Shared { guard, rpc, holders, held_as, held: Mutex::default() };
+        Ok(Attached { shared: Arc::new(shared), id: *id, server: coordinator })
     }
 }
 

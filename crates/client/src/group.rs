@@ -59,6 +59,10 @@ impl GroupOptions {
 
 /// How often a connection file is looked at that is awaited to tell of something.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a server may take to show that it is there.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Within this, a group gives up a member whose death can be proven or whose connections broke.
+const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
@@ -96,7 +100,7 @@ fn read(options: &GroupOptions) -> Result<ConnectionFile> {
     }
 }
 
-fn look_again() {
+pub(crate) fn look_again() {
     #[expect(
         clippy::disallowed_methods,
         reason = "a file cannot be waited for portably; only while servers come"
@@ -150,12 +154,58 @@ impl Group {
 
     /// The home server of a rank.
     pub fn home_of(&self, rank: u32) -> Result<ServerId> {
+        self.home_of_but(rank, &[])
+    }
+
+    /// The same group, with another deadline for waits.
+    pub(crate) fn with_patience(&self, patience: Duration) -> Group {
+        Group { options: GroupOptions { timeout: Some(patience), ..self.options.clone() }, ..self.clone() }
+    }
+
+    /// The home server of a rank, of those that are left without these.
+    pub(crate) fn home_of_but(&self, rank: u32, dead: &[ServerId]) -> Result<ServerId> {
         let known = self.known();
-        let servers = &known.file.servers;
+        let living = |id: &ServerId| !dead.contains(id);
+        let view = View {
+            members: known.view.members.iter().copied().filter(living).collect(),
+            ..known.view.clone()
+        };
+        let here = |server: &&ServerEntry| living(&server.id) && self.shm_name(server).is_some();
         let mut local: Vec<ServerId> =
-            servers.iter().filter(|server| self.shm_name(server).is_some()).map(|server| server.id).collect();
+            known.file.servers.iter().filter(here).map(|server| server.id).collect();
         local.sort_unstable();
-        home_of(&known.view, &local, rank).ok_or_else(|| Error::not_found("the group has no server"))
+        home_of(&view, &local, rank).ok_or_else(|| Error::not_found("no server of the group is left"))
+    }
+
+    /// Whether any server can be connected to.
+    pub(crate) fn one_answers(&self) -> bool {
+        self.known().view.members.iter().any(|server| self.answers(*server))
+    }
+
+    /// Whether a server can be connected to. Waits a second at most.
+    pub(crate) fn answers(&self, server: ServerId) -> bool {
+        let patience = self.options.patience().min(ANSWER);
+        self.with_patience(patience).connect(server, Role::Consumer).is_ok()
+    }
+
+    /// Does something that servers are needed for. One of them may have died just now, so that the group is about to give
+    /// it up and to do without it: then it is tried again, for some seconds at most.
+    pub(crate) fn outlive<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        let deadline = Instant::now() + self.options.patience().min(GIVEN_UP);
+        loop {
+            match act() {
+                Err(error)
+                    if error.kind == ErrorKind::Unreachable
+                        && Instant::now() < deadline
+                        && !blocking::interrupted()
+                        && self.one_answers() =>
+                {
+                    look_again();
+                    self.refresh()?;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// The server that coordinates a stream, if it was not used before the view became this one.
@@ -167,6 +217,14 @@ impl Group {
     /// Connects to the server that coordinates a stream and asks it something. Another server than the view names may
     /// do: the one that is asked knows. `call` asks over a connection.
     pub(crate) fn at_coordinator(
+        &self,
+        stream: &str,
+        call: impl Fn(&Rpc) -> Result<ToClient>,
+    ) -> Result<(ServerId, Rpc, ToClient)> {
+        self.outlive(|| self.at_coordinator_now(stream, &call))
+    }
+
+    fn at_coordinator_now(
         &self,
         stream: &str,
         call: impl Fn(&Rpc) -> Result<ToClient>,

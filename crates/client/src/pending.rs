@@ -47,18 +47,18 @@ impl Producer {
     }
 
     fn post(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
-        if self.home.arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
+        if self.home().arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
             return self.stage(block, field, source);
         }
         // Of a block that another server is to hold, the home is told once that one has it.
-        if !Arc::ptr_eq(&self.storage_for(block)?, &self.home) {
+        if !Arc::ptr_eq(&self.storage_for(block)?, &self.home()) {
             return self.stage(block, field, source);
         }
         self.make_way()?;
         let mut counted = Counted::new(field, block);
         let dense = gather(source, counted.while_copied());
         let put = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
-        let request = self.home.rpc.post(&put, Payload(&dense))?;
+        let request = self.home().rpc.post(&put, Payload(&dense))?;
         match lock(&self.state).open.as_mut() {
             Some(open) => {
                 let (field, number) = (block.field.to_owned(), block.number);
@@ -130,7 +130,7 @@ impl Producer {
             }
             let Some(posted) = open.pending.waiting.pop_front() else { break };
             drop(state);
-            let answer = self.home.rpc.collect(posted.request, "to hold a block");
+            let answer = self.home().rpc.collect(posted.request, "to hold a block");
             state = lock(&self.state);
             // Only who has the turn ends a step.
             let (Err(error), Some(open)) = (answer, state.open.as_mut()) else { continue };
@@ -147,8 +147,8 @@ impl Producer {
                 ErrorKind::Unreachable => {
                     open.dropped = true;
                     open.pending.dropped += 1 + open.pending.waiting.len() as u64;
-                    open.pending.forget(&self.home.rpc);
-                    self.home.rpc.forget(posted.request);
+                    open.pending.forget(&self.home().rpc);
+                    self.home().rpc.forget(posted.request);
                     if let Err(error) = self.survive(&mut state, error) {
                         return (state, Err(error));
                     }

@@ -1,5 +1,6 @@
 //! Producers: one rank of a simulation.
 
+mod come_back;
 mod options;
 mod put;
 
@@ -12,6 +13,7 @@ use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{lock, unexpected};
 use crate::storage::{GRACE, Storage};
+use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
@@ -22,18 +24,22 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Grant, PutBlock, Role, ToClient, ToServer};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// One rank of a simulation. Puts may come from many threads; begin and end from one.
 #[derive(Debug)]
 pub struct Producer {
     guard: ForkGuard,
     group: Group,
-    pub(crate) home: Arc<Storage>,
+    /// Another one when it has died.
+    home: Mutex<Arc<Storage>>,
     /// Other servers that hold blocks of this rank, as its placement says; connected at first use.
     others: Mutex<BTreeMap<ServerId, Arc<Storage>>>,
     stream: String,
     run: RunNumber,
     rank: u32,
+    /// What all ranks agree on.
+    options: RunOptions,
     pub(crate) policy: Policy,
     on_loss: OnLoss,
     /// A user's function may hold what holds this handle: it is let go when the handle is closed.
@@ -60,8 +66,20 @@ pub(crate) struct State {
     /// Why the servers were given up, if they were.
     pub(crate) lost: Option<Error>,
     skipped: u64,
+    /// When it is next tried to go on with another server.
+    come_back_at: Option<Instant>,
+    /// Attributes that were set, by field (of the stream itself where there is none) and name.
+    pub(crate) attrs: BTreeMap<(Option<String>, String), Attr>,
     next_allocation: u64,
     closed: bool,
+}
+
+/// What a step was begun with.
+#[derive(Debug, Default)]
+struct Begun {
+    grants: Vec<Grant>,
+    /// Without asking the server, since nothing of this rank is wanted.
+    passing: bool,
 }
 
 #[derive(Debug)]
@@ -109,28 +127,41 @@ impl Producer {
             continues: options.continues,
         };
         run_options.check(options.rank)?;
-        let server = group.home_of(options.rank)?;
-        let rpc = Arc::new(group.connect(server, Role::Producer)?);
-        let produce =
-            ToServer::Produce { stream: options.stream.clone(), rank: options.rank, options: run_options };
-        let answer = rpc.call(&produce, "to join the stream")?;
+        let produce = ToServer::Produce {
+            stream: options.stream.clone(),
+            rank: options.rank,
+            options: run_options.clone(),
+            back_to: None,
+        };
+        let (server, rpc, answer) = group.outlive(|| {
+            let server = group.home_of(options.rank)?;
+            let rpc = Arc::new(group.connect(server, Role::Producer)?);
+            let answer = rpc.call(&produce, "to join the stream")?;
+            Ok((server, rpc, answer))
+        })?;
         let ToClient::Producing { run, arena } = answer.message else {
             return Err(unexpected(&answer.message));
         };
         Ok(Producer {
             guard: ForkGuard::new(),
-            home: Arc::new(Storage::new(server, rpc, arena, &answer)?),
+            home: Mutex::new(Arc::new(Storage::new(server, rpc, arena, &answer)?)),
             others: Mutex::default(),
             group,
             stream: options.stream.clone(),
             run,
             rank: options.rank,
+            options: run_options,
             policy: options.policy,
             on_loss: options.on_loss,
             placement: Mutex::new(options.placement.clone()),
             turn: Mutex::default(),
             state: Mutex::default(),
         })
+    }
+
+    /// The home server.
+    pub(crate) fn home(&self) -> Arc<Storage> {
+        lock(&self.home).clone()
     }
 
     /// The run that was joined.
@@ -154,7 +185,7 @@ impl Producer {
 
     /// Which transport is used.
     pub fn transport(&self) -> forebay_transport::Kind {
-        self.home.rpc.kind()
+        self.home().rpc.kind()
     }
 
     /// Servers that are gone are survived, if that is what was asked for.
@@ -201,7 +232,7 @@ impl Producer {
         let defined = if lost {
             Ok(())
         } else {
-            self.home.rpc.call(&ToServer::Define(field.clone()), "to take a field").map(drop)
+            self.home().rpc.call(&ToServer::Define(field.clone()), "to take a field").map(drop)
         };
         let mut state = lock(&self.state);
         defined.or_else(|error| self.survive(&mut state, error))?;
@@ -212,16 +243,71 @@ impl Producer {
     /// Whether a step can begin without asking: the server has not said that it must be asked, and would have
     /// nothing to give or to tell. Costs a look at the connection, so that a server's death is noticed.
     fn may_begin_alone(&self, state: &State, wanted: bool, step: StepNumber) -> bool {
-        let Some(arena) = &self.home.arena else { return false };
+        let home = self.home();
+        let Some(arena) = &home.arena else { return false };
         let nothing_to_ask = !wanted || state.small.is_some_and(|last| arena.is_taken(last));
-        state.answered && nothing_to_ask && self.home.rpc.is_quiet() && arena.try_begin(step)
+        state.answered && nothing_to_ask && home.rpc.is_quiet() && arena.try_begin(step)
+    }
+
+    /// Begins a step at the home server. `None` if staging is given up.
+    fn ask_to_begin<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        step: StepNumber,
+        time: f64,
+    ) -> Result<(MutexGuard<'a, State>, Option<Begun>)> {
+        if state.lost.is_some() {
+            return Ok((state, None));
+        }
+        let home = self.home();
+        let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
+        if self.may_begin_alone(&state, wanted, step) {
+            if wanted {
+                let began = ToServer::Began { step, time };
+                // At once where steps were left out: others may wait for this rank there.
+                let next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
+                let told = if next { home.rpc.queue(&began) } else { home.rpc.tell(&began) };
+                told.or_else(|error| self.survive(&mut state, error))?;
+            }
+            let begun = state.lost.is_none().then_some(Begun { grants: Vec::new(), passing: !wanted });
+            return Ok((state, begun));
+        }
+        state.answered = false;
+        let patience = home.rpc.patience();
+        let patience_ms = patience.as_millis() as u64;
+        let begin = ToServer::Begin { step, time, known: state.demand.version, patience_ms };
+        drop(state);
+        // The server gives up first, and says what it was waiting for.
+        let answer = home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step");
+        let mut state = lock(&self.state);
+        match answer.map(|answer| answer.message) {
+            Ok(ToClient::Begun { demand, grants, trouble }) => {
+                state.answered = true;
+                if let Some(demand) = demand {
+                    state.demand = demand;
+                }
+                if let Some(error) = trouble {
+                    drop(state);
+                    // The step is begun at the server: end it there, so that the next one can begin.
+                    home.rpc.tell(&ToServer::End { step, blocks: 0, dropped: true })?;
+                    lock(&self.state).last = Some(step);
+                    return Err(error);
+                }
+                Ok((state, Some(Begun { grants, passing: false })))
+            }
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => {
+                self.survive(&mut state, error)?;
+                Ok((state, None))
+            }
+        }
     }
 
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
     /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before and the server has taken them.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
         let _turn = self.turn()?;
-        let mut state = self.state()?;
+        let state = self.state()?;
         if let Some(open) = &state.open {
             return Err(Error::step_order(format!(
                 "step {} is begun, end it before step {step}; one that an exception left cannot be ended: close the \
@@ -235,47 +321,17 @@ impl Producer {
                  (with `continues`)"
             )));
         }
-        let mut grants = Vec::new();
-        let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
-        let alone = state.lost.is_none() && self.may_begin_alone(&state, wanted, step);
-        if alone && wanted {
-            let began = ToServer::Began { step, time };
-            // At once where steps were left out: others may wait for this rank there.
-            let next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
-            let told = if next { self.home.rpc.queue(&began) } else { self.home.rpc.tell(&began) };
-            told.or_else(|error| self.survive(&mut state, error))?;
-        } else if state.lost.is_none() && !alone {
-            state.answered = false;
-            let patience = self.home.rpc.patience();
-            let begin = ToServer::Begin {
-                step,
-                time,
-                known: state.demand.version,
-                patience_ms: patience.as_millis() as u64,
-            };
-            drop(state);
-            // The server gives up first, and says what it was waiting for.
-            let answer = self.home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step");
-            state = lock(&self.state);
-            match answer.map(|answer| answer.message) {
-                Ok(ToClient::Begun { demand, grants: given, trouble }) => {
-                    state.answered = true;
-                    if let Some(demand) = demand {
-                        state.demand = demand;
-                    }
-                    grants = given;
-                    if let Some(error) = trouble {
-                        drop(state);
-                        // The step is begun at the server: end it there, so that the next one can begin.
-                        self.home.rpc.tell(&ToServer::End { step, blocks: 0, dropped: true })?;
-                        lock(&self.state).last = Some(step);
-                        return Err(error);
-                    }
-                }
-                Ok(other) => return Err(unexpected(&other)),
-                Err(error) => self.survive(&mut state, error)?,
+        let state = self.come_back(state);
+        let (state, begun) = self.ask_to_begin(state, step, time)?;
+        // Where the server was found dead just now, another one may take this rank at once.
+        let (mut state, begun) = match begun {
+            None => {
+                let state = self.come_back(state);
+                self.ask_to_begin(state, step, time)?
             }
-        }
+            begun => (state, begun),
+        };
+        let Begun { grants, passing } = begun.unwrap_or_default();
         if state.lost.is_some() {
             state.skipped += 1;
         }
@@ -283,7 +339,7 @@ impl Producer {
         state.open = Some(Open {
             step,
             time,
-            passing: alone && !wanted,
+            passing,
             needs_memory: false,
             grants,
             keys: HashSet::new(),
@@ -330,7 +386,7 @@ impl Producer {
             state.small = state.small.map(|_| open.step);
         }
         drop(state);
-        open.pending.forget(&self.home.rpc);
+        open.pending.forget(&self.home().rpc);
         if lost {
             return waited.map(drop);
         }
@@ -338,10 +394,10 @@ impl Producer {
         let told = if !open.passing {
             let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
             // The home is told first: from then on it answers for the blocks that other servers hold.
-            let told = self.home.rpc.tell(&end);
+            let told = self.home().rpc.tell(&end);
             open.elsewhere.values().fold(told, |told, storage| told.and(storage.rpc.tell(&end)))
         } else if wanted {
-            self.home.rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
+            self.home().rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
         } else {
             // Where nothing of the stream is wanted, nobody needs to know of the step.
             Ok(())
@@ -358,7 +414,7 @@ impl Producer {
             return Ok(());
         }
         drop(state);
-        match self.home.rpc.call(&ToServer::Flush, "to hold what was put") {
+        match self.home().rpc.call(&ToServer::Flush, "to hold what was put") {
             Ok(_) => Ok(()),
             Err(error) => self.survive(&mut lock(&self.state), error),
         }
@@ -382,9 +438,9 @@ impl Producer {
         if lost {
             return Ok(());
         }
-        let flushed = self.home.rpc.call(&ToServer::Flush, "to hold what was put");
-        let left = self.home.rpc.call(&ToServer::Leave, "to let this rank go");
-        self.home.rpc.hang_up();
+        let flushed = self.home().rpc.call(&ToServer::Flush, "to hold what was put");
+        let left = self.home().rpc.call(&ToServer::Leave, "to let this rank go");
+        self.home().rpc.hang_up();
         match flushed.and(left) {
             Ok(_) => Ok(()),
             Err(error) => self.survive(&mut lock(&self.state), error),

@@ -97,7 +97,6 @@ impl Worker {
             guard: ForkGuard::new(),
             rpc: self.rpc.clone(),
             holders: self.holders.clone(),
-            stream: order.report.id.stream.clone(),
             held_as: HeldAs::Execution(order.execution),
             held: Mutex::default(),
         };

@@ -107,6 +107,14 @@ impl CutMember {
         self.frozen = agreeing.or(self.frozen);
     }
 
+    /// Another coordinator has taken the place of one that died: these are its cuts. What was begun here stays begun.
+    pub fn move_run(&mut self, run: RunNumber, cuts: Cuts, agreeing: Option<u64>) {
+        if let Some(known) = self.runs.get_mut(&run) {
+            known.cuts = cuts;
+            self.frozen = agreeing;
+        }
+    }
+
     /// Forgets a run whose ranks on this server have all closed.
     pub fn close_run(&mut self, run: RunNumber) {
         self.runs.remove(&run);

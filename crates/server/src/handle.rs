@@ -22,7 +22,9 @@ impl Node {
             let standing = self.standing();
             let members = standing.view.members.iter().copied().filter(|id| !state.gone.contains(id));
             // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
-            let made = StreamCoordinator::new(stream, members.collect()).with_runs_after(state.forgotten_run);
+            let made = StreamCoordinator::new(stream, members.collect())
+                .with_runs_after(state.forgotten_run)
+                .with_versions_after(self.unique());
             state.coordinators.insert(stream.to_owned(), made);
         }
         state
@@ -35,7 +37,7 @@ impl Node {
     pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
         use PeerMessage as M;
         match message {
-            M::Join { token, stream, rank, options } => {
+            M::Join { token, stream, rank, options, back_to } => {
                 match self.place_of(state, &stream) {
                     Some(server) if server == self.id => {}
                     Some(server) => {
@@ -43,7 +45,7 @@ impl Node {
                         return;
                     }
                     None => {
-                        if !state.places.defer(from, M::Join { token, stream, rank, options }) {
+                        if !state.places.defer(from, M::Join { token, stream, rank, options, back_to }) {
                             let error =
                                 Error::conflict("too many ranks join while the group changes: try again");
                             self.tell(state, from, M::Answer { token, result: Err(error) });
@@ -51,7 +53,11 @@ impl Node {
                         return;
                     }
                 }
-                let joined = self.coordinator(state, &stream).join(rank, from, options);
+                let coordinator = self.coordinator(state, &stream);
+                let joined = match back_to {
+                    None => coordinator.join(rank, from, options),
+                    Some(run) => coordinator.come_back(run, rank, from, options),
+                };
                 let result = match joined {
                     Ok((joined, effects)) => {
                         // The answer goes first: a decision that follows must find the run there.
@@ -81,8 +87,12 @@ impl Node {
                 if let Ok(JoinedRun { run, demand, cuts, agreeing }) = &result {
                     let member = state.members.entry(pending.stream.clone()).or_default();
                     let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
-                    member.cut.open_run(*run, cuts, *agreeing);
-                    member.ranks.insert((*run, pending.rank), LocalRank::default());
+                    if member.ranks.contains_key(&(*run, pending.rank)) {
+                        member.cut.move_run(*run, cuts, *agreeing);
+                    } else {
+                        member.cut.open_run(*run, cuts, *agreeing);
+                        member.ranks.insert((*run, pending.rank), LocalRank::default());
+                    }
                 }
                 let _ = pending.reply.send(M::Joined { token, stream, rank, result });
             }
@@ -196,6 +206,19 @@ impl Node {
             // Their connections take these by themselves.
             M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
         }
+    }
+
+    /// Ranks that lost their home server are given up when they have not come back for too long.
+    pub(crate) fn look_for_the_lost(&self) {
+        let mut state = self.state.lock();
+        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        for stream in streams {
+            let effects = self.coordinator(&mut state, &stream).look_for_the_lost();
+            if !effects.is_empty() {
+                self.apply(&mut state, &stream, effects);
+            }
+        }
+        self.drain(&mut state);
     }
 
     /// Does what a stream's coordinator says must be done.

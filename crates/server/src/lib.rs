@@ -28,7 +28,7 @@ mod workers;
 
 pub use options::ServerOptions;
 
-use forebay_core::ids::Lineage;
+use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::Listener;
 use node::Node;
@@ -93,21 +93,20 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     let parent = options.watch_parent.map(Process::watch).transpose();
     let parent = parent.inspect_err(|_| remove_place(options))?;
     let leash = options.leash.clone();
-    // Whether what would clean up after this server is gone.
     let told_to_end = async {
         tokio::select! {
-            _ = interrupt.recv() => false,
-            _ = terminate.recv() => false,
-            () = process::ended(parent.as_ref()) => true,
-            () = process::dropped(leash) => false,
+            _ = interrupt.recv() => By::Signal,
+            _ = terminate.recv() => By::Signal,
+            () = process::ended(parent.as_ref()) => By::Orphaned,
+            () = process::dropped(leash) => By::Leash,
         }
     };
     tokio::pin!(told_to_end);
     let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
     let formed = tokio::select! {
         formed = forming::form(options, lineage) => formed?,
-        orphaned = &mut told_to_end => {
-            if orphaned {
+        by = &mut told_to_end => {
+            if by == By::Orphaned {
                 remove_place(options);
             }
             return Ok(End::Told);
@@ -123,25 +122,42 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     tokio::spawn(node::housekeeping(node.clone()));
     tokio::spawn(membership::run(node.clone()));
     ready();
-    let (mut orphaned, mut evicted) = (false, false);
-    // Whether the whole group ends.
-    let mut all = false;
-    tokio::select! {
-        by_parent = told_to_end => orphaned = by_parent,
-        () = node.shutdown.notified() => all = true,
-        () = node.hosted.released.notified() => evicted = true,
-        () = workers::spawn_all(spawns) => {}
+    let by = tokio::select! {
+        by = told_to_end => by,
+        () = node.shutdown.notified() => By::Shutdown,
+        () = node.hosted.released.notified() => By::Eviction,
+        () = workers::spawn_all(spawns) => By::Signal,
     };
     workers::stop_all(&node).await;
     // Where all end at once, the last one to close its door sees that all others have.
     accepting.shutdown().await;
-    if all || orphaned || (!evicted && node.is_last().await) {
+    let all_end = match by {
+        By::Orphaned | By::Shutdown => true,
+        // Of servers that were to found a group, the first one did.
+        By::Leash if node.id == ServerId(0) => true,
+        By::Leash | By::Signal => node.is_last().await,
+        By::Eviction => false,
+    };
+    if all_end {
         node.remove_file();
     }
-    if orphaned {
+    if by == By::Orphaned {
         remove_place(options);
     }
-    Ok(if evicted { End::Evicted } else { End::Told })
+    Ok(if by == By::Eviction { End::Evicted } else { End::Told })
+}
+
+/// By what a server is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Signal,
+    /// What would clean up after this server is gone.
+    Orphaned,
+    /// What started it has ended before it had let go of it.
+    Leash,
+    /// The whole group is told to end.
+    Shutdown,
+    Eviction,
 }
 
 /// Whoever would have removed it is gone. All servers of the group end now; the last of them leaves nothing.

@@ -1,11 +1,11 @@
 //! What agrees on the group's members, hosted: its messages travel with those of other servers, its votes to the witness,
 //! and what it decides changes this server's view.
 
-use crate::node::{Node, State};
+use crate::node::{Member as StreamMember, Node, State};
 use crate::peers;
 use crate::process::Process;
 use forebay_core::agreement::Question;
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::membership::{Effect, Membership, Message};
 use forebay_core::roster::{Candidate, Change, Incarnation, Member, Roster};
 use forebay_core::view::View;
@@ -27,8 +27,13 @@ const JOINING_MAX: usize = 256;
 /// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
 /// whether the connection file tells of the roster in force.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a stream's new coordinator may take to answer.
+const MOVE_PATIENCE: Duration = Duration::from_secs(20);
 /// How long one server is asked for its roster.
 const ASK: Duration = Duration::from_secs(5);
+
+/// A rank of a stream.
+type RankKey = (String, RunNumber, u32);
 
 /// The roster in force, as this server knows it, and what follows from it.
 #[derive(Debug)]
@@ -216,10 +221,14 @@ impl Node {
             came.len(),
             left.len()
         );
+        // While it is still known what they coordinated.
+        left.iter().for_each(|id| self.peer_gone(*id));
         peers::start(&node, &came);
         self.watch(&came);
-        {
+        let orphans = {
             let mut state = self.state.lock();
+            let orphans = self.ranks_coordinated_by(&state, &left);
+            state.places.elsewhere.retain(|_, server| !left.contains(server));
             self.keep_places(&mut state, &standing.view);
             *self.standing.write() = standing.clone();
             for server in &came {
@@ -227,9 +236,10 @@ impl Node {
             }
             self.tell_places(&mut state, &standing.view);
             self.drain(&mut state);
-        }
-        for id in left {
-            self.peer_gone(id);
+            orphans
+        };
+        for (stream, run, rank) in orphans {
+            tokio::spawn(move_rank(node.clone(), stream, run, rank));
         }
         self.tell_joined();
         let first = roster.ids().next() == Some(self.id);
@@ -352,13 +362,27 @@ impl Node {
         self.tell_places(&mut state, &self.standing().view);
     }
 
+    /// Ranks whose home this server is, of streams that these servers coordinate.
+    fn ranks_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<RankKey> {
+        let theirs = |stream: &str| servers.contains(&self.coordinator_of(state, stream));
+        let members = state.members.iter().filter(|(stream, _)| theirs(stream));
+        let ranks = |(stream, member): (&String, &StreamMember)| {
+            let stream = stream.clone();
+            member.ranks.keys().map(move |(run, rank)| (stream.clone(), *run, *rank)).collect::<Vec<_>>()
+        };
+        members.flat_map(ranks).collect()
+    }
+
     /// The view changes: streams stay with the servers that coordinate them.
     fn keep_places(&self, state: &mut State, next: &View) {
         let held = state.held.keys().chain(state.directory.steps()).map(|id| &id.stream);
         let known: BTreeSet<String> = state.members.keys().chain(held).cloned().collect();
         for stream in known {
             let place = self.coordinator_of(state, &stream);
-            if place != self.id && next.coordinator_of(&stream) != Some(place) {
+            if place != self.id
+                && next.members.contains(&place)
+                && next.coordinator_of(&stream) != Some(place)
+            {
                 state.places.elsewhere.insert(stream, place);
             }
         }
@@ -403,6 +427,60 @@ impl Node {
             self.places_known.notify_waiters();
         }
     }
+}
+
+/// Another server coordinates a stream, since the one that did has died: it is told of a rank whose home this server is,
+/// and of what that rank offers.
+async fn move_rank(node: Arc<Node>, stream: String, run: RunNumber, rank: u32) {
+    if let Err(error) = told_again(&node, &stream, run, rank).await {
+        tracing::warn!("rank {rank} of stream '{stream}' goes on without being staged: {error}");
+    }
+    // Whatever was in force before is not any more.
+    if let Some(member) = node.state.lock().members.get_mut(&stream) {
+        member.must_ask(run);
+        member.changed.notify_waiters();
+    }
+}
+
+async fn told_again(node: &Node, stream: &str, run: RunNumber, rank: u32) -> Result<()> {
+    let (options, fields, attrs) = {
+        let mut state = node.state.lock();
+        let Some(local) = state.rank_mut(stream, run, rank) else { return Ok(()) };
+        let Some(options) = local.options.clone() else { return Ok(()) };
+        (options, local.fields.clone(), local.attrs.clone())
+    };
+    let name = || stream.to_owned();
+    let join = |token| PeerMessage::Join {
+        token,
+        stream: name(),
+        rank,
+        options: options.clone(),
+        back_to: Some(run),
+    };
+    match node.ask_coordinator(stream, rank, MOVE_PATIENCE, join).await? {
+        PeerMessage::Joined { result, .. } => drop(result?),
+        _ => return Err(Error::internal("a coordinator gave another answer than asked for")),
+    }
+    for field in fields.into_values() {
+        let define = |token| PeerMessage::Define { token, stream: name(), run, rank, field: field.clone() };
+        if let PeerMessage::Answer { result, .. } =
+            node.ask_coordinator(stream, rank, MOVE_PATIENCE, define).await?
+        {
+            result?;
+        }
+    }
+    for ((field, key), attr) in attrs {
+        let set = |token| {
+            let (field, key, attr) = (field.clone(), key.clone(), attr.clone());
+            PeerMessage::SetAttr { token, stream: name(), run, field, key, attr }
+        };
+        if let PeerMessage::Answer { result, .. } =
+            node.ask_coordinator(stream, rank, MOVE_PATIENCE, set).await?
+        {
+            result?;
+        }
+    }
+    Ok(())
 }
 
 /// Which servers coordinate streams that are not where the view alone would have them.

@@ -9,9 +9,11 @@ use crate::pipelines::Pipelines;
 use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
+use forebay_core::attr::Attr;
+use forebay_core::contract::Field;
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Lineage, RunNumber, ServerId, StepId};
-use forebay_core::steps::{AttachmentId, StreamCoordinator};
+use forebay_core::steps::{AttachmentId, RunOptions, StreamCoordinator};
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, Result};
 use forebay_store::Store;
@@ -116,6 +118,12 @@ pub(crate) struct Member {
 /// A rank whose home this server is.
 #[derive(Debug, Default)]
 pub(crate) struct LocalRank {
+    /// What it joined with, for a coordinator that takes the place of one that died.
+    pub(crate) options: Option<RunOptions>,
+    /// What it offers.
+    pub(crate) fields: BTreeMap<String, Field>,
+    /// Attributes that it has set, by field and name.
+    pub(crate) attrs: BTreeMap<(Option<String>, String), Attr>,
     /// What went wrong for it and is still to be told.
     pub(crate) trouble: Option<Error>,
     /// How it begins steps by itself, if it shares memory.
@@ -141,6 +149,13 @@ impl Member {
                 self.cut.note_begun(run, step);
             }
         }
+    }
+}
+
+impl State {
+    /// A rank whose home this server is.
+    pub(crate) fn rank_mut(&mut self, stream: &str, run: RunNumber, rank: u32) -> Option<&mut LocalRank> {
+        self.members.get_mut(stream).and_then(|member| member.ranks.get_mut(&(run, rank)))
     }
 }
 
@@ -368,5 +383,6 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         ticks.tick().await;
         node.store.lock().trim();
         node.expire_endings();
+        node.look_for_the_lost();
     }
 }

@@ -253,7 +253,9 @@ impl Session {
         }
         use ToServer as M;
         match message {
-            M::Produce { stream, rank, options } => self.produce(header.request, stream, rank, options).await,
+            M::Produce { stream, rank, options, back_to } => {
+                self.produce(header.request, stream, rank, options, back_to).await
+            }
             M::Reserve { bytes, patience_ms } => {
                 let grant = self.reserve(bytes, Duration::from_millis(patience_ms)).await?;
                 Ok(Some(ToClient::Granted(grant)))

@@ -149,7 +149,12 @@ fn anything_a_client_may_say() {
         if seed % 2 == 0 {
             // As a rank that has opened its stream, so that the rest of what it says has a meaning.
             let stream = format!("s{seed}");
-            said.push(encoded(&ToServer::Produce { stream, rank: 0, options: run_options(1) }));
+            said.push(encoded(&ToServer::Produce {
+                stream,
+                rank: 0,
+                options: run_options(1),
+                back_to: None,
+            }));
             said.push(encoded(&ToServer::Define(seeds::field())));
             said.push(encoded(&ToServer::Begin { step: 3, time: 0.0, known: 0, patience_ms: 1000 }));
         }
@@ -303,7 +308,7 @@ fn blocks_that_are_placed_nowhere() {
         for stream in ["a", "b", "c", "d"] {
             let stream = format!("{stream} {home}");
             let mut rank = group.connect(home, true, Role::Producer);
-            rank.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1) }).unwrap();
+            rank.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1), back_to: None }).unwrap();
             rank.ask(&ToServer::Define(seeds::field())).unwrap();
             rank.ask(&ToServer::Begin { step: 0, time: 0.0, known: 0, patience_ms: 1000 }).unwrap();
             let place =
@@ -338,7 +343,7 @@ fn ranges_that_were_not_granted() {
     count_panics();
     let group = Group::start(1);
     let mut rank = group.connect(0, true, Role::Producer);
-    let produce = ToServer::Produce { stream: "s".into(), rank: 0, options: run_options(1) };
+    let produce = ToServer::Produce { stream: "s".into(), rank: 0, options: run_options(1), back_to: None };
     let ToClient::Producing { arena: Some((arena, _)), .. } = rank.ask(&produce).unwrap() else {
         panic!("no arena");
     };
@@ -361,7 +366,7 @@ fn ranges_that_were_not_granted() {
         // Each ends its connection: an honest client cannot say it. So each has a rank of its own.
         let mut liar = group.connect(0, false, Role::Producer);
         let stream = format!("liar {wrong:?}").chars().filter(|c| !c.is_control()).take(200).collect();
-        liar.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1) }).unwrap();
+        liar.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1), back_to: None }).unwrap();
         liar.ask(&ToServer::Define(seeds::field())).unwrap();
         liar.ask(&ToServer::Begin { step: 0, time: 0.0, known: 0, patience_ms: 1000 }).unwrap();
         let refused = liar.ask(&wrong);

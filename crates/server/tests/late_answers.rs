@@ -25,7 +25,14 @@ fn a_rank_that_joined_too_late_may_come_again() {
     let (stream, token) = ("s".to_owned(), 1 << 50);
     // Said by another server: the rank is open from now on, and its home is nobody who would ever close it.
     let mut home = group.connect(0, true, Role::Server(ServerId(7)));
-    home.tell(&PeerMessage::Join { token, stream: stream.clone(), rank: 0, options: run_options }).unwrap();
+    home.tell(&PeerMessage::Join {
+        token,
+        stream: stream.clone(),
+        rank: 0,
+        options: run_options,
+        back_to: None,
+    })
+    .unwrap();
     let deadline = Instant::now() + PATIENCE;
     let mut run = 1;
     while let Ok(sim) = Producer::open(&options) {

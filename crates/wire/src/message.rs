@@ -139,6 +139,8 @@ pub enum ToServer {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
+        /// The run to which it comes back, since its home server has died.
+        back_to: Option<RunNumber>,
     },
     /// Offers a field, or changes its shape from the next step on. Answer: [`ToClient::Done`].
     Define(Field),

@@ -72,6 +72,8 @@ pub enum PeerMessage {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
+        /// The run to which it comes back, if it does.
+        back_to: Option<RunNumber>,
     },
     /// A rank offers a field. Answer: `Answer`.
     Define {

@@ -132,7 +132,7 @@ impl Producer {
 
     /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together.
     fn publish(&self, put: PutBlock) -> Result<()> {
-        self.home.rpc.queue(&ToServer::Put(put))
+        self.home().rpc.queue(&ToServer::Put(put))
     }
 
     /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
@@ -147,7 +147,7 @@ impl Producer {
         let ask = |question: &ToServer| {
             rpc.call_within(question, Some(Payload(dense)), rpc.patience(), "to hold a block")
         };
-        if Arc::ptr_eq(storage, &self.home) {
+        if Arc::ptr_eq(storage, &self.home()) {
             return ask(&ToServer::Put(put_block(block, Bytes::Payload, stats))).map(drop);
         }
         let step = self.place_on(storage)?;
@@ -155,14 +155,14 @@ impl Producer {
         let location = placed(ask(&place)?.message)?;
         // Answered like a put to the home: over the network what was only sent may be lost.
         let put = ToServer::Put(put_block(block, Bytes::Placed(location), stats));
-        self.home.rpc.call(&put, "to know of a block").map(drop)
+        self.home().rpc.call(&put, "to know of a block").map(drop)
     }
 
     /// A range that was granted holds a block now: what its home is told of where the bytes are.
     fn hold(&self, storage: &Arc<Storage>, grant: &Grant) -> Result<Bytes> {
         let granted =
             Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
-        if Arc::ptr_eq(storage, &self.home) {
+        if Arc::ptr_eq(storage, &self.home()) {
             return Ok(granted);
         }
         let step = self.place_on(storage)?;
@@ -184,9 +184,9 @@ impl Producer {
         let known = self.group.known();
         // Called without the lock: it may take its time.
         let placement = lock(&self.placement).clone();
-        let server = placement.server_of(&known.view, self.home.server, block.field, key, &block.extent)?;
-        if server == self.home.server {
-            return Ok(self.home.clone());
+        let server = placement.server_of(&known.view, self.home().server, block.field, key, &block.extent)?;
+        if server == self.home().server {
+            return Ok(self.home());
         }
         let mut others = lock(&self.others);
         if let Some(known) = others.get(&server) {
@@ -205,7 +205,7 @@ impl Producer {
         let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
         open.needs_memory = true;
         let at_hand = open.grants.iter().position(|grant| grant.bytes == bytes);
-        if let Some(index) = at_hand.filter(|_| Arc::ptr_eq(storage, &self.home)) {
+        if let Some(index) = at_hand.filter(|_| Arc::ptr_eq(storage, &self.home())) {
             return Ok(Some(open.grants.swap_remove(index)));
         }
         drop(state);
@@ -255,7 +255,7 @@ impl Producer {
     /// the whole if there is no room and the policy is to go on.
     fn allocate(&self, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let storage = if bytes == 0 { self.home.clone() } else { self.storage_for(block)? };
+        let storage = if bytes == 0 { self.home() } else { self.storage_for(block)? };
         let Some(arena) = &storage.arena else {
             return Err(Error::unsupported(
                 "the server is on another host: use put, which sends from where the data lies",

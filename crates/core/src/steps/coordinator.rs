@@ -76,6 +76,13 @@ impl StreamCoordinator {
         self
     }
 
+    /// Its demands get higher versions than this one: another coordinator of the stream, which died, gave other ones.
+    #[must_use]
+    pub fn with_versions_after(mut self, version: u64) -> StreamCoordinator {
+        self.demand = Arc::new(Demand::union(version, std::iter::empty::<&Needs>()));
+        self
+    }
+
     /// Whether nothing but what is told of its past would be lost by forgetting it.
     pub fn is_idle(&self) -> bool {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();

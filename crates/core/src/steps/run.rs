@@ -141,8 +141,17 @@ pub(super) struct Rank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RankState {
     Open,
+    /// Its home server has died: it may come back through another one.
+    Away,
     Closed,
     Dead,
+}
+
+impl RankState {
+    /// Whether it has gone for good.
+    pub(super) fn is_gone(self) -> bool {
+        matches!(self, RankState::Closed | RankState::Dead)
+    }
 }
 
 /// One life of a stream.
@@ -170,6 +179,8 @@ pub(super) struct Run {
     pub(super) followed: bool,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
+    /// How often was looked for ranks that are away.
+    pub(super) away_looks: u32,
     pub(super) closed_steps: u64,
     pub(super) dropped_steps: u64,
 }
@@ -209,6 +220,7 @@ impl Run {
             kept: BTreeSet::new(),
             followed: false,
             lost: None,
+            away_looks: 0,
             closed_steps: 0,
             dropped_steps: 0,
         }
@@ -216,7 +228,7 @@ impl Run {
 
     /// Whether every rank that will ever come has come and gone.
     pub(super) fn is_over(&self) -> bool {
-        let gone = |rank: &Rank| rank.state != RankState::Open;
+        let gone = |rank: &Rank| rank.state.is_gone();
         (self.followed || !self.ranks.is_empty()) && self.all_came() && self.ranks.values().all(gone)
     }
 
@@ -230,9 +242,12 @@ impl Run {
         self.ranks.values().any(|rank| rank.state == RankState::Dead)
     }
 
-    /// Whether this rank, newly opened, belongs to this run: it has not come yet, and no other has died.
+    /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came
+    /// have left.
     pub(super) fn expects(&self, rank: u32) -> bool {
-        !self.has_dead() && self.ranks.get(&rank).is_none_or(|known| known.state == RankState::Open)
+        !self.has_dead()
+            && !self.is_over()
+            && self.ranks.get(&rank).is_none_or(|known| known.state == RankState::Open)
     }
 
     pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
@@ -256,7 +271,7 @@ impl Run {
     /// Whether every rank has ended this step or will not.
     pub(super) fn is_complete(&self, number: StepNumber, step: &Step) -> bool {
         let missing = |(rank, state): (&u32, &Rank)| {
-            state.state == RankState::Open && state.below <= number && !step.ended.contains(rank)
+            !state.state.is_gone() && state.below <= number && !step.ended.contains(rank)
         };
         self.all_came() && !self.ranks.iter().any(missing)
     }

@@ -198,6 +198,7 @@ impl Session {
         stream: String,
         rank: u32,
         options: RunOptions,
+        back_to: Option<RunNumber>,
     ) -> Result<Option<ToClient>> {
         check_name("stream", &stream)?;
         options.check(rank)?;
@@ -208,8 +209,13 @@ impl Session {
         // The arena first: a rank that could have none must not have joined.
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let begin = writing.begin_page(&self.node);
-        let join =
-            |token| PeerMessage::Join { token, stream: stream.clone(), rank, options: options.clone() };
+        let join = |token| PeerMessage::Join {
+            token,
+            stream: stream.clone(),
+            rank,
+            options: options.clone(),
+            back_to,
+        };
         let joined = match begin {
             Err(error) => Err(error),
             Ok(begin) => match self.node.ask_coordinator(&stream, rank, JOIN_PATIENCE, join).await {
@@ -229,6 +235,7 @@ impl Session {
             && let Some(local) = member.ranks.get_mut(&(run, rank))
         {
             local.begin = begin;
+            local.options = Some(options.clone());
         }
         let told = self.share(request, &writing, |arena| ToClient::Producing { run, arena });
         self.producing = Some(Producing {
@@ -315,7 +322,10 @@ impl Session {
             result?;
         }
         let demand = {
-            let state = node.state.lock();
+            let mut state = node.state.lock();
+            if let Some(local) = state.rank_mut(&stream, run, rank) {
+                local.fields.insert(field.name.clone(), field.clone());
+            }
             state.members.get(&stream).and_then(|member| member.cut.demand_at(run, StepNumber::MAX))
         };
         let producing = self.producing()?;
@@ -342,6 +352,9 @@ impl Session {
             node.ask_coordinator(&stream, rank, JOIN_PATIENCE, set).await?
         {
             result?;
+        }
+        if let Some(local) = node.state.lock().rank_mut(&stream, run, rank) {
+            local.attrs.insert((field, key), attr);
         }
         Ok(Some(ToClient::Done))
     }

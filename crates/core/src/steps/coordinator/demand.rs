@@ -4,8 +4,9 @@ use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::cut::Decision;
 use crate::demand::Demand;
-use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::ids::{ServerId, StepNumber};
 use crate::steps::Effect;
+use crate::steps::run::{Rank, RankState};
 use std::sync::Arc;
 
 impl StreamCoordinator {
@@ -65,25 +66,18 @@ impl StreamCoordinator {
         }
     }
 
-    /// A server died: nothing is awaited from it, and its ranks and the steps' blocks there are gone.
+    /// A server died: nothing is awaited from it, and the steps' blocks there are gone. Its ranks may come back through
+    /// another one.
     pub fn server_gone(&mut self, server: ServerId) -> Vec<Effect> {
         let decision = self.cut.server_gone(server);
         self.members.retain(|member| *member != server);
-        let mut effects = self.decided(decision);
-        let ranks: Vec<(RunNumber, u32)> = self
-            .runs
-            .values()
-            .flat_map(|run| run.ranks.iter().map(move |(rank, state)| (run.number, *rank, state)))
-            .filter(|(_, _, state)| state.server == server)
-            .map(|(run, rank, _)| (run, rank))
-            .collect();
-        for (run, rank) in ranks {
-            if let Some(run) = self.runs.get_mut(&run) {
-                let text =
-                    format!("{server} died, and with it ranks of stream '{}' lost their home", self.name);
-                run.lost.get_or_insert(text);
+        let effects = self.decided(decision);
+        for run in self.runs.values_mut() {
+            let here = |rank: &&mut Rank| rank.server == server && rank.state == RankState::Open;
+            for rank in run.ranks.values_mut().filter(here) {
+                rank.state = RankState::Away;
+                run.away_looks = 0;
             }
-            effects.extend(self.rank_gone(run, rank, true));
         }
         effects
     }

@@ -759,3 +759,80 @@ fn a_new_run_has_no_attributes_of_the_last() {
     }
     assert_eq!(told, [Some(vec!["a".to_owned()]), Some(vec![])]);
 }
+
+/// The ranks of a next run come in any order, and may be more.
+#[test]
+fn a_run_that_is_over_takes_no_more_ranks() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    assert_eq!(stream.join(0, S0, options(1, Policy::Block)).unwrap().0.run, 1);
+    stream.rank_gone(1, 0, false);
+    assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);
+    assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 2);
+}
+
+#[test]
+fn a_rank_whose_home_died_comes_back() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(stream.server_gone(S1), []);
+    (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    let (joined, _) = stream.come_back(1, 1, S0, options(2, Policy::DropOldest)).unwrap();
+    assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
+    (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    let effects = stream.begun(1, 1, 2);
+    let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(report.id.step == 1 && report.torn, "it was in it when its home died");
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 2)), []);
+    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
+}
+
+#[test]
+fn a_rank_that_does_not_come_back_is_given_up() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.server_gone(S1), []);
+    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
+    assert_eq!(delivered(&effects), [(0, 0)]);
+    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest));
+    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
+    let mut effects = stream.release(AttachmentId(7), 1, 0, false);
+    effects.extend(stream.rank_gone(1, 0, false));
+    let told = effects.iter().find_map(|effect| match effect {
+        Effect::Failed(_, error) => Some(error),
+        _ => None,
+    });
+    assert!(told.is_some_and(|error| error.kind == ErrorKind::Lost), "{effects:?}");
+}
+
+/// A restart of the simulation does not wait for ranks of the run before it.
+#[test]
+fn a_new_run_gives_up_who_is_away() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(stream.server_gone(S1), []);
+    assert_eq!(stream.rank_gone(1, 0, true), []);
+    let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
+    assert_eq!(joined.run, 2);
+    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest));
+    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn a_coordinator_in_another_ones_place_learns_of_the_run() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
+    let attachment = Attachment::new(needs(1), S0, 4);
+    assert_eq!(stream.attach(AttachmentId(7), attachment, Start::Next).unwrap(), []);
+    // What its homes tell before they have told of the run belongs to nobody.
+    assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
+    for rank in 0..2 {
+        let (joined, _) = stream.come_back(5, rank, S0, options(2, Policy::DropOldest)).unwrap();
+        assert!(joined.run == 5 && joined.cuts.at(0).version > 1 << 40);
+        stream.define(5, rank, field()).unwrap();
+    }
+    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
+    assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
+    let other = stream.come_back(7, 0, S0, options(2, Policy::DropOldest));
+    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
+    let other = stream.come_back(5, 0, S0, options(3, Policy::DropOldest));
+    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
+}

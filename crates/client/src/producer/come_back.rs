@@ -1,0 +1,118 @@
+//! What a producer does when its home server has died: it goes on with another one.
+//!
+//! Between steps only, so that all blocks of a step go to one home. What was put in the step in which the server died is
+//! lost with that; the step is told as torn.
+
+use super::{Producer, State};
+use crate::group::Group;
+use crate::rpc::{lock, unexpected};
+use crate::storage::Storage;
+use forebay_core::demand::Demand;
+use forebay_core::ids::ServerId;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::blocking;
+use forebay_wire::message::{Role, ToClient, ToServer};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How long the first attempt may take: by then the group has given up a server whose death can be proven, or whose
+/// connection broke.
+const FIRST: Duration = Duration::from_secs(2);
+/// How long each later one may take.
+const LATER: Duration = Duration::from_millis(200);
+/// How long to wait between two.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// How long to wait before the servers are asked again in one attempt.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Producer {
+    /// Goes on with another server, if staging was given up and one takes this rank; else it stays given up. Waits for
+    /// seconds at most.
+    pub(super) fn come_back<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let now = Instant::now();
+        if state.lost.is_none() || state.open.is_some() || state.come_back_at.is_some_and(|at| now < at) {
+            return state;
+        }
+        let patience = if state.come_back_at.is_none() { FIRST } else { LATER };
+        drop(state);
+        let result = self.find_home(now + patience);
+        let mut state = lock(&self.state);
+        match result {
+            Ok(home) => {
+                tracing::warn!("stream '{}': staging goes on at {}", self.stream, home.server);
+                lock(&self.others).clear();
+                *lock(&self.home) = Arc::new(home);
+                state.lost = None;
+                state.come_back_at = None;
+                state.answered = false;
+                state.small = None;
+                state.demand = Demand::default();
+            }
+            Err(error) => {
+                tracing::debug!("stream '{}' stays given up: {error}", self.stream);
+                state.come_back_at = Some(Instant::now() + BETWEEN);
+            }
+        }
+        state
+    }
+
+    /// A server that takes this rank as its home.
+    fn find_home(&self, deadline: Instant) -> Result<Storage> {
+        let mut dead = vec![self.home().server];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let group = self.group.with_patience(left.max(LATER));
+            // It may name servers that are gone, for a moment.
+            let _ = group.refresh();
+            let server = group.home_of_but(self.rank, &dead)?;
+            match self.move_to(&group, server) {
+                Ok(home) => return Ok(home),
+                Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
+                Err(error) if left.is_zero() => return Err(error),
+                // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
+                Err(error) if error.kind == ErrorKind::Unreachable && !group.answers(server) => {
+                    dead.push(server)
+                }
+                Err(_) => {}
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("another server to take this rank"));
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "waits until the group has given up the dead server"
+            )]
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    /// Joins the run again, through this server, and tells it what this rank offers.
+    fn move_to(&self, group: &Group, server: ServerId) -> Result<Storage> {
+        let rpc = Arc::new(group.connect(server, Role::Producer)?);
+        let produce = ToServer::Produce {
+            stream: self.stream.clone(),
+            rank: self.rank,
+            options: self.options.clone(),
+            back_to: Some(self.run),
+        };
+        let answer = rpc.call(&produce, "to go on with the stream")?;
+        let ToClient::Producing { run, arena } = answer.message else {
+            return Err(unexpected(&answer.message));
+        };
+        if run != self.run {
+            return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
+        }
+        let home = Storage::new(server, rpc, arena, &answer)?;
+        let (fields, attrs) = {
+            let state = lock(&self.state);
+            (state.fields.values().cloned().collect::<Vec<_>>(), state.attrs.clone())
+        };
+        for field in fields {
+            home.rpc.call(&ToServer::Define((*field).clone()), "to take a field")?;
+        }
+        for ((field, key), attr) in attrs {
+            home.rpc.call(&ToServer::SetAttr { field, key, attr }, "to take an attribute")?;
+        }
+        Ok(home)
+    }
+}
