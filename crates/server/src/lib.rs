@@ -6,6 +6,7 @@
 //! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
+//! - `places`: which server coordinates which stream;
 //! - `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
@@ -20,6 +21,7 @@ mod node;
 pub mod options;
 mod peers;
 mod pipelines;
+mod places;
 mod process;
 mod session;
 mod space;

@@ -3,9 +3,10 @@
 use crate::ServerOptions;
 use crate::directory::Directory;
 use crate::forming::{self, Formed};
-use crate::membership::{self, Hosted, Places, Standing};
+use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
+use crate::places::Places;
 use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
