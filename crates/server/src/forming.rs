@@ -34,6 +34,10 @@ const ADMISSION: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How long none of the members may be reachable before they are taken for dead.
 const UNREACHABLE: Duration = Duration::from_secs(5);
+/// Within this, a founder that has written the connection file has made the witness.
+const WITNESSED: Duration = Duration::from_secs(2);
+/// How long to wait before it is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long one server may take to be connected to when it is only looked whether it is there.
 const KNOCK: Duration = Duration::from_millis(300);
 /// Who has no id yet.
@@ -177,7 +181,14 @@ async fn join(
     loop {
         let file = ConnectionFile::read(&options.group)?;
         // A member that could not reach it would be in the others' way.
-        let witness = Witness::open(&options.group)?;
+        let witness = match Witness::open(&options.group) {
+            // The founder makes it right after the connection file.
+            Err(error) if error.kind == ErrorKind::ConnectionFile && began.elapsed() < WITNESSED => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            opened => opened?,
+        };
         if options.lineage.is_some_and(|lineage| lineage != file.lineage) {
             return Err(Error::conflict(format!(
                 "another group is being started at {}: wait for it, or give another --group",
