@@ -292,3 +292,90 @@ def test_a_simulation_goes_on_when_a_server_dies(
         rank.ended()
     assert ids(two) == [1]
     wait_until(lambda: is_given_back(two))
+
+
+@pytest.mark.parametrize(("transport", "keeps"), [("shm", True), ("tcp", False)])
+def test_a_reader_misses_nothing_when_a_coordinator_dies(
+    own_place: Path, child: Callable[..., Child], transport: str, keeps: bool
+) -> None:
+    """The blocks are on another server, and that one tells the next coordinator of them. Steps go on in order."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        ranks = [child(RANKS, group.path, transport, stream, rank) for rank in range(2)]
+        for rank in ranks:
+            rank.expect("open")
+        kept: list[tuple[int, int, Any]] = []
+        with consumer(group, stream, transport=transport, window=3) as reader:
+            last = -1
+            for count in range(60):
+                if count == 20:
+                    kill(group, 2)
+                with reader.next() as step:
+                    assert last in (-1, step.number - 1)
+                    assert step.missed == 0
+                    assert not step.torn
+                    last = step.number
+                    found = step["U"][...]
+                    np.testing.assert_array_equal(found, reference(SHAPE, "f8", last))
+                    assert step.attrs["n"] == 7
+                    if keeps and count % 5 == 0:
+                        kept.extend((last, block.offset[0], block.data) for block in step.blocks("U"))
+            for number, begin, data in kept:
+                whole = reference(SHAPE, "f8", number)
+                np.testing.assert_array_equal(data, whole[begin : begin + len(data)])
+                del data
+            kept.clear()
+            for rank in ranks:
+                rank.say()
+                rank.expect("kept")
+                rank.ended()
+            for step in reader:
+                assert step.number == last + 1
+                last = step.number
+        wait_until(lambda: is_given_back(group))
+
+
+COUNT = """
+import forebay
+
+class Sum(forebay.Pipeline):
+    fields = {"U": forebay.every(1)}
+
+    def execute(self, step, comm):
+        own = sum(float(block.data.sum()) for block in step.blocks("U"))
+        total = comm.allreduce(own)
+        with open(self.config["out"], "a") as out:
+            if comm.rank == 0:
+                print(step.number, comm.size, total, file=out, flush=True)
+"""
+
+
+def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Callable[..., Child]) -> None:
+    """On the workers that are left, with the step after the last one that all have run."""
+    (own_place / "sum.py").write_text(COUNT)
+    out = own_place / "sums"
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+        ranks = [child(RANKS, group.path, "auto", stream, rank) for rank in range(2)]
+        for rank in ranks:
+            rank.expect("open")
+
+        def lines() -> list[list[str]]:
+            return [line.split() for line in out.read_text().splitlines()] if out.exists() else []
+
+        wait_until(lambda: len(lines()) > 10)
+        kill(group, 2)
+        wait_until(lambda: sum(size == "2" for _, size, _ in lines()) > 10)
+        for rank in ranks:
+            rank.say()
+            rank.expect("kept")
+            rank.ended()
+        numbers = [int(number) for number, _, _ in lines()]
+        assert sorted(set(numbers)) == sorted(numbers), "each was run once to its end"
+        for number, _, total in lines():
+            assert float(total) == pytest.approx(reference(SHAPE, "f8", int(number)).sum())
+        pipelines = told(group)["pipelines"]
+        assert [found["name"] for found in pipelines] == ["sum"]
+        admin.destroy_pipeline("sum")

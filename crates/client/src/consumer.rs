@@ -91,6 +91,8 @@ struct State {
     closed: bool,
     /// The last step that came.
     latest: Option<StepNumber>,
+    /// The run and the step from which on it is to be told of steps, if it must attach again.
+    next: Option<(RunNumber, StepNumber)>,
 }
 
 /// What a consumer shares with its steps and arrays, which may outlive it.
@@ -131,14 +133,14 @@ impl Consumer {
             follow: options.follow,
         };
         let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
-        let attached = Attached::to(&group, &attach, holders)?;
+        let (attached, next) = Attached::to(&group, &attach, holders)?;
         Ok(Consumer {
             group,
             attach,
             stream: options.stream.clone(),
             guard: ForkGuard::new(),
             attached: Mutex::new(attached),
-            state: Mutex::default(),
+            state: Mutex::new(State { next, ..State::default() }),
             attrs: Mutex::default(),
         })
     }
@@ -147,8 +149,8 @@ impl Consumer {
         lock(&self.attached).clone()
     }
 
-    /// The server that coordinated the stream is gone: attaches at the one that takes its place. What the stream told
-    /// and was not read yet is lost with that.
+    /// The server that coordinated the stream is gone: attaches at the one that takes its place, and goes on with the step
+    /// after the last one that came.
     fn attach_again(&self, deadline: Instant, gone: Error) -> Result<Attached> {
         let deadline = deadline.min(Instant::now() + ATTACH_AGAIN);
         let Attached { shared, server, .. } = self.attached();
@@ -163,8 +165,12 @@ impl Consumer {
             }
             // The connection file may name servers that are gone, for a moment.
             let _ = self.group.refresh();
-            match Attached::to(&self.group.with_patience(left), &self.attach, shared.holders.clone()) {
-                Ok(attached) => {
+            let attach = self.attach_from(lock(&self.state).next);
+            match Attached::to(&self.group.with_patience(left), &attach, shared.holders.clone()) {
+                Ok((attached, from)) => {
+                    let mut state = lock(&self.state);
+                    state.next = from.or(state.next);
+                    drop(state);
                     *lock(&self.attached) = attached.clone();
                     // They are told anew.
                     *lock(&self.attrs) = Arc::default();
@@ -177,6 +183,15 @@ impl Consumer {
                 return Err(blocking::interrupted_while("another server to take this reader"));
             }
         }
+    }
+
+    /// What it attaches with to go on from a step.
+    fn attach_from(&self, next: Option<(RunNumber, StepNumber)>) -> ToServer {
+        let mut attach = self.attach.clone();
+        if let (ToServer::Attach { start, .. }, Some((run, step))) = (&mut attach, next) {
+            *start = Start::From(run, step);
+        }
+        attach
     }
 
     /// The stream's name.
@@ -208,7 +223,10 @@ impl Consumer {
             match shared.rpc.told(deadline, &what, with_attrs) {
                 Ok((ToClient::Step { attachment, report }, attrs)) if attachment == id => {
                     shared.holders.forget_unused_arenas(64);
-                    lock(&self.state).latest = Some(report.id.step);
+                    let mut state = lock(&self.state);
+                    state.latest = Some(report.id.step);
+                    state.next = Some((report.id.run, report.id.step.saturating_add(1)));
+                    drop(state);
                     return Ok(Step::new(shared.clone(), *report, attrs));
                 }
                 Ok((ToClient::Ended { attachment, missed }, _)) if attachment == id => {
@@ -294,18 +312,25 @@ impl Drop for Consumer {
 }
 
 impl Attached {
-    /// Attaches at the server that coordinates the stream.
-    fn to(group: &Group, attach: &ToServer, holders: Arc<Holders>) -> Result<Attached> {
+    /// Attaches at the server that coordinates the stream. The run and the step from which on it takes part are known
+    /// unless there has been none.
+    fn to(
+        group: &Group,
+        attach: &ToServer,
+        holders: Arc<Holders>,
+    ) -> Result<(Attached, Option<(RunNumber, StepNumber)>)> {
         let ToServer::Attach { stream, .. } = attach else {
             return Err(Error::internal("not an attachment"));
         };
         let ask = |rpc: &Rpc| Ok(rpc.call(attach, "to attach")?.message);
         let (coordinator, rpc, answer) = group.at_coordinator(stream, ask)?;
-        let (rpc, ToClient::Attached(id)) = (Arc::new(rpc), &answer) else { return Err(unexpected(&answer)) };
+        let (rpc, ToClient::Attached { attachment: id, from }) = (Arc::new(rpc), &answer) else {
+            return Err(unexpected(&answer));
+        };
         holders.adopt(coordinator, rpc.clone());
         let (guard, held_as) = (ForkGuard::new(), HeldAs::Attachment(*id));
         let shared = Shared { guard, rpc, holders, held_as, held: Mutex::default() };
-        Ok(Attached { shared: Arc::new(shared), id: *id, server: coordinator })
+        Ok((Attached { shared: Arc::new(shared), id: *id, server: coordinator }, *from))
     }
 }
 

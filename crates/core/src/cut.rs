@@ -55,6 +55,17 @@ impl Cuts {
         }
     }
 
+    /// The demand that was decided last.
+    pub fn latest(&self) -> &Arc<Demand> {
+        self.later.last().map_or(&self.first, |(_, demand)| demand)
+    }
+
+    /// Whether others, of the same run, know of a later change.
+    pub fn are_before(&self, others: &Cuts) -> bool {
+        let last = |cuts: &Cuts| cuts.later.last().map(|(from, _)| *from);
+        last(self) < last(others)
+    }
+
     /// The demand in force at a step.
     pub fn at(&self, step: StepNumber) -> &Arc<Demand> {
         let index = self.later.partition_point(|(from, _)| *from <= step);
@@ -135,6 +146,11 @@ impl CutMember {
         if let Some(cuts) = self.runs.get_mut(&run) {
             cuts.highest_begun = cuts.highest_begun.max(Some(step));
         }
+    }
+
+    /// From which step of a run each demand holds, if the run is known.
+    pub fn cuts(&self, run: RunNumber) -> Option<&Cuts> {
+        self.runs.get(&run).map(|known| &known.cuts)
     }
 
     /// Whether the demand in force at a step of a run holds for all later steps as well, as far as is known.

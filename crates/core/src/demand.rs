@@ -25,6 +25,11 @@ impl Demand {
         Demand { version, needs }
     }
 
+    /// The contracts, each different one once.
+    pub fn contracts(&self) -> &[Needs] {
+        &self.needs
+    }
+
     /// Whether nothing at all is wanted.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()

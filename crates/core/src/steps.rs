@@ -5,10 +5,12 @@
 
 mod attachment;
 mod coordinator;
+mod ledger;
 mod run;
 
 pub use attachment::{Attachment, AttachmentId, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
+pub use ledger::{Inheritance, Ledger, RankLedger, RunLedger};
 pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
 
 use crate::Error;
@@ -105,6 +107,15 @@ pub enum Effect {
         id: StepId,
         /// The servers that hold blocks of it, or know some as owners of tiles.
         servers: Vec<ServerId>,
+        /// Whether it is not known who may still look at them.
+        unseen: bool,
+    },
+    /// Tell every server from which step of a run each demand holds, since another server coordinates it now.
+    Cuts {
+        /// The run.
+        run: RunNumber,
+        /// The demands.
+        cuts: Cuts,
     },
     /// Tell a rank, at its next call, of something that went wrong with what it put.
     RankError {

@@ -8,12 +8,12 @@ mod endings;
 
 use crate::node::{Node, State};
 use endings::Endings;
+use forebay_core::Result;
 use forebay_core::block::BlockRecord;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::region::Region;
 use forebay_core::steps::{FieldReport, StepReport};
-use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -95,21 +95,18 @@ impl Node {
     ) {
         let mut refused = Vec::new();
         let mut error = None;
-        // Without its coordinator nobody would ever read the step, nor say that it is done with.
-        if !state.gone.contains(&self.coordinator_of(state, &id.stream)) {
-            for report in held {
-                state.directory.hold(&id, report);
-            }
-            for report in owned {
-                let fields = state.directory.owned.entry(id.clone()).or_default();
-                let name = report.field.name.clone();
-                let index = fields.entry(name.clone()).or_insert_with(|| FieldIndex::new(report.field));
-                for block in report.blocks {
-                    let key = block.key;
-                    if let Err(problem) = index.insert(block) {
-                        refused.push((name.clone(), key));
-                        error.get_or_insert(problem);
-                    }
+        for report in held {
+            state.directory.hold(&id, report);
+        }
+        for report in owned {
+            let fields = state.directory.owned.entry(id.clone()).or_default();
+            let name = report.field.name.clone();
+            let index = fields.entry(name.clone()).or_insert_with(|| FieldIndex::new(report.field));
+            for block in report.blocks {
+                let key = block.key;
+                if let Err(problem) = index.insert(block) {
+                    refused.push((name.clone(), key));
+                    error.get_or_insert(problem);
                 }
             }
         }
@@ -150,13 +147,6 @@ impl Node {
         skip: usize,
     ) -> Result<ToClient> {
         let state = self.state.lock();
-        let coordinator = self.coordinator_of(&state, &id.stream);
-        if state.gone.contains(&coordinator) {
-            return Err(Error::new(
-                ErrorKind::Lost,
-                format!("{coordinator}, which coordinated stream '{}', is gone, and with it {id}", id.stream),
-            ));
-        }
         let index = state.directory.owned.get(id).and_then(|fields| fields.get(field));
         Ok(match (index, region) {
             (None, _) => ToClient::Records { blocks: Vec::new(), more: false },

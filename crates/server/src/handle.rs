@@ -2,8 +2,9 @@
 
 use crate::node::{Attached, LocalRank, Node, State};
 use forebay_core::cut::Cuts;
+use forebay_core::demand::Demand;
 use forebay_core::error::{Error, ErrorKind};
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::{Effect, StreamCoordinator};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::message::ToClient;
@@ -55,21 +56,21 @@ impl Node {
                 }
                 let coordinator = self.coordinator(state, &stream);
                 let joined = match back_to {
-                    None => coordinator.join(rank, from, options),
-                    Some(run) => coordinator.come_back(run, rank, from, options),
+                    None => coordinator.join(rank, from, options.clone()),
+                    Some((run, demand)) => coordinator.come_back(run, rank, from, options.clone(), demand),
                 };
                 let result = match joined {
                     Ok((joined, effects)) => {
                         // The answer goes first: a decision that follows must find the run there.
-                        let (demand, mut cuts) = joined.cuts.to_parts();
-                        // No rank is likely to begin steps from the time of the oldest.
-                        while encoded_bytes(&cuts).unwrap_or(0) > CUTS_TOLD_MAX {
-                            cuts.remove(0);
-                        }
-                        let result =
-                            Ok(JoinedRun { run: joined.run, demand, cuts, agreeing: joined.agreeing });
+                        let (demand, cuts) = cuts_to_tell(&joined.cuts);
+                        let (run, agreeing) = (joined.run, joined.agreeing);
+                        let result = Ok(JoinedRun { run, options, demand, cuts, agreeing });
                         self.tell(state, from, M::Joined { token, stream: stream.clone(), rank, result });
-                        return self.apply(state, &stream, effects);
+                        self.apply(state, &stream, effects);
+                        if self.all_told(state) {
+                            self.settle(state, &stream);
+                        }
+                        return;
                     }
                     Err(error) => Err(error),
                 };
@@ -84,15 +85,12 @@ impl Node {
                     }
                     return;
                 };
-                if let Ok(JoinedRun { run, demand, cuts, agreeing }) = &result {
+                if let Ok(JoinedRun { run, options, demand, cuts, agreeing }) = &result {
                     let member = state.members.entry(pending.stream.clone()).or_default();
                     let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
-                    if member.ranks.contains_key(&(*run, pending.rank)) {
-                        member.cut.move_run(*run, cuts, *agreeing);
-                    } else {
-                        member.cut.open_run(*run, cuts, *agreeing);
-                        member.ranks.insert((*run, pending.rank), LocalRank::default());
-                    }
+                    member.cut.open_run(*run, cuts, *agreeing);
+                    member.ranks.insert((*run, pending.rank), LocalRank::default());
+                    state.ledger.joined(&pending.stream, *run, pending.rank, options.clone());
                 }
                 let _ = pending.reply.send(M::Joined { token, stream, rank, result });
             }
@@ -137,6 +135,7 @@ impl Node {
                 self.forget_idle(state, &stream);
             }
             M::StepEnded { stream, run, rank, ended } => {
+                let ended = Arc::unwrap_or_clone(ended);
                 let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
             }
@@ -179,7 +178,18 @@ impl Node {
             M::StepUnregister { token, id, blocks } => {
                 self.step_unregister(state, from, token, &id, &blocks);
             }
-            M::Free(id) => self.forget_step(state, &id),
+            M::Cuts { stream, run, demand, cuts } => {
+                if let Some(member) = state.members.get_mut(&stream) {
+                    // Whatever was in force before may not be any more.
+                    member.must_ask(run);
+                    member.cut.move_run(run, Cuts::from_parts(demand, cuts), None);
+                    member.changed.notify_waiters();
+                }
+            }
+            M::Free { id, unseen } => self.free_step(state, &id, unseen),
+            M::Inherit { stream, told } => self.inherit(state, from, stream, *told),
+            M::Holds { stream, steps } => self.told_again(state, from, &stream, steps),
+            M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
             M::RankError { stream, run, rank, error } => {
                 let rank =
                     state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
@@ -202,7 +212,8 @@ impl Node {
             | M::WorkerGone { .. }
             | M::Execute { .. }
             | M::Executed { .. }
-            | M::Released { .. } => self.handle_pipeline(state, from, message),
+            | M::Released { .. }
+            | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
             // Their connections take these by themselves.
             M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
         }
@@ -281,9 +292,15 @@ impl Node {
                     Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
                     None => {}
                 },
-                Effect::Free { id, servers } => {
+                Effect::Free { id, servers, unseen } => {
                     for server in servers {
-                        self.tell(state, server, PeerMessage::Free(id.clone()));
+                        self.tell(state, server, PeerMessage::Free { id: id.clone(), unseen });
+                    }
+                }
+                Effect::Cuts { run, cuts } => {
+                    for server in self.standing().view.members.iter().copied() {
+                        let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
+                        self.tell(state, server, PeerMessage::Cuts { stream, run, demand, cuts });
                     }
                 }
                 Effect::RankError { server, run, rank, error } => {
@@ -319,7 +336,7 @@ impl Node {
         }
     }
 
-    /// Another server died: nothing is awaited from it any more, and what it coordinated is told as lost.
+    /// Another server died: nothing is awaited from it any more. What it coordinated, another one does in the next view.
     pub(crate) fn peer_gone(&self, peer: ServerId) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -332,25 +349,6 @@ impl Node {
         for stream in streams {
             let effects = self.coordinator(state, &stream).server_gone(peer);
             self.apply(state, &stream, effects);
-        }
-        // What it coordinated: running simulations go on, their steps are counted as dropped.
-        let of_peer = |stream: &&String| self.coordinator_of(state, stream) == peer;
-        let orphaned: Vec<String> = state.members.keys().filter(of_peer).cloned().collect();
-        for stream in orphaned {
-            if let Some(member) = state.members.get_mut(&stream) {
-                member.cut.thaw();
-                member.changed.notify_waiters();
-            }
-        }
-        let known = state.held.keys().chain(state.directory.steps());
-        let orphans: Vec<_> =
-            known.filter(|id| self.coordinator_of(state, &id.stream) == peer).cloned().collect();
-        for id in orphans {
-            state.directory.forget(&id);
-            // Readers may hold it: the coordinator alone knew.
-            if let Some(held) = state.held.remove(&id) {
-                self.free_unseen(held);
-            }
         }
         self.endings_peer_gone(state, peer);
         let lost: Vec<u64> = state
@@ -374,4 +372,14 @@ impl Node {
 /// An error with which a pipeline's worker is told to be gone.
 pub(crate) fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
     Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
+}
+
+/// From which step each demand holds, as far as it fits into a message: no rank is likely to begin steps from the time of
+/// the oldest.
+pub(crate) fn cuts_to_tell(cuts: &Cuts) -> (Demand, Vec<(StepNumber, Demand)>) {
+    let (demand, mut cuts) = cuts.to_parts();
+    while encoded_bytes(&cuts).unwrap_or(0) > CUTS_TOLD_MAX {
+        cuts.remove(0);
+    }
+    (demand, cuts)
 }

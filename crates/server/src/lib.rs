@@ -7,6 +7,7 @@
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
 //! - `places`: which server coordinates which stream;
+//! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
@@ -26,6 +27,7 @@ mod process;
 mod session;
 mod space;
 mod status;
+mod takeover;
 mod workers;
 
 pub use options::ServerOptions;

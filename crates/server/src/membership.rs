@@ -3,7 +3,6 @@
 
 use crate::node::Node;
 use crate::peers;
-use crate::places::move_rank;
 use crate::process::Process;
 use forebay_core::agreement::Question;
 use forebay_core::ids::{Epoch, ServerId};
@@ -221,21 +220,21 @@ impl Node {
         left.iter().for_each(|id| self.peer_gone(*id));
         peers::start(&node, &came);
         self.watch(&came);
-        let orphans = {
+        {
             let mut state = self.state.lock();
-            let orphans = self.ranks_coordinated_by(&state, &left);
+            let orphans = self.streams_coordinated_by(&state, &left);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
             self.keep_places(&mut state, &standing.view);
             *self.standing.write() = standing.clone();
             for server in &came {
                 state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
             }
-            self.tell_places(&mut state, &standing.view);
+            orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
+            // This server hears itself before the others may have told all.
             self.drain(&mut state);
-            orphans
-        };
-        for (stream, run, rank) in orphans {
-            tokio::spawn(move_rank(node.clone(), stream, run, rank));
+            self.tell_places(&mut state, &standing.view);
+            self.pipelines_grow(&mut state, &came.iter().map(|server| server.id).collect::<Vec<_>>());
+            self.drain(&mut state);
         }
         self.tell_joined();
         let first = roster.ids().next() == Some(self.id);

@@ -10,13 +10,11 @@ use crate::places::Places;
 use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
-use forebay_core::attr::Attr;
-use forebay_core::contract::Field;
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Lineage, RunNumber, ServerId, StepId};
-use forebay_core::steps::{AttachmentId, RunOptions, StreamCoordinator};
+use forebay_core::steps::{AttachmentId, Ledger, StreamCoordinator};
 use forebay_core::tiles::TileCache;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Store;
 use forebay_store::budget::default_budget;
 use forebay_transport::asynchronous::Outbox;
@@ -87,6 +85,8 @@ pub(crate) struct State {
     pub(crate) places: Places,
     /// The streams that have ranks here.
     pub(crate) members: HashMap<String, Member>,
+    /// What the coordinators were told of ranks whose home this server is or was.
+    pub(crate) ledger: Ledger,
     /// Where each attachment's steps are told.
     pub(crate) attachments: HashMap<AttachmentId, Attached>,
     /// The ranges that each step's blocks hold here.
@@ -119,12 +119,6 @@ pub(crate) struct Member {
 /// A rank whose home this server is.
 #[derive(Debug, Default)]
 pub(crate) struct LocalRank {
-    /// What it joined with, for a coordinator that takes the place of one that died.
-    pub(crate) options: Option<RunOptions>,
-    /// What it offers.
-    pub(crate) fields: BTreeMap<String, Field>,
-    /// Attributes that it has set, by field and name.
-    pub(crate) attrs: BTreeMap<(Option<String>, String), Attr>,
     /// What went wrong for it and is still to be told.
     pub(crate) trouble: Option<Error>,
     /// How it begins steps by itself, if it shares memory.
@@ -150,13 +144,6 @@ impl Member {
                 self.cut.note_begun(run, step);
             }
         }
-    }
-}
-
-impl State {
-    /// A rank whose home this server is.
-    pub(crate) fn rank_mut(&mut self, stream: &str, run: RunNumber, rank: u32) -> Option<&mut LocalRank> {
-        self.members.get_mut(stream).and_then(|member| member.ranks.get_mut(&(run, rank)))
     }
 }
 
@@ -258,7 +245,8 @@ impl Node {
         !state.gone.contains(&to) && self.peers.send(to, message)
     }
 
-    /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one.
+    /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one, and if
+    /// it dies, the one that takes its place. The question must do no harm if it is asked twice.
     pub(crate) async fn ask_coordinator(
         &self,
         stream: &str,
@@ -269,7 +257,13 @@ impl Node {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.ask(stream, rank, left, &question).await?;
+            let answer = match self.ask(stream, rank, left, &question).await {
+                Err(error) if error.kind == ErrorKind::Unreachable && !left.is_zero() => {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let PeerMessage::AskInstead { server, .. } = answer else { return Ok(answer) };
             if left.is_zero() {
                 return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));

@@ -55,17 +55,30 @@ struct Pipeline {
     /// The servers that must have a worker.
     servers: BTreeSet<ServerId>,
     attachment: Option<AttachmentId>,
-    waiting: VecDeque<StepReport>,
+    waiting: VecDeque<Waiting>,
     running: Option<Execution>,
     /// Steps that were run, but of which workers still keep views.
     kept: BTreeMap<u64, Kept>,
     created: Option<oneshot::Sender<Result<()>>>,
+    /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of their workers
+    /// has run last.
+    inherited: Option<BTreeMap<ServerId, Option<(RunNumber, StepNumber)>>>,
     executed: u64,
+    /// Executions that lost a worker with its server, and were repeated.
+    repeated: u64,
     failed: u64,
     missed: u64,
     last_step: Option<StepNumber>,
     last_seconds: f64,
     last_error: Option<String>,
+}
+
+/// A step that is to be run.
+#[derive(Debug)]
+struct Waiting {
+    report: StepReport,
+    /// Whether it was run before, and lost a worker.
+    again: bool,
 }
 
 /// A step that was run and is still held.
@@ -84,6 +97,10 @@ struct Execution {
     waiting_for: BTreeSet<ServerId>,
     /// Workers that show memory of the step.
     holders: BTreeSet<ServerId>,
+    /// The step, as long as it may be run again if this loses a worker.
+    report: Option<StepReport>,
+    /// Whether it lost a worker with its server.
+    lost_worker: bool,
     /// What went wrong, and at which workers' servers.
     errors: Vec<(String, Vec<ServerId>)>,
     started: Instant,
@@ -96,6 +113,38 @@ fn told(errors: &[(String, Vec<ServerId>)]) -> String {
         format!("{}: {error}", servers.join(", "))
     };
     errors.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl Pipeline {
+    fn new(creation: u64, spec: PipelineSpec, servers: BTreeSet<ServerId>) -> Pipeline {
+        Pipeline {
+            creation,
+            spec,
+            ready: BTreeMap::new(),
+            servers,
+            attachment: None,
+            waiting: VecDeque::new(),
+            running: None,
+            kept: BTreeMap::new(),
+            created: None,
+            inherited: None,
+            executed: 0,
+            repeated: 0,
+            failed: 0,
+            missed: 0,
+            last_step: None,
+            last_seconds: 0.0,
+            last_error: None,
+        }
+    }
+
+    /// Whether a step is still to be run, or held by a worker that ran it.
+    fn uses(&self, run: RunNumber, step: StepNumber) -> bool {
+        let waiting =
+            self.waiting.iter().any(|waiting| (waiting.report.id.run, waiting.report.id.step) == (run, step));
+        let running = self.running.as_ref().is_some_and(|running| (running.run, running.step) == (run, step));
+        waiting || running || self.kept.values().any(|kept| (kept.run, kept.step) == (run, step))
+    }
 }
 
 impl Pipelines {
@@ -112,6 +161,7 @@ impl Pipelines {
                 "running_step": p.running.as_ref().map(|e| e.step),
                 "executed": p.executed,
                 "failed": p.failed,
+                "repeated": p.repeated,
                 "missed": p.missed,
                 "last_step": p.last_step,
                 "last_seconds": p.last_seconds,
@@ -155,23 +205,8 @@ impl Node {
             let spec = spec.clone();
             self.tell(&mut state, *server, PeerMessage::StartPipeline { creation, spec });
         }
-        let pipeline = Pipeline {
-            creation,
-            spec: spec.clone(),
-            ready: BTreeMap::new(),
-            servers,
-            attachment: None,
-            waiting: VecDeque::new(),
-            running: None,
-            kept: BTreeMap::new(),
-            created: Some(created),
-            executed: 0,
-            failed: 0,
-            missed: 0,
-            last_step: None,
-            last_seconds: 0.0,
-            last_error: None,
-        };
+        let mut pipeline = Pipeline::new(creation, spec.clone(), servers);
+        pipeline.created = Some(created);
         state.pipelines.coordinated.insert(spec.name, pipeline);
         self.drain(&mut state);
         Ok((creation, wait))
@@ -237,6 +272,8 @@ impl Node {
             PeerMessage::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| found.creation == creation) {
+                    // One that has just joined takes part now that it can.
+                    found.servers.insert(member.server);
                     found.ready.insert(member.server, member);
                     if found.spec.needs.is_none() {
                         found.spec.needs = needs;
@@ -259,6 +296,9 @@ impl Node {
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
+            PeerMessage::InheritPipeline { creation, spec, member, done } => {
+                self.inherit_pipeline(state, from, creation, spec, member, done);
+            }
             _ => {}
         }
     }
@@ -267,6 +307,9 @@ impl Node {
     fn pipeline_ready(&self, state: &mut State, name: &str) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         if pipeline.attachment.is_none() {
+            // A step that not all have run is run again.
+            let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
+            let start = done.map_or(Start::Next, |(run, step)| Start::From(run, step.saturating_add(1)));
             let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
             let stream = pipeline.spec.stream.clone();
             let id = AttachmentId(self.unique());
@@ -277,7 +320,7 @@ impl Node {
             attachment.remembers_attrs = false;
             attachment.follow = true;
             state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
-            match self.coordinator(state, &stream).attach(id, attachment, Start::Next) {
+            match self.coordinator(state, &stream).attach(id, attachment, start) {
                 Ok(effects) => self.apply(state, &stream, effects),
                 Err(error) => return self.pipeline_failed(state, name, &error),
             }
@@ -340,7 +383,7 @@ impl Node {
             }
             return;
         }
-        pipeline.waiting.push_back(report);
+        pipeline.waiting.push_back(Waiting { report, again: false });
         self.pipeline_next(state, name);
     }
 
@@ -350,7 +393,10 @@ impl Node {
         if pipeline.running.is_some() || pipeline.ready.len() < pipeline.servers.len() {
             return;
         }
-        let Some(report) = pipeline.waiting.pop_front() else { return };
+        if pipeline.servers.is_empty() {
+            return;
+        }
+        let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
         let number = self.unique();
         let members: Vec<CommMember> = pipeline.ready.values().cloned().collect();
         pipeline.running = Some(Execution {
@@ -359,6 +405,8 @@ impl Node {
             step: report.id.step,
             waiting_for: pipeline.servers.clone(),
             holders: pipeline.servers.clone(),
+            report: (!again).then(|| report.clone()),
+            lost_worker: false,
             errors: Vec::new(),
             started: Instant::now(),
         });
@@ -400,6 +448,18 @@ impl Node {
             return;
         }
         let Some(done) = pipeline.running.take() else { return };
+        if done.lost_worker
+            && let Some(report) = done.report
+        {
+            pipeline.repeated += 1;
+            pipeline.last_error = Some(format!("step {}, run again: {}", done.step, told(&done.errors)));
+            if !done.holders.is_empty() {
+                let kept = Kept { run: done.run, step: done.step, holders: done.holders };
+                pipeline.kept.insert(done.number, kept);
+            }
+            pipeline.waiting.push_front(Waiting { report, again: true });
+            return self.pipeline_next(state, name);
+        }
         pipeline.last_step = Some(done.step);
         pipeline.last_seconds = done.started.elapsed().as_secs_f64();
         if done.errors.is_empty() {
@@ -411,11 +471,11 @@ impl Node {
             pipeline.last_error = Some(text);
         }
         let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-        let pinned = !done.holders.is_empty();
-        if pinned {
+        if !done.holders.is_empty() {
             let kept = Kept { run: done.run, step: done.step, holders: done.holders };
             pipeline.kept.insert(done.number, kept);
         }
+        let pinned = pipeline.uses(done.run, done.step);
         if let Some(attachment) = attachment {
             let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
             self.apply(state, &stream, effects);
@@ -440,6 +500,7 @@ impl Node {
             }
             !kept.holders.is_empty()
         });
+        free.retain(|(run, step)| !pipeline.uses(*run, *step));
         let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
         if let Some(attachment) = attachment {
             for (run, step) in free {
@@ -470,22 +531,65 @@ impl Node {
     pub(crate) fn pipelines_peer_gone(&self, state: &mut State, peer: ServerId) {
         let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
         for name in names {
+            // What it took part in is run again without it.
+            let running = state.pipelines.coordinated.get_mut(&name).and_then(|p| p.running.as_mut());
+            if let Some(running) = running.filter(|running| running.waiting_for.contains(&peer)) {
+                running.lost_worker = true;
+            }
             self.pipeline_worker_gone(state, &name, peer, "its server died");
             if let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
                 pipeline.servers.remove(&peer);
             }
             self.pipeline_next(state, &name);
         }
-        // Those that it coordinated end.
-        let orphans: Vec<(String, u64)> = state
-            .pipelines
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.coordinator == peer)
-            .map(|(name, worker)| (name.clone(), worker.creation))
-            .collect();
-        for (name, creation) in orphans {
-            self.stop_worker(state, &name, creation);
+    }
+
+    /// Servers have joined: pipelines get workers there, and use them once they are ready.
+    pub(crate) fn pipelines_grow(&self, state: &mut State, came: &[ServerId]) {
+        let coordinated = state.pipelines.coordinated.values().filter(|pipeline| pipeline.created.is_none());
+        let known: Vec<(u64, PipelineSpec)> =
+            coordinated.map(|pipeline| (pipeline.creation, pipeline.spec.clone())).collect();
+        for (creation, spec) in known {
+            for server in came {
+                self.tell(state, *server, PeerMessage::StartPipeline { creation, spec: spec.clone() });
+            }
+        }
+    }
+
+    /// A server has a worker of a pipeline whose coordinator has died.
+    fn inherit_pipeline(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        creation: u64,
+        spec: PipelineSpec,
+        member: Option<CommMember>,
+        done: Option<(RunNumber, StepNumber)>,
+    ) {
+        let pipeline = state.pipelines.coordinated.entry(spec.name.clone()).or_insert_with(|| {
+            let servers = BTreeSet::new();
+            Pipeline { inherited: Some(BTreeMap::new()), ..Pipeline::new(creation, spec, servers) }
+        });
+        if pipeline.creation != creation {
+            return;
+        }
+        pipeline.servers.insert(from);
+        pipeline.ready.extend(member.map(|member| (from, member)));
+        pipeline.inherited.get_or_insert_default().insert(from, done);
+        if self.all_told(state) {
+            self.settle_pipelines(state);
+        }
+    }
+
+    /// All servers have told of the workers beside them: pipelines whose coordinator has died go on.
+    pub(crate) fn settle_pipelines(&self, state: &mut State) {
+        let told = state.pipelines.coordinated.iter().filter(|(_, pipeline)| pipeline.inherited.is_some());
+        let told: Vec<String> = told.map(|(name, _)| name.clone()).collect();
+        for name in told {
+            let Some(pipeline) = state.pipelines.coordinated.get(&name) else { continue };
+            if pipeline.ready.len() == pipeline.servers.len() {
+                self.pipeline_ready(state, &name);
+            }
         }
     }
 }

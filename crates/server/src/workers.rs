@@ -1,7 +1,7 @@
 //! Workers: the processes that run pipelines beside a server. The server itself never runs user code.
 
 use crate::node::{Node, State};
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::message::{CommMember, Execute, PipelineSpec, ToClient, ToServer};
@@ -33,13 +33,17 @@ const END_PATIENCE: Duration = Duration::from_secs(11);
 pub(crate) struct LocalWorker {
     /// Which pipeline of that name it belongs to.
     pub(crate) creation: u64,
-    spec: PipelineSpec,
+    pub(crate) spec: PipelineSpec,
     pub(crate) coordinator: ServerId,
     /// Its connection, once it is ready.
     outbox: Option<Arc<Outbox>>,
     /// Tells its process from earlier ones of the same pipeline.
     instance: u64,
-    executing: Option<u64>,
+    /// How the others reach it, once it is ready.
+    member: Option<CommMember>,
+    executing: Option<(u64, RunNumber, StepNumber)>,
+    /// The last step that it ran without an error.
+    done: Option<(RunNumber, StepNumber)>,
     pid: Option<u32>,
     starts: u32,
     log: VecDeque<String>,
@@ -84,7 +88,9 @@ impl Node {
             coordinator,
             outbox: None,
             instance: 0,
+            member: None,
             executing: None,
+            done: None,
             pid: None,
             starts: 0,
             log: VecDeque::new(),
@@ -131,6 +137,7 @@ impl Node {
         }
         // Told with its exit status, once that is known.
         worker.outbox = None;
+        worker.member = None;
         worker.executing = None;
         worker.lost.notify_one();
     }
@@ -149,18 +156,25 @@ impl Node {
         let told = match message {
             ToServer::WorkerReady { addresses, needs } => {
                 let member = CommMember { server: self.id, addresses };
+                worker.member = Some(member.clone());
+                if worker.spec.needs.is_none() {
+                    worker.spec.needs.clone_from(&needs);
+                }
                 PeerMessage::WorkerReady { pipeline: name, creation, member, needs }
             }
             ToServer::WorkerDone { execution, error, seconds } => {
-                worker.executing = None;
-                if let Some(error) = &error {
-                    error.lines().for_each(|line| worker.log(line));
+                let executed = worker.executing.take_if(|(number, ..)| *number == execution);
+                match (&error, executed) {
+                    (Some(error), _) => error.lines().for_each(|line| worker.log(line)),
+                    (None, Some((_, run, step))) => worker.done = Some((run, step)),
+                    (None, None) => {}
                 }
                 PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
             }
             ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
             ToServer::WorkerFailed { error } => {
                 worker.outbox = None;
+                worker.member = None;
                 PeerMessage::WorkerGone { pipeline: name, creation, error: short(error) }
             }
             _ => return,
@@ -177,11 +191,11 @@ impl Node {
         pipeline: &str,
         mut order: Box<Execute>,
     ) {
-        let execution = order.execution;
+        let (execution, run, step) = (order.execution, order.report.id.run, order.report.id.step);
         state.directory.complete(&mut order.report);
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
-            worker.executing = Some(execution);
+            worker.executing = Some((execution, run, step));
             let outbox = worker.outbox.as_ref();
             outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
         });
@@ -190,6 +204,23 @@ impl Node {
             let executed =
                 PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
             self.tell(state, from, executed);
+        }
+    }
+
+    /// Another server coordinates a stream: it is told of the workers of its pipelines here.
+    pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
+        let mut messages = Vec::new();
+        for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
+            worker.coordinator = to;
+            messages.push(PeerMessage::InheritPipeline {
+                creation: worker.creation,
+                spec: worker.spec.clone(),
+                member: worker.member.clone(),
+                done: worker.done,
+            });
+        }
+        for message in messages {
+            self.tell(state, to, message);
         }
     }
 

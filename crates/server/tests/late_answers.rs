@@ -29,7 +29,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
         token,
         stream: stream.clone(),
         rank: 0,
-        options: run_options,
+        options: run_options.clone(),
         back_to: None,
     })
     .unwrap();
@@ -41,7 +41,8 @@ fn a_rank_that_joined_too_late_may_come_again() {
         assert!(Instant::now() < deadline, "the join does not arrive");
     }
     // The answer, which nobody waits for.
-    let run = JoinedRun { run, demand: Demand::default(), cuts: Vec::new(), agreeing: None };
+    let run =
+        JoinedRun { run, options: run_options, demand: Demand::default(), cuts: Vec::new(), agreeing: None };
     home.tell(&PeerMessage::Joined { token, stream, rank: 0, result: Ok(run) }).unwrap();
     while let Err(error) = Producer::open(&options) {
         assert_eq!(error.kind, ErrorKind::Conflict);

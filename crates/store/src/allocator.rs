@@ -40,6 +40,19 @@ impl Allocator {
         Some(start)
     }
 
+    /// Takes this very range; `false` if part of it is not free.
+    pub fn allocate_at(&mut self, start: u64, length: u64) -> bool {
+        let hole = self.by_start.range(..=start).next_back().map(|(s, n)| (*s, *n));
+        let end = start.saturating_add(length);
+        let Some((hole, size)) = hole.filter(|(hole, size)| length > 0 && end <= hole + size) else {
+            return false;
+        };
+        self.take(hole, size);
+        self.add(hole, start - hole);
+        self.add(end, hole + size - end);
+        true
+    }
+
     /// Gives a range back. It must have been allocated.
     pub fn free(&mut self, start: u64, length: u64) {
         let (mut start, mut length) = (start, length);
@@ -69,11 +82,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_never_overlap_and_all_comes_back(actions in prop::collection::vec((any::<prop::sample::Index>(), 1u64..30, any::<bool>()), 1..80)) {
+        fn ranges_never_overlap_and_all_comes_back(actions in prop::collection::vec((any::<prop::sample::Index>(), 1u64..30, 0u8..3), 1..80)) {
             let mut allocator = Allocator::new(200);
             let mut live: Vec<(u64, u64)> = Vec::new();
-            for (index, length, allocate) in actions {
-                if allocate {
+            for (index, length, action) in actions {
+                if action == 2 {
+                    let start = index.index(200) as u64;
+                    let free = live.iter().all(|(s, n)| start + length <= *s || s + n <= start) && start + length <= 200;
+                    prop_assert_eq!(allocator.allocate_at(start, length), free);
+                    live.extend(free.then_some((start, length)));
+                } else if action == 1 {
                     if let Some(start) = allocator.allocate(length) {
                         prop_assert!(start + length <= 200);
                         prop_assert!(live.iter().all(|(s, n)| start + length <= *s || s + n <= start));

@@ -75,6 +75,8 @@ pub struct Arena {
     mapping: OnceLock<Arc<Mapping>>,
     /// The least touched but unused bytes since the last trim: memory that was not needed all that while.
     idle_low: u64,
+    /// Whether its memory is another server's, which lives: that one accounts for it, and gives it back.
+    foreign: bool,
 }
 
 impl Arena {
@@ -89,7 +91,20 @@ impl Arena {
         rustix::fs::ftruncate(&file, size + PAGE).map_err(|e| failed("size", e))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| failed("seal", e))?;
-        Ok(Arena {
+        Ok(Arena::new(file, size, false))
+    }
+
+    /// An arena of another server on this host. Its memory stays while it is held here, should that server die.
+    pub fn of_another(file: OwnedFd, size: u64) -> Result<Arena> {
+        let bytes = rustix::fs::fstat(&file).map(|status| status.st_size as u64).unwrap_or(0);
+        if size <= PAGE || !size.is_multiple_of(PAGE) || bytes != size {
+            return Err(Error::protocol(format!("an arena of {size} bytes in a file of {bytes}")));
+        }
+        Ok(Arena::new(file, size - PAGE, true))
+    }
+
+    fn new(file: OwnedFd, size: u64, foreign: bool) -> Arena {
+        Arena {
             file,
             size,
             allocator: Allocator::new(size),
@@ -99,7 +114,8 @@ impl Arena {
             next_generation: 1,
             mapping: OnceLock::new(),
             idle_low: 0,
-        })
+            foreign,
+        }
     }
 
     /// Its size, the page of words included; most of it costs no memory.
@@ -114,7 +130,7 @@ impl Arena {
 
     /// Bytes of ranges that are reserved or committed, in whole pages.
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        if self.foreign { 0 } else { self.used_bytes }
     }
 
     /// Bytes of pages that were touched and not given back: what it costs.
@@ -170,6 +186,31 @@ impl Arena {
         self.next_generation += 1;
         self.used.insert(offset, Use { bytes, length, generation, state });
         Some(Range { offset, bytes, generation, fresh })
+    }
+
+    /// A block of another server, which gave it this range of its own arena, is held here too. `false` if the range is
+    /// in use for another one.
+    pub fn take_at(&mut self, offset: u64, generation: u64, bytes: u64) -> bool {
+        let (start, length) = (range_of(offset), pages(bytes.max(1) + lead(bytes)));
+        if !self.allocator.allocate_at(start, length) {
+            return false;
+        }
+        if !self.foreign {
+            self.touched.insert(start, start + length);
+        }
+        self.used.insert(start, Use { bytes, length, generation, state: State::Committed });
+        self.used_bytes += pages(bytes.max(1));
+        true
+    }
+
+    /// The other server, whose arena it was, is dead: what is in use is this server's to account for and to give back.
+    /// The rest goes with the arena: somebody may still look at it.
+    pub fn adopt(&mut self) {
+        if std::mem::take(&mut self.foreign) {
+            for (start, used) in &self.used {
+                self.touched.insert(*start, start + used.length);
+            }
+        }
     }
 
     /// Takes a free range out, to touch its pages before somebody reserves them; [`Arena::free`] lets it be
@@ -228,6 +269,9 @@ impl Arena {
     /// Gives back to the system what was touched but not used at any time since the last call, highest
     /// addresses first, and at least `at_least` bytes if there are so many unused. Returns how many.
     pub fn trim(&mut self, at_least: u64) -> u64 {
+        if self.foreign {
+            return 0;
+        }
         let idle = self.touched.total() - self.used_bytes;
         let goal = self.idle_low.min(idle).max(at_least.min(idle));
         let mut freed = 0;

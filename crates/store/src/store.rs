@@ -101,6 +101,45 @@ impl Store {
         Ok((number, size))
     }
 
+    /// Makes an arena in which blocks of another server are held too, each in the range that it has there: in that
+    /// server's own memory if this is its descriptor, else in as large a one.
+    pub fn guard(&mut self, file: Option<OwnedFd>, size: u64) -> Result<u32> {
+        let arena = match file {
+            Some(file) => Arena::of_another(file, size)?,
+            None => Arena::create(size.saturating_sub(PAGE))?,
+        };
+        let number = self.next;
+        self.next += 1;
+        let entry = Entry { arena, open: true, readers: BTreeSet::new(), seen: Vec::new() };
+        self.arenas.insert(number, entry);
+        Ok(number)
+    }
+
+    /// Holds a block of another server in this range. `false` if there is no room.
+    pub fn guard_range(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<bool> {
+        let before = self.usage().staged;
+        let entry = self.entry(arena)?;
+        if !entry.arena.take_at(offset, generation, bytes) {
+            return Err(Error::protocol(format!("range {offset} holds another block already")));
+        }
+        let usage = self.usage();
+        if usage.staged > self.budget && usage.staged > before {
+            self.free(arena, offset, generation)?;
+            return Ok(false);
+        }
+        self.peak = self.peak.max(usage.staged);
+        Ok(true)
+    }
+
+    /// The server is dead whose blocks are held in this arena: it goes with the last of them.
+    pub fn adopt(&mut self, arena: u32) {
+        if let Some(entry) = self.arenas.get_mut(&arena) {
+            entry.arena.adopt();
+        }
+        self.close_arena(arena);
+        self.peak = self.peak.max(self.usage().staged);
+    }
+
     fn entry(&mut self, arena: u32) -> Result<&mut Entry> {
         self.arenas.get_mut(&arena).ok_or_else(|| Error::protocol(format!("there is no arena {arena}")))
     }
@@ -338,6 +377,58 @@ mod tests {
         assert!(store.free_unseen(a, range.offset, range.generation).is_err(), "it is free already");
         store.free_unseen(a, range.offset, range.generation + 2).unwrap();
         assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset, "nobody has it mapped");
+    }
+
+    #[test]
+    fn another_servers_blocks_outlive_it_and_cost_nothing_before() {
+        let mut first = Store::new(1 << 20);
+        let (a, size) = first.create_arena().unwrap();
+        let mut put = |byte: u8| {
+            let range = first.reserve(a, 5000).unwrap().unwrap();
+            first.mapping(a).unwrap().write(range.offset, &[byte; 5000]).unwrap();
+            first.commit(a, range.offset, range.generation, 5000).unwrap();
+            range
+        };
+        let (held, other) = (put(7), put(9));
+        let file = first.writable_descriptor(a).unwrap();
+
+        let mut second = Store::new(1 << 20);
+        let guarded = second.guard(Some(file), size).unwrap();
+        assert!(second.guard_range(guarded, held.offset, held.generation, 5000).unwrap());
+        assert!(second.guard_range(guarded, held.offset, held.generation + 5, 5000).is_err());
+        assert!(second.guard_range(guarded, size, 9, 5000).is_err(), "beyond it");
+        assert_eq!(second.usage().staged, 0);
+        drop(first);
+        second.adopt(guarded);
+        assert_eq!((second.usage().staged, second.usage().touched), (8192, 8192));
+        second.check_committed(guarded, held.offset, held.generation, 5000).unwrap();
+        let mut found = [0; 2];
+        let (reader, _) = second.readable_descriptor(guarded, 1).unwrap();
+        second.mapping(guarded).unwrap().read(held.offset + 4998, &mut found).unwrap();
+        assert_eq!(found, [7; 2]);
+        second.mapping(guarded).unwrap().read(other.offset, &mut found).unwrap();
+        assert_eq!(found, [9; 2], "whoever looked at it does so still");
+        second.free(guarded, held.offset, held.generation).unwrap();
+        assert_eq!(second.usage().touched, 0);
+        assert!(second.check_committed(guarded, held.offset, held.generation, 5000).is_err());
+        assert_eq!(rustix::fs::fstat(&reader).unwrap().st_blocks * 512, 8192, "only the other one's");
+    }
+
+    #[test]
+    fn copies_of_another_servers_blocks_count() {
+        let mut store = Store::new(16 << 10);
+        let copies = store.guard(None, 1 << 20).unwrap();
+        assert!(store.guard_range(copies, 8 << 10, 1, 9000).unwrap());
+        assert_eq!(store.usage().staged, 12 << 10);
+        assert!(!store.guard_range(copies, 64 << 10, 2, 9000).unwrap(), "no room");
+        store.free(copies, 8 << 10, 1).unwrap();
+        assert!(store.guard_range(copies, 64 << 10, 2, 9000).unwrap());
+        let (own, _) = store.create_arena().unwrap();
+        assert_eq!(store.reserve(own, 5000).unwrap(), None);
+        store.adopt(copies);
+        store.free(copies, 64 << 10, 2).unwrap();
+        assert_eq!(store.usage().staged, 0);
+        assert!(store.check_committed(copies, 0, 0, 0).is_err(), "it is gone with its last block");
     }
 
     #[test]

@@ -139,8 +139,8 @@ pub enum ToServer {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
-        /// The run to which it comes back, since its home server has died.
-        back_to: Option<RunNumber>,
+        /// The run to which it comes back, since its home server has died, and the demand that it knows.
+        back_to: Option<(RunNumber, Demand)>,
     },
     /// Offers a field, or changes its shape from the next step on. Answer: [`ToClient::Done`].
     Define(Field),
@@ -467,7 +467,12 @@ pub enum ToClient {
     /// To [`ToServer::Place`]: where the bytes are held.
     Placed(Location),
     /// To [`ToServer::Attach`].
-    Attached(AttachmentId),
+    Attached {
+        /// Names it.
+        attachment: AttachmentId,
+        /// The run and the step from which on it takes part; `None` before the first run.
+        from: Option<(RunNumber, StepNumber)>,
+    },
     /// A closed step.
     Step {
         /// The attachment it is for.

@@ -10,7 +10,7 @@ use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::membership;
 use forebay_core::roster::{Candidate, Roster};
-use forebay_core::steps::{FieldReport, RunOptions, StepEnded};
+use forebay_core::steps::{FieldReport, Inheritance, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct JoinedRun {
     /// The run.
     pub run: RunNumber,
+    /// What the rank joined with.
+    pub options: RunOptions,
     /// The demand in force from its step 0 on.
     pub demand: Demand,
     /// From which later steps other demands hold.
@@ -72,8 +74,8 @@ pub enum PeerMessage {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
-        /// The run to which it comes back, if it does.
-        back_to: Option<RunNumber>,
+        /// The run to which it comes back, if it does, and the demand that it knows.
+        back_to: Option<(RunNumber, Demand)>,
     },
     /// A rank offers a field. Answer: `Answer`.
     Define {
@@ -134,7 +136,7 @@ pub enum PeerMessage {
         /// The rank.
         rank: u32,
         /// What it put.
-        ended: StepEnded,
+        ended: Arc<StepEnded>,
     },
     /// A rank closed its handle or died.
     RankGone {
@@ -168,6 +170,40 @@ pub enum PeerMessage {
         version: u64,
         /// The highest step begun here.
         highest: Option<StepNumber>,
+    },
+
+    // To the server that takes the place of a stream's coordinator, which has died.
+    /// What a rank's home knows of a run. Each rank's steps follow, as `StepEnded`, and `RankGone`.
+    Inherit {
+        /// The stream.
+        stream: String,
+        /// The run.
+        told: Box<Inheritance>,
+    },
+    /// The sender holds or knows blocks of these steps. It has now told all that it knows of the stream.
+    Holds {
+        /// The stream.
+        stream: String,
+        /// The steps, by run.
+        steps: Vec<(RunNumber, StepNumber)>,
+    },
+    /// To `Inherit`: tell this server instead, which coordinates the stream.
+    CoordinatedBy {
+        /// The stream.
+        stream: String,
+        /// The server.
+        server: ServerId,
+    },
+    /// There is a worker of a pipeline on the stream beside the sender.
+    InheritPipeline {
+        /// Which one of that name.
+        creation: u64,
+        /// What it runs.
+        spec: PipelineSpec,
+        /// Where it listens, if it is ready.
+        member: Option<CommMember>,
+        /// The last step that it ran without an error.
+        done: Option<(RunNumber, StepNumber)>,
     },
 
     // From a rank's home to the owners of tiles.
@@ -240,8 +276,24 @@ pub enum PeerMessage {
         /// The demand.
         demand: Demand,
     },
+    /// From which step of a run each demand holds, as the server knows it that coordinates the stream now.
+    Cuts {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The demand in force from its step 0 on.
+        demand: Demand,
+        /// From which later steps other demands hold.
+        cuts: Vec<(StepNumber, Demand)>,
+    },
     /// Nothing holds this step any more.
-    Free(StepId),
+    Free {
+        /// The step.
+        id: StepId,
+        /// Whether it is not known who may still look at it.
+        unseen: bool,
+    },
     /// Tell a rank of what went wrong.
     RankError {
         /// The stream.

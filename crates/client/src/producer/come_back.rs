@@ -93,7 +93,7 @@ impl Producer {
             stream: self.stream.clone(),
             rank: self.rank,
             options: self.options.clone(),
-            back_to: Some(self.run),
+            back_to: Some((self.run, lock(&self.state).demand.clone())),
         };
         let answer = rpc.call(&produce, "to go on with the stream")?;
         let ToClient::Producing { run, arena } = answer.message else {

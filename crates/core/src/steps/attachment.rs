@@ -17,6 +17,9 @@ pub enum Start {
     Next,
     /// The oldest closed step that is still held (the stream's `keep`), then all later ones.
     Oldest,
+    /// This step of this run, or the first after it that is still held, then all later ones: for a reader that comes
+    /// back.
+    From(RunNumber, StepNumber),
 }
 
 /// A closed step that waits for an attachment.
@@ -45,6 +48,8 @@ pub struct Attachment {
     pub remembers_attrs: bool,
     /// From which step of which run on its demand is in force; `None` until that is decided.
     pub(super) from: Option<(RunNumber, StepNumber)>,
+    /// The step that it wants next, if it came back and its run is not known yet.
+    pub(super) resumes_at: Option<(RunNumber, StepNumber)>,
     /// Closed steps that wait for it.
     pub(super) queue: VecDeque<Queued>,
     /// Whether it takes what is staged of steps that were running when it came, before its own demand holds.
@@ -53,6 +58,8 @@ pub struct Attachment {
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps it was told of, has finished with, and still holds because arrays of them live.
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
+    /// Whether it stands in for readers that may come back (see [`super::coordinator`]'s takeover).
+    pub(super) stands_in: bool,
     /// Whether it was told that its stream has ended: it takes no part in later runs.
     pub(super) ended: bool,
     /// Whether it was closed and stays only for what it still holds.
@@ -76,16 +83,27 @@ impl Attachment {
             takes_torn: true,
             remembers_attrs: true,
             from: None,
+            resumes_at: None,
             queue: VecDeque::new(),
             oldest: false,
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
+            stands_in: false,
             ended: false,
             closing: false,
             missed: 0,
             last: None,
             attrs: (0, 0),
         }
+    }
+
+    /// What keeps the demand in force, and the steps, for readers of a run that may come back. It is told of nothing.
+    pub(super) fn stand_in(needs: Needs, run: RunNumber) -> Attachment {
+        let mut attachment = Attachment::new(needs, ServerId(0), 1);
+        attachment.window = 0;
+        attachment.stands_in = true;
+        attachment.from = Some((run, 0));
+        attachment
     }
 
     /// Whether its demand is in force at this step. Without `follow` it belongs to one run.

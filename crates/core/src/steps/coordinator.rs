@@ -4,6 +4,7 @@ mod demand;
 mod producers;
 mod readers;
 mod retention;
+mod takeover;
 
 use crate::attr::Attrs;
 use crate::contract::{Field, Needs};
@@ -14,6 +15,7 @@ use crate::steps::run::{RankState, Run};
 use crate::steps::{Attachment, AttachmentId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use takeover::Takeover;
 
 /// The state of one stream at the server that coordinates it.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct StreamCoordinator {
     cut: CutCoordinator,
     /// The demand changed while a cut was being agreed.
     stale: bool,
+    takeover: Takeover,
 }
 
 /// What `status` shows of a stream.
@@ -66,6 +69,7 @@ impl StreamCoordinator {
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
             stale: false,
+            takeover: Takeover::default(),
         }
     }
 
@@ -113,7 +117,7 @@ impl StreamCoordinator {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
-            attached: self.attachments.len() as u32,
+            attached: self.attachments.values().filter(|attached| !attached.stands_in).count() as u32,
             over: self.last_run().is_some() && run.is_none_or(Run::is_over),
         }
     }

@@ -179,6 +179,14 @@ pub(super) struct Run {
     pub(super) followed: bool,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
+    /// Whether the coordinator learned of it from its ranks' homes, after another one had died.
+    pub(super) inherited: bool,
+    /// Whether it was told which demands hold.
+    pub(super) cuts_known: bool,
+    /// Whether its readers got stand-ins.
+    pub(super) stood_in: bool,
+    /// Servers that hold blocks of steps of which no rank has told yet.
+    pub(super) unclaimed: BTreeMap<StepNumber, BTreeSet<ServerId>>,
     /// How often was looked for ranks that are away.
     pub(super) away_looks: u32,
     pub(super) closed_steps: u64,
@@ -195,6 +203,8 @@ pub(super) struct Step {
     pub(super) registered: BTreeMap<String, u64>,
     /// The servers that hold or know blocks of it.
     pub(super) servers: BTreeSet<ServerId>,
+    /// Whether readers of the coordinator before this one may look at it, who have not come back.
+    pub(super) unseen: bool,
     pub(super) bytes: u64,
     pub(super) closed: bool,
     pub(super) torn: bool,
@@ -220,6 +230,10 @@ impl Run {
             kept: BTreeSet::new(),
             followed: false,
             lost: None,
+            inherited: false,
+            cuts_known: false,
+            stood_in: false,
+            unclaimed: BTreeMap::new(),
             away_looks: 0,
             closed_steps: 0,
             dropped_steps: 0,
@@ -237,6 +251,24 @@ impl Run {
         self.ranks.len() == self.options.size as usize || self.has_dead() || self.followed
     }
 
+    /// Whether ranks are missing of which the coordinator before this one may have known.
+    pub(super) fn lacks_ranks(&self) -> bool {
+        self.inherited && !self.all_came()
+    }
+
+    /// Takes out what is held of steps that all ranks have passed without telling of them.
+    pub(super) fn take_unclaimed(&mut self) -> Vec<(StepNumber, Vec<ServerId>)> {
+        let open = self.ranks.values().filter(|rank| !rank.state.is_gone()).map(|rank| rank.below);
+        let passed = if self.all_came() { open.min().unwrap_or(StepNumber::MAX) } else { 0 };
+        let taken: Vec<StepNumber> = self.unclaimed.range(..passed).map(|(step, _)| *step).collect();
+        taken
+            .into_iter()
+            .filter_map(|step| {
+                self.unclaimed.remove(&step).map(|servers| (step, servers.into_iter().collect()))
+            })
+            .collect()
+    }
+
     /// Whether a rank died: those that have not come yet belong to another run.
     fn has_dead(&self) -> bool {
         self.ranks.values().any(|rank| rank.state == RankState::Dead)
@@ -251,6 +283,7 @@ impl Run {
     }
 
     pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
+        let (inherited, servers) = (self.inherited && !self.stood_in, self.unclaimed.remove(&step));
         self.steps.entry(step).or_insert_with(|| {
             self.open.insert(step);
             Step {
@@ -258,7 +291,8 @@ impl Run {
                 ended: BTreeSet::new(),
                 fields: BTreeMap::new(),
                 registered: BTreeMap::new(),
-                servers: BTreeSet::new(),
+                servers: servers.unwrap_or_default(),
+                unseen: inherited,
                 bytes: 0,
                 closed: false,
                 torn: false,
@@ -297,7 +331,9 @@ impl Step {
         self.ended.insert(rank);
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;
-        self.servers.extend(ended.servers);
+        self.servers.extend(&ended.servers);
+        // It keeps what it told until the step is free.
+        self.servers.insert(server);
         for EndedField { field, blocks, registered } in ended.fields {
             if registered.blocks > 0 {
                 *self.registered.entry(field.name.clone()).or_default() += registered.blocks;
@@ -315,7 +351,6 @@ impl Step {
                 )));
             }
             for block in blocks {
-                self.servers.insert(server);
                 self.servers.insert(block.location.server);
                 let bytes = block.location.bytes;
                 match index.insert(block) {

@@ -118,11 +118,16 @@ impl Node {
     pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: PeerMessage) {
         match state.directory.endings.by_rank.get_mut(id) {
             Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
-            None => {
-                let coordinator = self.coordinator_of(state, &id.0);
-                self.tell(state, coordinator, message);
-            }
+            None => self.tell_coordinator(state, &id.0, message),
         }
+    }
+
+    fn tell_coordinator(&self, state: &mut State, stream: &str, message: PeerMessage) {
+        if let PeerMessage::RankGone { run, rank, died, .. } = &message {
+            state.ledger.gone(stream, *run, *rank, *died);
+        }
+        let coordinator = self.coordinator_of(state, stream);
+        self.tell(state, coordinator, message);
     }
 
     /// An owner has registered what was asked for, apart from what it refused; or let go of what others refused.
@@ -190,7 +195,6 @@ impl Node {
     /// Tells the coordinator what is complete of what a rank did, in order.
     fn tell_endings(&self, state: &mut State, key: &RankKey) {
         let (stream, run, rank) = key.clone();
-        let coordinator = self.coordinator_of(state, &stream);
         loop {
             let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
             let item = match queue.front() {
@@ -204,9 +208,7 @@ impl Node {
                     state.directory.endings.by_rank.remove(key);
                     return;
                 }
-                Some(Item::Tell(message)) => {
-                    self.tell(state, coordinator, *message);
-                }
+                Some(Item::Tell(message)) => self.tell_coordinator(state, &stream, *message),
                 Some(Item::Step(mut ending)) => {
                     if !ending.refused.is_empty() && !ending.cleaned {
                         ending.cleaned = true;
@@ -217,20 +219,16 @@ impl Node {
                         }
                         continue;
                     }
-                    let id = ending.id.clone();
+                    let step = ending.id.step;
                     if let Some(error) = ending.error.take()
                         && let Some(local) = state
                             .members
                             .get_mut(&stream)
                             .and_then(|member| member.ranks.get_mut(&(run, rank)))
                     {
-                        local.note(error.during(format!("step {}", id.step)));
+                        local.note(error.during(format!("step {step}")));
                     }
-                    let ended = ending.finish();
-                    let message = PeerMessage::StepEnded { stream, run, rank, ended };
-                    if !self.tell(state, coordinator, message) {
-                        self.forget_step(state, &id);
-                    }
+                    self.tell_ended(state, (stream, run, rank), ending.finish());
                 }
             }
         }
@@ -256,11 +254,18 @@ impl Node {
         }
     }
 
-    /// Nobody will ever read a step, or need it any more.
+    /// Nobody will ever read a step.
     pub(crate) fn forget_step(&self, state: &mut State, id: &StepId) {
+        self.free_step(state, id, false);
+    }
+
+    /// Nobody needs a step any more. Where it is not known who may still look at it (`unseen`), its memory is used again
+    /// when all have gone that could.
+    pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen: bool) {
+        state.ledger.free(id);
         state.directory.forget(id);
         if let Some(held) = state.held.remove(id) {
-            self.free(held);
+            if unseen { self.free_unseen(held) } else { self.free(held) }
         }
     }
 }

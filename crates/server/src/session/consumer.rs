@@ -60,7 +60,8 @@ impl Session {
             () = left(&self.receiver, self.process.as_deref()) => false,
         };
         if agreed {
-            return Ok(ToClient::Attached(id));
+            let from = node.coordinator(&mut node.state.lock(), &stream).takes_part_from(id);
+            return Ok(ToClient::Attached { attachment: id, from });
         }
         self.attachments.retain(|(known, _)| *known != id);
         node.detach(id, Some(stream.clone()));

@@ -107,16 +107,12 @@ impl Producing {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let id = StepId { stream: stream.clone(), run, step };
         let mut state = node.state.lock();
-        let coordinator = node.coordinator_of(&state, &stream);
         state.held.entry(id.clone()).or_default().extend(open.held);
         // In a run of too many ranks records do not travel with its steps.
         if self.ranks > RECORDS_TRAVEL_RANKS_MAX {
             node.end_registered(&mut state, id, rank, ended);
-        } else if !node.tell(&mut state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended }) {
-            // Nobody will ever read it.
-            if let Some(held) = state.held.remove(&id) {
-                node.free(held);
-            }
+        } else {
+            node.tell_ended(&mut state, (stream, run, rank), ended);
         }
         if self.behind(node, &state).is_some()
             && let Some(member) = state.members.get_mut(&self.stream)
@@ -163,6 +159,7 @@ impl Producing {
             }
         }
         if let Some(step) = reached {
+            state.ledger.reached(&stream, run, step);
             // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
             let reached = PeerMessage::Reached { stream: stream.clone(), run, step };
             let coordinator = node.coordinator_of(&state, &stream);
@@ -198,7 +195,7 @@ impl Session {
         stream: String,
         rank: u32,
         options: RunOptions,
-        back_to: Option<RunNumber>,
+        back_to: Option<(RunNumber, Demand)>,
     ) -> Result<Option<ToClient>> {
         check_name("stream", &stream)?;
         options.check(rank)?;
@@ -214,7 +211,7 @@ impl Session {
             stream: stream.clone(),
             rank,
             options: options.clone(),
-            back_to,
+            back_to: back_to.clone(),
         };
         let joined = match begin {
             Err(error) => Err(error),
@@ -235,7 +232,6 @@ impl Session {
             && let Some(local) = member.ranks.get_mut(&(run, rank))
         {
             local.begin = begin;
-            local.options = Some(options.clone());
         }
         let told = self.share(request, &writing, |arena| ToClient::Producing { run, arena });
         self.producing = Some(Producing {
@@ -323,9 +319,7 @@ impl Session {
         }
         let demand = {
             let mut state = node.state.lock();
-            if let Some(local) = state.rank_mut(&stream, run, rank) {
-                local.fields.insert(field.name.clone(), field.clone());
-            }
+            state.ledger.defined(&stream, run, field.clone());
             state.members.get(&stream).and_then(|member| member.cut.demand_at(run, StepNumber::MAX))
         };
         let producing = self.producing()?;
@@ -353,9 +347,7 @@ impl Session {
         {
             result?;
         }
-        if let Some(local) = node.state.lock().rank_mut(&stream, run, rank) {
-            local.attrs.insert((field, key), attr);
-        }
+        node.state.lock().ledger.attr_set(&stream, run, field.as_deref(), &key, attr);
         Ok(Some(ToClient::Done))
     }
 
@@ -654,6 +646,7 @@ impl Producing {
         let id = (self.stream.clone(), self.run, self.rank);
         let (stream, run, rank) = id.clone();
         let mut state = node.state.lock();
+        state.ledger.begun(&stream, run, rank, step);
         node.tell_of_rank(&mut state, &id, PeerMessage::Begun { stream, run, rank, step });
         node.drain(&mut state);
     }

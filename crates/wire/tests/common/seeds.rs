@@ -9,6 +9,7 @@ use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, EndedField, FieldReport, StepEnded, StepReport};
 use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
+use std::sync::Arc;
 
 pub(crate) fn field() -> Field {
     let mut field = Field::new("U", Dtype::F64, Some(&[20, 30]), 2);
@@ -100,7 +101,7 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
     let fields = vec![EndedField::new(field(), blocks())];
     let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
     vec![
-        PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended },
+        PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended: Arc::new(ended) },
         PeerMessage::SpaceRegister { token: 9, step: 3, description: 0, report: field_report() },
         PeerMessage::SpaceFree(blocks().iter().map(|block| block.location).collect()),
     ]

@@ -11,77 +11,7 @@ use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many looks a rank whose home server has died may take to come back.
-const AWAY_LOOKS: u32 = 30;
-
 impl StreamCoordinator {
-    /// A rank whose home server has died comes back to its run through another one. A coordinator that took the place of
-    /// one that died learns of the run in this way; what was in it is lost with that.
-    pub fn come_back(
-        &mut self,
-        run: RunNumber,
-        rank: u32,
-        server: ServerId,
-        options: RunOptions,
-    ) -> Result<(Joined, Vec<Effect>)> {
-        options.check(rank)?;
-        let in_use = self.runs.get(&self.last_run).is_some_and(|last| !last.is_over());
-        if run > self.last_run && !in_use {
-            self.last_run = run - 1;
-        }
-        let known = self.runs.get_mut(&run).filter(|known| known.options == options);
-        let Some(known) = known else {
-            if !in_use && run.checked_sub(1) == Some(self.last_run) {
-                return self.join(rank, server, options);
-            }
-            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
-        };
-        let agreeing = self.cut.agreeing(run);
-        let cuts = known.cuts.clone();
-        let fresh = Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() };
-        let entry = known.ranks.entry(rank).or_insert(fresh);
-        if entry.state.is_gone() {
-            return Err(Error::not_found(format!(
-                "rank {rank} of run {run} of stream '{}' was given up: it had lost its home server for too long",
-                self.name
-            )));
-        }
-        entry.server = server;
-        entry.state = RankState::Open;
-        Ok((Joined { run, cuts, agreeing }, Vec::new()))
-    }
-
-    /// Ranks that lost their home server are given up if they have not come back after some looks. Called about
-    /// once a second.
-    pub fn look_for_the_lost(&mut self) -> Vec<Effect> {
-        let away = |run: &Run| run.ranks.values().any(|rank| rank.state == RankState::Away);
-        let mut late = Vec::new();
-        for run in self.runs.values_mut().filter(|run| away(run)) {
-            run.away_looks += 1;
-            if run.away_looks >= AWAY_LOOKS {
-                late.push(run.number);
-            }
-        }
-        late.into_iter().flat_map(|run| self.give_up_the_lost(run)).collect()
-    }
-
-    fn give_up_the_lost(&mut self, number: RunNumber) -> Vec<Effect> {
-        let Some(run) = self.runs.get_mut(&number) else { return Vec::new() };
-        run.away_looks = 0;
-        let away = run.ranks.iter().filter(|(_, rank)| rank.state == RankState::Away);
-        let away: Vec<(u32, ServerId)> = away.map(|(rank, state)| (*rank, state.server)).collect();
-        let mut effects = Vec::new();
-        for (rank, server) in away {
-            if let Some(run) = self.runs.get_mut(&number) {
-                let text =
-                    format!("{server} died, and with it ranks of stream '{}' lost their home", self.name);
-                run.lost.get_or_insert(text);
-            }
-            effects.extend(self.rank_gone(number, rank, true));
-        }
-        effects
-    }
-
     /// A rank joins the current run, or the first of a new one.
     pub fn join(
         &mut self,
@@ -136,14 +66,14 @@ impl StreamCoordinator {
 
     /// A new run follows this one: its steps wait no longer for ranks that never came.
     fn follow(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
-        effects.extend(self.give_up_the_lost(number));
+        self.give_up_the_lost(number, effects);
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.followed = true;
         self.close_what_is_complete(number, effects);
     }
 
     /// Ranks of a run have gone: steps may be complete without them, and the run may be over.
-    fn close_what_is_complete(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+    pub(super) fn close_what_is_complete(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let open = self.runs.get(&number).map(|run| run.open.clone());
         for step in open.into_iter().flatten() {
             self.close_if_complete(number, step, effects);
@@ -285,7 +215,7 @@ impl StreamCoordinator {
             let blocks =
                 ended.fields.iter().flat_map(|field| &field.blocks).map(|block| block.location.server);
             let servers: BTreeSet<ServerId> = blocks.chain(ended.servers).chain([server]).collect();
-            return vec![Effect::Free { id, servers: servers.into_iter().collect() }];
+            return vec![Effect::Free { id, servers: servers.into_iter().collect(), unseen: true }];
         };
         let step = entry.step_mut(number, ended.time);
         if let Err(error) = step.register(rank, server, ended) {
@@ -310,6 +240,7 @@ impl StreamCoordinator {
                 None => effects.push(Effect::Free {
                     id: StepId { stream: self.name.clone(), run, step },
                     servers: vec![server],
+                    unseen: false,
                 }),
             }
         }
@@ -325,7 +256,7 @@ impl StreamCoordinator {
     /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
     /// they go with the step, or at once if there will be none.
     pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
-        let free = vec![Effect::Free { id: self.step_id(run, step), servers: vec![server] }];
+        let free = vec![Effect::Free { id: self.step_id(run, step), servers: vec![server], unseen: false }];
         let Some(entry) = self.runs.get_mut(&run) else { return free };
         if let Some(step) = entry.steps.get_mut(&step) {
             step.servers.insert(server);
@@ -342,6 +273,9 @@ impl StreamCoordinator {
     }
 
     fn close_if_complete(&mut self, number: RunNumber, step_number: StepNumber, effects: &mut Vec<Effect>) {
+        if self.waits_to_settle() {
+            return;
+        }
         let Some(run) = self.runs.get_mut(&number) else { return };
         let complete = |step: &Step| run.open.contains(&step_number) && run.is_complete(step_number, step);
         if !run.steps.get(&step_number).is_some_and(complete) {

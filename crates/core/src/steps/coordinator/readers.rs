@@ -6,7 +6,7 @@ use crate::steps::attachment::Queued;
 use crate::steps::run::Run;
 use crate::steps::{Attachment, AttachmentId, Effect, Start};
 use crate::{Error, ErrorKind, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl StreamCoordinator {
     /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete.
@@ -22,26 +22,20 @@ impl StreamCoordinator {
             attachment.needs.check_against(&self.name, run.contract.values())?;
         }
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
-        if start == Start::Oldest {
-            attachment.oldest = true;
-            for (number, run) in &mut self.runs {
-                let mut wanted = Vec::new();
-                for (step_number, step) in &run.steps {
-                    let closed = step.closed && !step.dropped && (attachment.takes_torn || !step.torn);
-                    if closed && run.is_wanted(&attachment.needs, *step_number) {
-                        wanted.push(*step_number);
-                    }
-                }
-                for step_number in wanted {
-                    attachment.enqueue(*number, step_number);
-                    if let Some(step) = run.steps.get_mut(&step_number) {
-                        step.holds += 1;
-                    }
+        match start {
+            Start::Next => {}
+            Start::Oldest => {
+                self.enqueue_closed(&mut attachment, (0, 0));
+                if run_is_over && !attachment.queue.is_empty() {
+                    // It reads what is left, and ends with that.
+                    attachment.from = Some((self.last_run, 0));
                 }
             }
-            if run_is_over && !attachment.queue.is_empty() {
-                // It reads what is left, and ends with that.
-                attachment.from = Some((self.last_run, 0));
+            Start::From(run, step) => {
+                self.enqueue_closed(&mut attachment, (run, step));
+                attachment.last = step.checked_sub(1).map(|last| (run, last));
+                attachment.resumes_at = Some((run, step));
+                self.resume(&mut attachment);
             }
         }
         self.attachments.insert(id, attachment);
@@ -49,6 +43,52 @@ impl StreamCoordinator {
         self.deliver(id, &mut effects);
         self.end_if_over(&mut effects);
         Ok(effects)
+    }
+
+    /// Closed steps from this one on wait for an attachment, with what was counted as dropped for readers like it.
+    fn enqueue_closed(&mut self, attachment: &mut Attachment, first: (RunNumber, StepNumber)) {
+        attachment.oldest = true;
+        let alike = |other: &&Attachment| other.stands_in && other.needs == attachment.needs;
+        let stand_in = self.attachments.values().find(alike);
+        let missed: BTreeMap<(RunNumber, StepNumber), u64> = stand_in
+            .iter()
+            .flat_map(|other| &other.queue)
+            .map(|queued| ((queued.run, queued.step), queued.missed))
+            .collect();
+        let missed_last = stand_in.map_or(0, |stand_in| stand_in.missed);
+        for (number, run) in &mut self.runs {
+            let mut wanted = Vec::new();
+            for (step_number, step) in &run.steps {
+                let closed = step.closed && !step.dropped && (attachment.takes_torn || !step.torn);
+                let wants =
+                    (*number, *step_number) >= first && run.is_wanted(&attachment.needs, *step_number);
+                if closed && wants {
+                    wanted.push(*step_number);
+                }
+            }
+            for step_number in wanted {
+                attachment.missed += missed.get(&(*number, step_number)).copied().unwrap_or(0);
+                attachment.enqueue(*number, step_number);
+                if let Some(step) = run.steps.get_mut(&step_number) {
+                    step.holds += 1;
+                }
+            }
+        }
+        attachment.missed += missed_last;
+    }
+
+    /// A reader that comes back takes part in its run from the step on that it wants next, if that run is known.
+    pub(super) fn resume(&self, attachment: &mut Attachment) {
+        if let Some((run, _)) = attachment.resumes_at
+            && (self.runs.contains_key(&run) || self.last_run().is_some_and(|last| last > run))
+        {
+            attachment.from = attachment.resumes_at.take();
+        }
+    }
+
+    /// From which step on an attachment takes part, if that is known.
+    pub fn takes_part_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
+        self.attachments.get(&id).and_then(|attachment| attachment.from)
     }
 
     /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.
@@ -162,7 +202,7 @@ impl StreamCoordinator {
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
-            let drained = attachment.queue.is_empty();
+            let drained = attachment.queue.is_empty() && !attachment.stands_in;
             let Some((number, _)) = attachment.from.filter(|_| drained && !attachment.follow) else {
                 continue;
             };

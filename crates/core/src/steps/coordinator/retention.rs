@@ -118,7 +118,8 @@ impl StreamCoordinator {
                 freed.servers.extend(self.members.iter().copied());
             }
             let id = StepId { stream: self.name.clone(), run: number, step };
-            effects.push(Effect::Free { id, servers: freed.servers.into_iter().collect() });
+            let servers = freed.servers.into_iter().collect();
+            effects.push(Effect::Free { id, servers, unseen: freed.unseen });
         }
     }
 

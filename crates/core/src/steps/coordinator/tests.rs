@@ -10,18 +10,18 @@ use crate::{Error, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-const S0: ServerId = ServerId(0);
-const S1: ServerId = ServerId(1);
+pub(super) const S0: ServerId = ServerId(0);
+pub(super) const S1: ServerId = ServerId(1);
 
-fn options(size: u32, policy: Policy) -> RunOptions {
+pub(super) fn options(size: u32, policy: Policy) -> RunOptions {
     RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None }
 }
 
-fn field() -> Field {
+pub(super) fn field() -> Field {
     Field::new("U", Dtype::U8, Some(&[4, 10]), 2)
 }
 
-fn ended(rank: u32, step: StepNumber) -> StepEnded {
+pub(super) fn ended(rank: u32, step: StepNumber) -> StepEnded {
     let block = BlockRecord {
         key: BlockKey { rank, number: 0 },
         level: 0,
@@ -40,12 +40,12 @@ fn ended(rank: u32, step: StepNumber) -> StepEnded {
     }
 }
 
-fn needs(every: u32) -> Needs {
+pub(super) fn needs(every: u32) -> Needs {
     Needs::Fields(vec![Need { field: "U".into(), dtype: None, every }])
 }
 
 /// A stream with two ranks on two servers and one consumer attached before it begins.
-fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
+pub(super) fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
     let attachment = Attachment::new(needs(every), S0, window);
     assert_eq!(stream.attach(AttachmentId(7), attachment, Start::Next).unwrap(), []);
@@ -58,12 +58,12 @@ fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
     stream
 }
 
-fn step(stream: &mut StreamCoordinator, number: StepNumber) -> Vec<Effect> {
+pub(super) fn step(stream: &mut StreamCoordinator, number: StepNumber) -> Vec<Effect> {
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
     stream.step_ended(1, 1, S1, ended(1, number))
 }
 
-fn delivered(effects: &[Effect]) -> Vec<(StepNumber, u64)> {
+pub(super) fn delivered(effects: &[Effect]) -> Vec<(StepNumber, u64)> {
     effects
         .iter()
         .filter_map(|effect| match effect {
@@ -73,7 +73,7 @@ fn delivered(effects: &[Effect]) -> Vec<(StepNumber, u64)> {
         .collect()
 }
 
-fn freed(effects: &[Effect]) -> Vec<StepNumber> {
+pub(super) fn freed(effects: &[Effect]) -> Vec<StepNumber> {
     effects
         .iter()
         .filter_map(|effect| match effect {
@@ -101,7 +101,7 @@ fn blocks_that_owners_know_are_counted_and_freed_there() {
     let effects = stream.release(AttachmentId(7), 1, 0, false);
     let servers = vec![S0, S1, ServerId(5), ServerId(6)];
     let id = StepId { stream: "s".into(), run: 1, step: 0 };
-    assert_eq!(effects, [Effect::Free { id, servers }]);
+    assert_eq!(effects, [Effect::Free { id, servers, unseen: false }]);
 }
 
 #[test]
@@ -661,7 +661,7 @@ fn ranks_need_not_be_open_at_the_same_time() {
 fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     let free = |step| {
         let id = StepId { stream: "s".into(), run: 1, step };
-        Effect::Free { id, servers: vec![ServerId(2)] }
+        Effect::Free { id, servers: vec![ServerId(2)], unseen: false }
     };
     // The rank's home is heard first: the step is there and its blocks go when it goes.
     let mut first = stream(Policy::DropOldest, 1, 4);
@@ -671,7 +671,7 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     let freed = first.detach(AttachmentId(7));
     assert!(
         freed.iter().any(
-            |effect| matches!(effect, Effect::Free { id, servers } if id.step == 2 && !servers.contains(&ServerId(2)))
+            |effect| matches!(effect, Effect::Free { id, servers, .. } if id.step == 2 && !servers.contains(&ServerId(2)))
         )
     );
     // The other server is heard first: nothing is freed before the home has said what it knows.
@@ -768,71 +768,4 @@ fn a_run_that_is_over_takes_no_more_ranks() {
     stream.rank_gone(1, 0, false);
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 2);
-}
-
-#[test]
-fn a_rank_whose_home_died_comes_back() {
-    let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
-    assert_eq!(stream.server_gone(S1), []);
-    (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let (joined, _) = stream.come_back(1, 1, S0, options(2, Policy::DropOldest)).unwrap();
-    assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
-    (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let effects = stream.begun(1, 1, 2);
-    let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
-    assert!(report.id.step == 1 && report.torn, "it was in it when its home died");
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 2)), []);
-    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
-}
-
-#[test]
-fn a_rank_that_does_not_come_back_is_given_up() {
-    let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.server_gone(S1), []);
-    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
-    assert_eq!(delivered(&effects), [(0, 0)]);
-    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest));
-    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
-    let mut effects = stream.release(AttachmentId(7), 1, 0, false);
-    effects.extend(stream.rank_gone(1, 0, false));
-    let told = effects.iter().find_map(|effect| match effect {
-        Effect::Failed(_, error) => Some(error),
-        _ => None,
-    });
-    assert!(told.is_some_and(|error| error.kind == ErrorKind::Lost), "{effects:?}");
-}
-
-/// A restart of the simulation does not wait for ranks of the run before it.
-#[test]
-fn a_new_run_gives_up_who_is_away() {
-    let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(stream.server_gone(S1), []);
-    assert_eq!(stream.rank_gone(1, 0, true), []);
-    let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
-    assert_eq!(joined.run, 2);
-    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest));
-    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
-}
-
-#[test]
-fn a_coordinator_in_another_ones_place_learns_of_the_run() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
-    let attachment = Attachment::new(needs(1), S0, 4);
-    assert_eq!(stream.attach(AttachmentId(7), attachment, Start::Next).unwrap(), []);
-    // What its homes tell before they have told of the run belongs to nobody.
-    assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
-    for rank in 0..2 {
-        let (joined, _) = stream.come_back(5, rank, S0, options(2, Policy::DropOldest)).unwrap();
-        assert!(joined.run == 5 && joined.cuts.at(0).version > 1 << 40);
-        stream.define(5, rank, field()).unwrap();
-    }
-    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
-    assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
-    let other = stream.come_back(7, 0, S0, options(2, Policy::DropOldest));
-    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
-    let other = stream.come_back(5, 0, S0, options(3, Policy::DropOldest));
-    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
 }

@@ -1,0 +1,272 @@
+//! A coordinator that takes the place of one that has died: the homes of the ranks tell it of their runs, steps and demand
+//! once more, and readers come back with the number of the step that they want next.
+//!
+//! Until readers have had time to come back, a *stand-in* for each of their contracts keeps the demand in force and holds
+//! the steps that they would be told of.
+
+use super::StreamCoordinator;
+use crate::contract::Needs;
+use crate::cut::Cuts;
+use crate::demand::Demand;
+use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::steps::ledger::Inheritance;
+use crate::steps::run::{Rank, RankState, Run};
+use crate::steps::{Attachment, AttachmentId, Effect, Joined, RunOptions};
+use crate::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many looks a rank whose home server has died may take to come back.
+const AWAY_LOOKS: u32 = 30;
+/// How many looks readers may take to come back to the server that coordinates their stream now. One that is busy with a
+/// step for longer finds a gap.
+const STAND_IN_LOOKS: u32 = 10;
+
+/// What is being told of the time before.
+#[derive(Debug, Default)]
+pub(super) struct Takeover {
+    /// Whether not all homes have told yet: nothing closes until then.
+    telling: bool,
+    /// Those that have told.
+    homes: BTreeSet<ServerId>,
+    /// Steps of which a server holds or knows blocks.
+    held: BTreeMap<(RunNumber, StepNumber), BTreeSet<ServerId>>,
+    /// How often was looked since readers could come back.
+    looks: u32,
+}
+
+impl StreamCoordinator {
+    /// A home tells of a run that another server coordinated, which has died. Its steps follow.
+    pub fn inherit(&mut self, home: ServerId, told: Inheritance) -> Result<()> {
+        let size = told.options.size;
+        told.ranks.iter().try_for_each(|(rank, _)| told.options.check(*rank))?;
+        let run = self.inherited_run(told.run, &told.options);
+        if run.options != told.options {
+            return Err(Error::conflict(format!(
+                "{home} tells of run {} with {}; others with {}",
+                told.run, told.options, run.options
+            )));
+        }
+        run.begun |= told.begun;
+        run.highest_left = run.highest_left.max(told.reached);
+        for field in told.fields {
+            run.contract.entry(field.name.clone()).or_insert(field);
+        }
+        for field in [None].into_iter().chain(told.attrs.fields().map(Some)) {
+            for (key, attr) in told.attrs.of(field) {
+                run.attrs_version += u64::from(run.attrs.set(field, key, attr.clone())?);
+            }
+        }
+        if let Some((first, later)) = told.cuts {
+            let cuts = Cuts::from_parts(first, later);
+            if !run.cuts_known || run.cuts.are_before(&cuts) {
+                run.cuts = cuts;
+            }
+            run.cuts_known = true;
+        }
+        for (rank, below) in told.ranks.into_iter().filter(|(rank, _)| *rank < size) {
+            let fresh = Rank { server: home, state: RankState::Open, below, stranded: Vec::new() };
+            run.ranks.entry(rank).or_insert(fresh);
+        }
+        self.takeover.telling = true;
+        self.takeover.homes.insert(home);
+        Ok(())
+    }
+
+    fn inherited_run(&mut self, number: RunNumber, options: &RunOptions) -> &mut Run {
+        self.last_run = self.last_run.max(number);
+        self.first_after = self.first_after.min(number.saturating_sub(1));
+        self.runs.entry(number).or_insert_with(|| {
+            let mut run = Run::new(number, options.clone(), Arc::default());
+            run.inherited = true;
+            run
+        })
+    }
+
+    /// A server holds or knows blocks of these steps, of which the coordinator before this one may have been told.
+    pub fn holds(&mut self, server: ServerId, steps: impl IntoIterator<Item = (RunNumber, StepNumber)>) {
+        for step in steps {
+            self.takeover.held.entry(step).or_default().insert(server);
+        }
+        self.takeover.telling = true;
+    }
+
+    /// Whether homes are still telling of the time before.
+    pub fn is_taking_over(&self) -> bool {
+        self.takeover.telling
+    }
+
+    /// The homes that have told.
+    pub fn told_by(&self) -> impl Iterator<Item = ServerId> {
+        self.takeover.homes.iter().copied()
+    }
+
+    /// All homes have told: the stream goes on. `id` gives the numbers of stand-ins.
+    pub fn settle(&mut self, mut id: impl FnMut() -> AttachmentId) -> Vec<Effect> {
+        if !std::mem::take(&mut self.takeover.telling) {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        for (run, steps) in std::mem::take(&mut self.takeover.held) {
+            self.claim(run, steps, &mut effects);
+        }
+        let numbers: Vec<RunNumber> = self.runs.keys().copied().collect();
+        for number in &numbers {
+            let Some(run) = self.runs.get_mut(number) else { continue };
+            // An earlier run of a stream that has a later one.
+            run.followed |= *number < self.last_run;
+            let live = !run.is_over();
+            if live {
+                effects.push(Effect::Cuts { run: *number, cuts: run.cuts.clone() });
+            }
+            let mut contracts: Vec<Needs> = run.cuts.latest().contracts().to_vec();
+            if !live && contracts.is_empty() && !run.steps.is_empty() {
+                // Nobody knows any more who wanted them.
+                contracts.push(Needs::All { every: 1 });
+            }
+            if std::mem::replace(&mut run.stood_in, true) {
+                continue;
+            }
+            for contract in contracts {
+                self.attachments.insert(id(), Attachment::stand_in(contract, *number));
+            }
+        }
+        self.takeover.looks = 0;
+        let mut attachments = std::mem::take(&mut self.attachments);
+        for attachment in attachments.values_mut() {
+            self.resume(attachment);
+        }
+        self.attachments = attachments;
+        for number in numbers {
+            self.close_what_is_complete(number, &mut effects);
+        }
+        effects.extend(self.demand_changed());
+        effects
+    }
+
+    /// What is held of a step that nobody has told of either belongs to one that is still open, or to none.
+    fn claim(
+        &mut self,
+        (run, step): (RunNumber, StepNumber),
+        servers: BTreeSet<ServerId>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = self.step_id(run, step);
+        let known = self.runs.get_mut(&run);
+        match known {
+            Some(run) if run.steps.contains_key(&step) => {
+                if let Some(step) = run.steps.get_mut(&step) {
+                    step.servers.extend(servers);
+                }
+            }
+            Some(run) if !run.is_over() => run.unclaimed.entry(step).or_default().extend(servers),
+            _ => effects.push(Effect::Free { id, servers: servers.into_iter().collect(), unseen: true }),
+        }
+    }
+
+    /// Whether it is not known yet if a step is one of those that the coordinator before this one knew.
+    pub(super) fn waits_to_settle(&self) -> bool {
+        self.takeover.telling
+    }
+
+    /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
+    pub fn come_back(
+        &mut self,
+        run: RunNumber,
+        rank: u32,
+        server: ServerId,
+        options: RunOptions,
+        demand: Demand,
+    ) -> Result<(Joined, Vec<Effect>)> {
+        options.check(rank)?;
+        let text = format!("run {run} of stream '{}' has ended", self.name);
+        let ended = || Error::not_found(text);
+        let in_use = self.runs.get(&self.last_run).is_some_and(|last| !last.is_over());
+        if !self.runs.contains_key(&run) {
+            // Nobody else has told of it: its coordinator was the home of all its ranks, or of all but those to come.
+            if in_use || run <= self.last_run {
+                return Err(ended());
+            }
+            let entry = self.inherited_run(run, &options);
+            entry.cuts = Cuts::new(Arc::new(demand));
+            entry.cuts_known = true;
+            self.takeover.telling = true;
+        }
+        let Some(known) = self.runs.get_mut(&run).filter(|known| known.options == options) else {
+            return Err(ended());
+        };
+        let fresh = Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() };
+        let entry = known.ranks.entry(rank).or_insert(fresh);
+        if entry.state.is_gone() {
+            return Err(Error::not_found(format!(
+                "rank {rank} of run {run} of stream '{}' was given up: it had lost its home server for too long",
+                self.name
+            )));
+        }
+        entry.server = server;
+        entry.state = RankState::Open;
+        let cuts = known.cuts.clone();
+        Ok((Joined { run, cuts, agreeing: self.cut.agreeing(run) }, Vec::new()))
+    }
+
+    /// Ranks that lost their home server are given up if they have not come back after some looks, and so are readers.
+    /// Called about once a second.
+    pub fn look_for_the_lost(&mut self) -> Vec<Effect> {
+        let mut effects = self.look_for_readers();
+        let mut late = Vec::new();
+        for run in self.runs.values_mut() {
+            let away = run.ranks.values().any(|rank| rank.state == RankState::Away);
+            if away || run.lacks_ranks() {
+                run.away_looks += 1;
+                if run.away_looks >= AWAY_LOOKS {
+                    late.push(run.number);
+                }
+            }
+            for (step, servers) in run.take_unclaimed() {
+                let id = StepId { stream: self.name.clone(), run: run.number, step };
+                effects.push(Effect::Free { id, servers, unseen: true });
+            }
+        }
+        for run in late {
+            self.give_up_the_lost(run, &mut effects);
+        }
+        effects
+    }
+
+    /// Gives up the ranks of a run that are away.
+    pub(super) fn give_up_the_lost(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.away_looks = 0;
+        let away = run.ranks.iter().filter(|(_, rank)| rank.state == RankState::Away);
+        let away: Vec<(u32, ServerId)> = away.map(|(rank, state)| (*rank, state.server)).collect();
+        let why = format!("a server died, and with it ranks of stream '{}' lost their home", self.name);
+        if run.lacks_ranks() {
+            run.followed = true;
+            run.lost.get_or_insert(why.clone());
+            self.close_what_is_complete(number, effects);
+        }
+        for (rank, _) in away {
+            if let Some(run) = self.runs.get_mut(&number) {
+                run.lost.get_or_insert(why.clone());
+            }
+            effects.extend(self.rank_gone(number, rank, true));
+        }
+    }
+
+    /// Those that have not come back by now find what is left.
+    fn look_for_readers(&mut self) -> Vec<Effect> {
+        let standing_in: Vec<AttachmentId> =
+            self.attachments.iter().filter(|(_, a)| a.stands_in).map(|(id, _)| *id).collect();
+        if standing_in.is_empty() {
+            return Vec::new();
+        }
+        self.takeover.looks += 1;
+        if self.takeover.looks < STAND_IN_LOOKS {
+            return Vec::new();
+        }
+        standing_in.into_iter().flat_map(|id| self.detach(id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

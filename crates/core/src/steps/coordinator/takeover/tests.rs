@@ -1,0 +1,189 @@
+use super::super::tests::{S0, S1, delivered, ended, field, freed, needs, options, step, stream};
+use super::*;
+use crate::ErrorKind;
+use crate::attr::Attrs;
+use crate::steps::{Policy, Start};
+
+fn demand(version: u64) -> Demand {
+    Demand::union(version, [needs(1)].iter())
+}
+
+#[test]
+fn a_rank_whose_home_died_comes_back() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(stream.server_gone(S1), []);
+    (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    let (joined, _) = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1)).unwrap();
+    assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
+    (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    let effects = stream.begun(1, 1, 2);
+    let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(report.id.step == 1 && report.torn, "it was in it when its home died");
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 2)), []);
+    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
+}
+
+#[test]
+fn a_rank_that_does_not_come_back_is_given_up() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.server_gone(S1), []);
+    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
+    assert_eq!(delivered(&effects), [(0, 0)]);
+    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1));
+    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
+    let mut effects = stream.release(AttachmentId(7), 1, 0, false);
+    effects.extend(stream.rank_gone(1, 0, false));
+    let told = effects.iter().find_map(|effect| match effect {
+        Effect::Failed(_, error) => Some(error),
+        _ => None,
+    });
+    assert!(told.is_some_and(|error| error.kind == ErrorKind::Lost), "{effects:?}");
+}
+
+/// A restart of the simulation does not wait for ranks of the run before it.
+#[test]
+fn a_new_run_gives_up_who_is_away() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(stream.server_gone(S1), []);
+    assert_eq!(stream.rank_gone(1, 0, true), []);
+    let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
+    assert_eq!(joined.run, 2);
+    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1));
+    assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
+}
+
+/// What the home of one of two ranks tells of run 5.
+fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inheritance {
+    Inheritance {
+        run: 5,
+        options: options(2, Policy::DropOldest),
+        fields: vec![field()],
+        attrs: Attrs::default(),
+        cuts: Some((demand(1), later)),
+        reached: None,
+        ranks: vec![(rank, below)],
+        begun: true,
+    }
+}
+
+fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
+    let mut next = 100;
+    stream.settle(|| {
+        next += 1;
+        AttachmentId(next)
+    })
+}
+
+/// Two homes have told: step 7 is closed, step 8 is not.
+fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
+    for number in 7..9 {
+        assert_eq!(stream.step_ended(5, 0, S0, ended(0, number)), []);
+    }
+    stream.inherit(S1, told(1, 7, vec![(9, demand(2))])).unwrap();
+    assert_eq!(stream.step_ended(5, 1, S1, ended(1, 7)), []);
+    let effects = settle(&mut stream);
+    (stream, effects)
+}
+
+#[test]
+fn who_takes_a_coordinators_place_goes_on_where_it_was() {
+    let (mut stream, effects) = taken_over();
+    let [Effect::Cuts { run: 5, cuts }, Effect::Prepare { run: 5, version }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((cuts.at(8).version, cuts.at(9).version), (1, 2), "one of them had heard of it");
+    assert!(*version > 1 << 40);
+    let reader = Attachment::new(needs(1), S0, 4);
+    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 7)).unwrap();
+    assert_eq!(delivered(&effects), [(7, 0)]);
+    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 7)));
+    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 8))), [(8, 0)]);
+    for number in 7..9 {
+        assert_eq!(freed(&stream.release(AttachmentId(7), 5, number, false)), [], "others may come back");
+    }
+    assert_eq!(stream.status().attached, 1);
+    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.look_for_the_lost()).collect();
+    let unseen = |step: StepNumber| {
+        effects.iter().any(|e| matches!(e, Effect::Free { id, unseen, .. } if id.step == step && *unseen))
+    };
+    assert!(unseen(7), "who held it at the other coordinator may look at it still: {effects:?}");
+    assert_eq!(freed(&effects), [7, 8]);
+}
+
+#[test]
+fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
+    let (mut stream, _) = taken_over();
+    stream.step_ended(5, 1, S1, ended(1, 8));
+    for rank in 0..2 {
+        stream.rank_gone(5, rank, false);
+    }
+    let mut reader = Attachment::new(needs(1), S0, 4);
+    reader.follow = false;
+    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 8)).unwrap();
+    assert_eq!(delivered(&effects), [(8, 0)]);
+    assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "{effects:?}");
+}
+
+#[test]
+fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
+    stream.inherit(S1, told(1, 8, Vec::new())).unwrap();
+    stream.step_ended(5, 0, S0, ended(0, 7));
+    stream.holds(ServerId(2), [(4, 1), (5, 7), (5, 9), (5, 10)]);
+    assert_eq!(freed(&settle(&mut stream)), [1], "of a run that nobody knows");
+    stream.step_ended(5, 0, S0, ended(0, 9));
+    stream.step_ended(5, 0, S0, ended(0, 11));
+    assert_eq!(freed(&stream.look_for_the_lost()), [], "the other rank may put it yet");
+    stream.step_ended(5, 1, S1, ended(1, 9));
+    stream.step_ended(5, 1, S1, ended(1, 11));
+    assert_eq!(freed(&stream.look_for_the_lost()), [10]);
+    let effects: Vec<Effect> = (0..9).flat_map(|_| stream.look_for_the_lost()).collect();
+    assert_eq!(freed(&effects), [7, 9, 11]);
+    for effect in effects {
+        if let Effect::Free { id, servers, .. } = effect {
+            assert_eq!(servers.contains(&ServerId(2)), id.step < 10, "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
+    let attachment = Attachment::new(needs(1), S0, 4);
+    assert_eq!(stream.attach(AttachmentId(7), attachment, Start::From(5, 3)).unwrap(), []);
+    assert_eq!(stream.takes_part_from(AttachmentId(7)), None);
+    // What its homes tell before they have told of the run belongs to nobody.
+    assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
+    for rank in 0..2 {
+        let back = stream.come_back(5, rank, S0, options(2, Policy::DropOldest), demand(9));
+        assert!(back.unwrap().0.cuts.at(0).wants(&field(), 0), "as it knew before");
+        settle(&mut stream);
+        stream.define(5, rank, field()).unwrap();
+    }
+    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 3)));
+    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
+    assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
+    let other = stream.come_back(7, 0, S0, options(2, Policy::DropOldest), demand(9));
+    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
+    let other = stream.come_back(5, 0, S0, options(3, Policy::DropOldest), demand(9));
+    assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
+}
+
+#[test]
+fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
+    stream.step_ended(5, 0, S0, ended(0, 8));
+    settle(&mut stream);
+    let reader = Attachment::new(needs(1), S0, 4);
+    assert_eq!(stream.attach(AttachmentId(7), reader, Start::From(5, 8)).unwrap(), []);
+    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
+    let [Effect::Deliver(_, report), ..] = &effects[..] else { panic!("{effects:?}") };
+    assert!(report.torn && report.id.step == 8, "{effects:?}");
+}

@@ -1,0 +1,154 @@
+//! A stream's coordinator has died: the homes of the stream's ranks tell the server that takes its place what they had told
+//! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
+
+use crate::handle::cuts_to_tell;
+use crate::node::{Node, State};
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::steps::{AttachmentId, Inheritance, StepEnded};
+use forebay_wire::peer::PeerMessage;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How many steps of a rank are kept for a coordinator that is still to be found.
+const UNTOLD_MAX: usize = 4096;
+
+impl State {
+    /// The streams of which this server knows ranks, steps or workers.
+    pub(crate) fn known_streams(&self) -> BTreeSet<String> {
+        let held = self.held.keys().chain(self.directory.steps()).map(|id| &id.stream);
+        let ranks = self.members.keys().chain(self.ledger.streams());
+        let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
+        held.chain(ranks).chain(workers).cloned().collect()
+    }
+}
+
+impl Node {
+    /// The known streams that these servers coordinated. Others may have told of them already.
+    pub(crate) fn streams_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<String> {
+        let taking_over = |stream: &str| state.coordinators.get(stream).is_some_and(|s| s.is_taking_over());
+        let theirs =
+            |stream: &String| taking_over(stream) || servers.contains(&self.coordinator_of(state, stream));
+        state.known_streams().into_iter().filter(theirs).collect()
+    }
+
+    /// Tells the server that coordinates a stream now all that this one knows of it.
+    pub(crate) fn tell_again(&self, state: &mut State, stream: &str) {
+        let to = self.coordinator_of(state, stream);
+        let mut messages = Vec::new();
+        for (run, ledger) in state.ledger.runs_of(stream) {
+            let member = state.members.get(stream);
+            let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+            let name = || stream.to_owned();
+            let told = Box::new(ledger.inheritance(run, cuts));
+            messages.push(PeerMessage::Inherit { stream: name(), told });
+            for (rank, state) in ledger.ranks() {
+                let steps = state.steps.values().cloned();
+                messages.extend(steps.map(|ended| PeerMessage::StepEnded {
+                    stream: name(),
+                    run,
+                    rank,
+                    ended,
+                }));
+                if let Some(died) = state.gone {
+                    messages.push(PeerMessage::RankGone { stream: name(), run, rank, died });
+                }
+            }
+        }
+        let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
+        let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
+        let steps = steps.into_iter().collect();
+        messages.push(PeerMessage::Holds { stream: stream.to_owned(), steps });
+        tracing::info!("{to} coordinates stream '{stream}' now: it is told {} messages", messages.len());
+        for message in messages {
+            self.tell(state, to, message);
+        }
+        self.tell_workers_again(state, stream, to);
+    }
+
+    /// A rank has ended a step: tells its stream's coordinator, and whichever takes that one's place.
+    pub(crate) fn tell_ended(
+        &self,
+        state: &mut State,
+        (stream, run, rank): (String, RunNumber, u32),
+        ended: StepEnded,
+    ) {
+        let ended = Arc::new(ended);
+        let coordinator = self.coordinator_of(state, &stream);
+        let kept = state.ledger.ended(&stream, run, rank, ended.clone());
+        let id = StepId { stream: stream.clone(), run, step: ended.step };
+        let told = self.tell(state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended });
+        if !told && (kept > UNTOLD_MAX || !state.gone.contains(&coordinator)) {
+            // Nobody will ever read it.
+            self.forget_step(state, &id);
+        }
+    }
+
+    /// A home tells of a run of a stream whose coordinator has died.
+    pub(crate) fn inherit(&self, state: &mut State, from: ServerId, stream: String, told: Inheritance) {
+        if let Some(server) = self.place_of(state, &stream).filter(|place| *place != self.id) {
+            self.tell(state, from, PeerMessage::CoordinatedBy { stream, server });
+            return;
+        }
+        if let Err(error) = self.coordinator(state, &stream).inherit(from, told) {
+            tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
+        }
+    }
+
+    /// A server has told all that it knows of a stream whose coordinator has died.
+    pub(crate) fn told_again(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        stream: &str,
+        steps: Vec<(RunNumber, StepNumber)>,
+    ) {
+        if self.place_of(state, stream).is_some_and(|place| place != self.id) {
+            return;
+        }
+        self.coordinator(state, stream).holds(from, steps);
+        if self.all_told(state) {
+            self.settle(state, stream);
+        }
+    }
+
+    /// All members have told: streams whose coordinator has died go on.
+    pub(crate) fn settle_all(&self, state: &mut State) {
+        if !self.all_told(state) {
+            return;
+        }
+        let telling = state.coordinators.iter().filter(|(_, stream)| stream.is_taking_over());
+        let telling: Vec<String> = telling.map(|(stream, _)| stream.clone()).collect();
+        for stream in telling {
+            self.settle(state, &stream);
+        }
+        self.settle_pipelines(state);
+    }
+
+    /// What was known of a stream has been told: it goes on.
+    pub(crate) fn settle(&self, state: &mut State, stream: &str) {
+        let effects = self.coordinator(state, stream).settle(|| AttachmentId(self.unique()));
+        self.apply(state, stream, effects);
+        self.agreed.notify_waiters();
+    }
+
+    /// Another server coordinates a stream that homes have told this one of: they are to tell that one.
+    pub(crate) fn yield_to(&self, state: &mut State, stream: &str, server: ServerId) {
+        let Some(taking_over) = state.coordinators.get(stream).filter(|found| found.is_taking_over()) else {
+            return;
+        };
+        let homes: Vec<ServerId> = taking_over.told_by().collect();
+        state.coordinators.remove(stream);
+        for home in homes {
+            self.tell(state, home, PeerMessage::CoordinatedBy { stream: stream.to_owned(), server });
+        }
+    }
+
+    /// A server that was told of a stream says that another one coordinates it.
+    pub(crate) fn coordinated_by(&self, state: &mut State, stream: String, server: ServerId) {
+        if state.gone.contains(&server) || self.coordinator_of(state, &stream) == server {
+            return;
+        }
+        state.places.elsewhere.insert(stream.clone(), server);
+        self.tell_again(state, &stream);
+    }
+}
