@@ -86,6 +86,7 @@ module forebay
    integer, parameter, public :: FB_POLICY_DROP_OLDEST = 0, FB_POLICY_BLOCK = 1, FB_POLICY_LATEST = 2
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
    integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1
+   integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1
 
    ! One rank of a simulation; a reader of a stream; a step as a reader holds it.
@@ -230,11 +231,12 @@ contains
    ! Joins the stream as one rank; ranks count from 0.  After a restart from a checkpoint, continues_run and
    ! continues_step say which run goes on (see fb_producer_run), and the last step of it that is still true.
    subroutine fb_producer_open(producer, stream, group, rank, ranks, policy, keep, timeout, transport, on_loss, &
-                               continues_run, continues_step, placement, queue_bytes, stat, errmsg)
+                               continues_run, continues_step, placement, queue_bytes, replicas, durability, &
+                               stat, errmsg)
       type(fb_producer), intent(out) :: producer
       character(*), intent(in) :: stream
       character(*), intent(in), optional :: group, transport
-      integer, intent(in), optional :: rank, ranks, policy, keep, on_loss, placement
+      integer, intent(in), optional :: rank, ranks, policy, keep, on_loss, placement, replicas, durability
       real(real64), intent(in), optional :: timeout
       integer(int64), intent(in), optional :: continues_run, continues_step, queue_bytes
       integer, intent(out), optional :: stat
@@ -258,6 +260,8 @@ contains
       if (present(on_loss)) options%on_loss = on_loss
       if (present(placement)) options%placement = placement
       if (present(queue_bytes)) options%queue_bytes = queue_bytes
+      if (present(replicas)) options%replicas = replicas
+      if (present(durability)) options%durability = durability
       if (present(continues_run) .neqv. present(continues_step)) then
          call refused('continues_run and continues_step go together: give both, or neither', stat, errmsg, FB_INVALID)
          return

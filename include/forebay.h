@@ -110,6 +110,11 @@ enum { /* what a producer does when its servers are gone */
     FB_ON_LOSS_FAIL = 1  /* calls fail with FB_UNREACHABLE */
 };
 
+enum { /* when a block is safe of which several servers hold copies */
+    FB_DURABILITY_LOCAL = 0,     /* the default: when fb_flush or fb_step_end has returned */
+    FB_DURABILITY_REPLICATED = 1 /* when the put has returned */
+};
+
 enum { /* which server holds a block */
     FB_PLACEMENT_NEAREST = 0,  /* the default: the rank's home, on its host if there is one there */
     FB_PLACEMENT_BY_BLOCK = 1, /* by the block's id: spread evenly over all servers */
@@ -165,10 +170,12 @@ typedef struct fb_producer_options {
     int32_t reserved;        /* 0 */
     fb_place_function place; /* with FB_PLACEMENT_FUNCTION */
     void *place_context;     /* what `place` is called with */
+    uint32_t replicas;       /* how many servers hold each block, 1 to 8: all but one may die (default 1) */
+    int32_t durability;      /* FB_DURABILITY_...: when a block is safe of which several servers hold copies */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
     { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, 0, FB_ON_LOSS_SKIP, 0, 0, 0, \
-      FB_PLACEMENT_NEAREST, 0, NULL, NULL }
+      FB_PLACEMENT_NEAREST, 0, NULL, NULL, 1, FB_DURABILITY_LOCAL }
 
 /* A field of the output contract. */
 typedef struct fb_field {

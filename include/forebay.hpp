@@ -100,6 +100,9 @@ struct ProducerOptions {
     // With FB_PLACEMENT_FUNCTION; see fb_place_function in forebay.h.
     fb_place_function place = nullptr;
     void *place_context = nullptr;
+    // How many servers hold each block: all but one may die; and when it is safe.
+    std::uint32_t replicas = 1;
+    std::int32_t durability = FB_DURABILITY_LOCAL;
     // The run, and the last step of it that is still true: a restart from a checkpoint.
     std::optional<std::pair<std::uint64_t, std::uint64_t>> continues = {};
 };
@@ -437,6 +440,8 @@ public:
         given.placement = options.placement;
         given.place = options.place;
         given.place_context = options.place_context;
+        given.replicas = options.replicas;
+        given.durability = options.durability;
         if (options.continues) {
             given.has_continues = 1;
             given.continues_run = options.continues->first;

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +65,11 @@ def is_stopped(pid: int) -> bool:
 class Child:
     """A Python process that runs a snippet. It talks by lines."""
 
-    def __init__(self, code: str, *arguments: object, **options: Any) -> None:
+    def __init__(self, code: str, *arguments: object, inside: Sequence[str] = (), **options: Any) -> None:
         text = PREAMBLE + textwrap.dedent(code)
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", text, *map(str, arguments)],
+            [*inside, sys.executable, "-W", "error", "-c", text, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -122,6 +122,11 @@ class Child:
         assert self.process.stdin is not None
         self.process.stdin.write(text + "\n")
         self.process.stdin.flush()
+
+    def close_input(self) -> None:
+        """It reads the end of its input."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)

@@ -33,6 +33,8 @@ class Producer:
         transport: str,
         continues: tuple[int, int] | None,
         on_loss: str,
+        replicas: int,
+        durability: str,
         placement_name: str,
         place: Callable[[str, int, int, list[int] | None, list[int], int], int] | None,
     ) -> None: ...

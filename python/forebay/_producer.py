@@ -88,6 +88,12 @@ class Producer:
     on_loss:
         What to do when the home server is gone: `"skip"` (the simulation goes on, with another server if one takes
         this rank, else unstaged: `lost` tells) or `"fail"`.
+    replicas:
+        How many servers hold each block (1 to 8): all but one of them may die. A copy on another host is preferred; on
+        one host it costs almost nothing, since the servers share the memory.
+    durability:
+        With copies, what is safe when: what was put once the step has ended or `flush` has returned (`"local"`), or each
+        block once its `put` has returned (`"replicated"`).
     placement:
         Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
         by the block's id, so that they are spread evenly (`"by-block"`), or what a function of a
@@ -109,11 +115,13 @@ class Producer:
         transport: str = "auto",
         continues: tuple[int, int] | None = None,
         on_loss: Literal["skip", "fail"] = "skip",
+        replicas: int = 1,
+        durability: Literal["local", "replicated"] = "local",
         placement: Placement = "nearest",
     ) -> None:
-        rank, size, keep = (
+        rank, size, keep, replicas = (
             _arrays.integer(number, name, bits=32)
-            for name, number in (("rank", rank), ("size", size), ("keep", keep))
+            for name, number in (("rank", rank), ("size", size), ("keep", keep), ("replicas", replicas))
         )
         if queue is not None:
             queue = _arrays.integer(queue, "queue")
@@ -132,6 +140,8 @@ class Producer:
             transport,
             continues,
             on_loss,
+            replicas,
+            durability,
             placement if isinstance(placement, str) else "function",
             _function(placement),
         )

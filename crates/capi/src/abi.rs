@@ -72,6 +72,8 @@ numbers! {
     FB_PLACEMENT_NEAREST = 0,
     FB_PLACEMENT_BY_BLOCK = 1,
     FB_PLACEMENT_FUNCTION = 2,
+    FB_DURABILITY_LOCAL = 0,
+    FB_DURABILITY_REPLICATED = 1,
     FB_START_NEXT = 0,
     FB_START_OLDEST = 1,
     FB_OUTCOME_STAGED = 0,
@@ -86,7 +88,7 @@ pub(crate) type fb_place_function = Option<unsafe extern "C" fn(*mut c_void, *co
 
 sized!(
     /// How to open a producer.
-    fb_producer_options, 112, {
+    fb_producer_options, 120, {
         group: *const c_char = NULL,
         stream: *const c_char = NULL,
         rank: u32 = 0,
@@ -104,6 +106,8 @@ sized!(
         reserved: i32 = 0,
         place: fb_place_function = None,
         place_context: *mut c_void = std::ptr::null_mut(),
+        replicas: u32 = 1,
+        durability: i32 = 0,
     }
 );
 

@@ -3,15 +3,15 @@
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
 use crate::abi::{
-    FB_ON_LOSS_FAIL, FB_ON_LOSS_SKIP, FB_OUTCOME_DROPPED, FB_OUTCOME_STAGED, FB_OUTCOME_UNDEMANDED,
-    FB_POLICY_BLOCK, FB_POLICY_DROP_OLDEST, FB_POLICY_LATEST, FB_POLICY_SPILL, fb_block, fb_field,
-    fb_producer_options,
+    FB_DURABILITY_LOCAL, FB_DURABILITY_REPLICATED, FB_ON_LOSS_FAIL, FB_ON_LOSS_SKIP, FB_OUTCOME_DROPPED,
+    FB_OUTCOME_STAGED, FB_OUTCOME_UNDEMANDED, FB_POLICY_BLOCK, FB_POLICY_DROP_OLDEST, FB_POLICY_LATEST,
+    FB_POLICY_SPILL, fb_block, fb_field, fb_producer_options,
 };
 use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, Given};
 use forebay_client::core::dtype::Dtype;
-use forebay_client::core::steps::Policy;
+use forebay_client::core::steps::{Durability, Policy};
 use forebay_client::store::strided::Source;
 use forebay_client::{
     Block, Error, ErrorKind, GroupOptions, OnLoss, Outcome, Producer, ProducerOptions, Result,
@@ -117,6 +117,16 @@ unsafe fn producer_options(given: &fb_producer_options) -> Result<ProducerOption
         };
         arguments::unused(given.reserved, "options->reserved")?;
         options.placement = crate::placement::placement(given)?;
+        options.replicas = given.replicas;
+        options.durability = match given.durability {
+            FB_DURABILITY_LOCAL => Durability::Local,
+            FB_DURABILITY_REPLICATED => Durability::Replicated,
+            other => {
+                return Err(Error::invalid(format!(
+                    "options->durability is {other}: use FB_DURABILITY_LOCAL (0) or FB_DURABILITY_REPLICATED (1)"
+                )));
+            }
+        };
         options.queue_bytes = (given.queue_bytes > 0).then_some(given.queue_bytes);
         if arguments::truth(given.has_continues, "options->has_continues")? {
             options.continues = Some((given.continues_run, given.continues_step));

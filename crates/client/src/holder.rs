@@ -27,6 +27,8 @@ pub(crate) struct Holders {
     connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
     arenas: Mutex<HashMap<(ServerId, u32), Arc<ReadableArena>>>,
     tiles: Mutex<TileCache>,
+    /// Who answers for arenas of servers that are gone.
+    answers: Mutex<HashMap<(ServerId, u32), (ServerId, u32)>>,
 }
 
 /// An arena, for reading.
@@ -107,6 +109,7 @@ impl Holders {
             connections: Mutex::default(),
             arenas: Mutex::default(),
             tiles: Mutex::default(),
+            answers: Mutex::default(),
         }
     }
 
@@ -174,11 +177,13 @@ impl Holders {
         if let Some(arena) = lock(&self.arenas).get(&key) {
             return Ok(Some(arena.clone()));
         }
-        let rpc = self.held_by(location)?;
-        if rpc.kind() != Kind::Shm {
-            return Ok(None);
-        }
-        let mut answer = rpc.call(&ToServer::OpenArena { arena: location.arena }, "to share an arena")?;
+        let mut answer = self.at_holder(location, |rpc, arena| {
+            if rpc.kind() != Kind::Shm {
+                return Ok(None);
+            }
+            rpc.call(&ToServer::OpenArena { arena }, "to share an arena").map(Some)
+        })?;
+        let Some(answer) = &mut answer else { return Ok(None) };
         let (ToClient::Arena { bytes }, Some(file)) = (&answer.message, answer.descriptors.pop()) else {
             return Err(unexpected(&answer.message));
         };
@@ -187,12 +192,45 @@ impl Holders {
         Ok(Some(arena))
     }
 
-    fn held_by(&self, location: &Location) -> Result<Arc<Rpc>> {
-        self.connection(location.server).map_err(|error| match error.kind {
-            // The data had one holder, and that is gone.
-            ErrorKind::Unreachable => Error::new(ErrorKind::Lost, format!("{error}; what it held is lost")),
-            _ => error,
-        })
+    /// Asks the server that holds a block, under the arena's number there; if it is gone, the one that answers for it.
+    fn at_holder<T>(
+        &self,
+        location: &Location,
+        mut ask: impl FnMut(&Arc<Rpc>, u32) -> Result<T>,
+    ) -> Result<T> {
+        let own = (location.server, location.arena);
+        let known = lock(&self.answers).get(&own).copied();
+        let (server, arena) = known.unwrap_or(own);
+        match self.connection(server).and_then(|rpc| ask(&rpc, arena)) {
+            Err(error) if error.kind == ErrorKind::Unreachable => {
+                let (server, arena) = self.who_answers(own, server, error)?;
+                lock(&self.answers).insert(own, (server, arena));
+                ask(&self.connection(server)?, arena)
+            }
+            asked => asked,
+        }
+    }
+
+    /// Who answers for an arena of a server that is gone, as any other server tells. `tried` is who did before.
+    fn who_answers(&self, own: (ServerId, u32), tried: ServerId, why: Error) -> Result<(ServerId, u32)> {
+        let question = ToServer::WhoAnswers { server: own.0, arena: own.1 };
+        let _ = self.group.refresh();
+        let members = self.group.known().view.members.clone();
+        for server in members.into_iter().filter(|server| *server != own.0 && *server != tried) {
+            match self.connection(server).and_then(|rpc| rpc.call(&question, "to say who holds a block")) {
+                Ok(answer) => match answer.message {
+                    ToClient::AnswersFor { server, arena } => return Ok((server, arena)),
+                    other => return Err(unexpected(&other)),
+                },
+                Err(error) if error.kind == ErrorKind::Unreachable => {}
+                Err(error) if error.kind == ErrorKind::Lost => {
+                    return Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // The data had one holder, and that is gone.
+        Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")))
     }
 
     /// Fetches a part of a block over the network, dense, to where it belongs.
@@ -204,16 +242,18 @@ impl Holders {
         part: Part,
         target: &mut [u8],
     ) -> Result<()> {
-        let fetch = ToServer::Fetch {
-            arena: location.arena,
-            offset: location.offset,
-            bytes: location.bytes,
-            generation: location.generation,
-            stored: stored.into(),
-            element: element as u8,
-            part,
-        };
-        self.held_by(location)?.fetch(&fetch, target, "to send a block")
+        self.at_holder(location, |rpc, arena| {
+            let fetch = ToServer::Fetch {
+                arena,
+                offset: location.offset,
+                bytes: location.bytes,
+                generation: location.generation,
+                stored: stored.into(),
+                element: element as u8,
+                part: part.clone(),
+            };
+            rpc.fetch(&fetch, target, "to send a block")
+        })
     }
 
     /// Forgets arenas that no longer exist, so that their memory can go: keeps those that are in use.

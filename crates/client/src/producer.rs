@@ -125,6 +125,8 @@ impl Producer {
             keep: options.keep,
             queue_bytes: options.queue_bytes.unwrap_or(1 << 30),
             continues: options.continues,
+            replicas: options.replicas,
+            durability: options.durability,
         };
         run_options.check(options.rank)?;
         let produce = ToServer::Produce {
@@ -371,8 +373,8 @@ impl Producer {
         })
     }
 
-    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Waits only for
-    /// the answers to what was put with [`Producer::put_async`]; if one says what failed, that is returned, and
+    /// Ends the step of this rank. Memory that was allocated and not committed is given back. Waits for the answers to
+    /// what was put with [`Producer::put_async`], and until other servers hold copies if there are to be some; if one says what failed, that is returned, and
     /// the step is ended all the same and counted as dropped.
     pub fn end(&self) -> Result<()> {
         let turn = self.turn()?;
@@ -394,8 +396,8 @@ impl Producer {
         let told = if !open.passing {
             let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
             // The home is told first: from then on it answers for the blocks that other servers hold.
-            let told = self.home().rpc.tell(&end);
-            open.elsewhere.values().fold(told, |told, storage| told.and(storage.rpc.tell(&end)))
+            let told = self.tell_end(&self.home(), &end);
+            open.elsewhere.values().fold(told, |told, storage| told.and(self.tell_end(storage, &end)))
         } else if wanted {
             self.home().rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
         } else {
@@ -403,6 +405,16 @@ impl Producer {
             Ok(())
         };
         told.or_else(|error| self.survive(&mut lock(&self.state), error)).and(waited).map(drop)
+    }
+
+    /// Tells a server that the step has ended; waits until there are copies of it, if there are to be some.
+    fn tell_end(&self, storage: &Storage, end: &ToServer) -> Result<()> {
+        match self.options.copies() {
+            0 => storage.rpc.tell(end),
+            _ => {
+                storage.rpc.call_within(end, None, storage.rpc.patience() + GRACE, "to hold copies").map(drop)
+            }
+        }
     }
 
     /// Waits until the home server holds all that was put, or says what failed.

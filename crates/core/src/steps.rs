@@ -10,8 +10,8 @@ mod run;
 
 pub use attachment::{Attachment, AttachmentId, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
-pub use ledger::{Inheritance, Ledger, RankLedger, RunLedger};
-pub use run::{EndedField, Policy, Registered, RunOptions, StepEnded};
+pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
+pub use run::{Durability, EndedField, Policy, Registered, RunOptions, StepEnded};
 
 use crate::Error;
 use crate::attr::Attrs;

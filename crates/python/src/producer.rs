@@ -8,7 +8,7 @@ use forebay_client::core::block::Extent;
 use forebay_client::core::contract::{Association, Field};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
-use forebay_client::core::steps::Policy;
+use forebay_client::core::steps::{Durability, Policy};
 use forebay_client::{Attr, AttrValues, Block, Error, OnLoss, Outcome, Placement, ProducerOptions};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -119,6 +119,8 @@ impl Producer {
         transport: &str,
         continues: Option<(u64, u64)>,
         on_loss: &str,
+        replicas: u32,
+        durability: &str,
         placement_name: &str,
         place: Option<Py<PyAny>>,
     ) -> PyResult<Producer> {
@@ -131,6 +133,15 @@ impl Producer {
                 ))));
             }
         };
+        let durability = match durability {
+            "local" => Durability::Local,
+            "replicated" => Durability::Replicated,
+            _ => {
+                return Err(raise(Error::invalid(format!(
+                    "durability '{durability}' is not known: use local or replicated"
+                ))));
+            }
+        };
         let options = ProducerOptions {
             group: group_options(group, transport, timeout)?,
             rank,
@@ -140,6 +151,8 @@ impl Producer {
             queue_bytes,
             continues,
             on_loss,
+            replicas,
+            durability,
             placement: placement(placement_name, place)?,
             ..ProducerOptions::new(&stream)
         };

@@ -6,6 +6,8 @@
 
 mod endings;
 
+pub(crate) use endings::Done;
+
 use crate::node::{Node, State};
 use endings::Endings;
 use forebay_core::Result;

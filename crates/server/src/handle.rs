@@ -5,7 +5,7 @@ use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
 use forebay_core::error::{Error, ErrorKind};
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::steps::{Effect, StreamCoordinator};
+use forebay_core::steps::{AttachmentId, Effect, StepReport, StreamCoordinator};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::{JoinedRun, PeerMessage};
@@ -99,7 +99,19 @@ impl Node {
                     let _ = pending.reply.send(M::AskInstead { token, server });
                 }
             }
-            M::Coordinates { epoch, streams } => self.coordinates(state, from, epoch, streams),
+            M::Coordinates { epoch, streams, arenas } => {
+                self.coordinates(state, from, epoch, streams, arenas);
+            }
+            M::GuardRun { stream, coordinator, told } => {
+                self.guard_run(state, from, &stream, coordinator, *told);
+            }
+            M::Keep { token, keep } => self.keep_for(state, from, token, keep),
+            M::KeepNoMore(id) => self.guarded_no_more(state, from, id),
+            M::GuardedRankGone { stream, run, rank, died } => {
+                if let Some(guarded) = state.guarded.get_mut(&from) {
+                    guarded.rank_gone(&stream, run, rank, died);
+                }
+            }
             M::CoordinatesNoMore { stream } => self.coordinates_no_more(state, from, &stream),
             M::NeverCame { stream, run, rank } => {
                 let effects = self.coordinator(state, &stream).never_came(run, rank);
@@ -135,6 +147,12 @@ impl Node {
                 self.forget_idle(state, &stream);
             }
             M::StepEnded { stream, run, rank, ended } => {
+                if self.place_of(state, &stream).is_some_and(|place| place != self.id)
+                    && !state.coordinators.contains_key(&stream)
+                {
+                    // Its home is told by whom it is coordinated, and tells that one.
+                    return;
+                }
                 let ended = Arc::unwrap_or_clone(ended);
                 let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
@@ -167,6 +185,7 @@ impl Node {
                 if let Some(member) = state.members.get_mut(&stream) {
                     member.cut.decide(run, first, Arc::new(demand));
                     member.changed.notify_waiters();
+                    state.ledger.demand_changed(&stream, run);
                 }
             }
             M::StepRegister { token, id, owned, held } => {
@@ -184,11 +203,12 @@ impl Node {
                     member.must_ask(run);
                     member.cut.move_run(run, Cuts::from_parts(demand, cuts), None);
                     member.changed.notify_waiters();
+                    state.ledger.demand_changed(&stream, run);
                 }
             }
             M::Free { id, unseen } => self.free_step(state, &id, unseen),
-            M::Inherit { stream, told } => self.inherit(state, from, stream, *told),
-            M::Holds { stream, steps } => self.told_again(state, from, &stream, steps),
+            M::Inherit { epoch, stream, told } => self.inherit(state, from, epoch, stream, *told),
+            M::Holds { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
             M::RankError { stream, run, rank, error } => {
                 let rank =
@@ -215,7 +235,7 @@ impl Node {
             | M::Released { .. }
             | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
             // Their connections take these by themselves.
-            M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
+            M::Guard { .. } | M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
         }
     }
 
@@ -257,29 +277,10 @@ impl Node {
                         self.tell(state, server, decide);
                     }
                 }
-                Effect::Deliver(attachment, report) => match state.attachments.get(&attachment).cloned() {
-                    Some(Attached::Consumer { outbox }) => {
-                        let id = report.id.clone();
-                        let (run, step) = (id.run, id.step);
-                        let told = outbox.push(self.header(0), &ToClient::Step { attachment, report });
-                        if let Err(error) = told
-                            && error.kind == ErrorKind::Invalid
-                        {
-                            // The step's blocks fill more than one message: its reader would wait for ever.
-                            let error = error.during(id.to_string());
-                            let coordinator = self.coordinator(state, stream);
-                            let effects = coordinator.fail(attachment, error, Some((run, step)));
-                            self.apply(state, stream, effects);
-                        }
-                    }
-                    Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
-                    None => {
-                        // It failed at a step before this one: nobody will release what was not told.
-                        let (run, step) = (report.id.run, report.id.step);
-                        let effects = self.coordinator(state, stream).release(attachment, run, step, false);
-                        self.apply(state, stream, effects);
-                    }
-                },
+                Effect::Deliver(attachment, mut report) => {
+                    state.resolve(&mut report.fields);
+                    self.deliver(state, stream, attachment, report);
+                }
                 Effect::Ended(attachment, missed) => {
                     if let Some(Attached::Consumer { outbox }) = state.attachments.get(&attachment) {
                         self.tell_client(outbox, &ToClient::Ended { attachment, missed });
@@ -309,6 +310,33 @@ impl Node {
             }
         }
         self.forget_idle(state, stream);
+    }
+
+    /// Tells an attachment of a step.
+    fn deliver(&self, state: &mut State, stream: &str, attachment: AttachmentId, report: Box<StepReport>) {
+        match state.attachments.get(&attachment).cloned() {
+            Some(Attached::Consumer { outbox }) => {
+                let id = report.id.clone();
+                let (run, step) = (id.run, id.step);
+                let told = outbox.push(self.header(0), &ToClient::Step { attachment, report });
+                if let Err(error) = told
+                    && error.kind == ErrorKind::Invalid
+                {
+                    // The step's blocks fill more than one message: its reader would wait for ever.
+                    let error = error.during(id.to_string());
+                    let coordinator = self.coordinator(state, stream);
+                    let effects = coordinator.fail(attachment, error, Some((run, step)));
+                    self.apply(state, stream, effects);
+                }
+            }
+            Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
+            None => {
+                // It failed at a step before this one: nobody will release what was not told.
+                let (run, step) = (report.id.run, report.id.step);
+                let effects = self.coordinator(state, stream).release(attachment, run, step, false);
+                self.apply(state, stream, effects);
+            }
+        }
     }
 
     /// Forgets a stream that nobody uses any more, if it never ran or too many others were used since.

@@ -7,6 +7,8 @@
 //! - `session`: one task for each connection, by role;
 //! - `peers`: messages to the other servers;
 //! - `places`: which server coordinates which stream;
+//! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
+//!   who answers for what dead servers held;
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
@@ -14,8 +16,10 @@
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
+mod answers;
 mod directory;
 mod forming;
+mod guarded;
 mod handle;
 mod membership;
 mod node;
@@ -24,6 +28,7 @@ mod peers;
 mod pipelines;
 mod places;
 mod process;
+mod replicas;
 mod session;
 mod space;
 mod status;

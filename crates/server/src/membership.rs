@@ -17,7 +17,7 @@ use forebay_transport::{Address, host};
 use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -79,7 +79,7 @@ pub(crate) fn entry(member: &Member) -> ServerEntry {
 }
 
 /// Whether a member runs on this host, where its process can be watched.
-fn is_here(server: &ServerEntry) -> bool {
+pub(crate) fn is_here(server: &ServerEntry) -> bool {
     let here = host::this_host();
     let addresses = server.parsed().unwrap_or_default();
     addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if *host == here))
@@ -222,6 +222,12 @@ impl Node {
         self.watch(&came);
         {
             let mut state = self.state.lock();
+            let mut guarded = BTreeSet::new();
+            for server in &left {
+                guarded.extend(self.guarded_streams(&state, *server));
+                self.take_guarded(&mut state, *server);
+            }
+            state.answers.forget(&left);
             let orphans = self.streams_coordinated_by(&state, &left);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
             self.keep_places(&mut state, &standing.view);
@@ -230,9 +236,12 @@ impl Node {
                 state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
             }
             orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
+            guarded.retain(|stream| !orphans.contains(stream));
+            self.tell_guarded(&mut state, &guarded);
             // This server hears itself before the others may have told all.
             self.drain(&mut state);
             self.tell_places(&mut state, &standing.view);
+            self.keep_again(&mut state, &left);
             self.pipelines_grow(&mut state, &came.iter().map(|server| server.id).collect::<Vec<_>>());
             self.drain(&mut state);
         }

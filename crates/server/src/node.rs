@@ -1,12 +1,15 @@
 //! The server's state, shared by all its tasks.
 
 use crate::ServerOptions;
+use crate::answers::Answers;
 use crate::directory::Directory;
 use crate::forming::{self, Formed};
+use crate::guarded::Guarded;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
 use crate::places::Places;
+use crate::replicas::Replicas;
 use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
@@ -100,6 +103,10 @@ pub(crate) struct State {
     pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
     pub(crate) tiles: TileCache,
+    pub(crate) replicas: Replicas,
+    /// What is held for other servers.
+    pub(crate) guarded: HashMap<ServerId, Guarded>,
+    pub(crate) answers: Answers,
     /// Servers that are known to be gone.
     pub(crate) gone: Vec<ServerId>,
     /// How many connections there are, by role.
@@ -379,5 +386,6 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         node.store.lock().trim();
         node.expire_endings();
         node.look_for_the_lost();
+        node.forget_replicas(&mut node.state.lock());
     }
 }

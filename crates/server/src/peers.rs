@@ -5,9 +5,10 @@ use crate::node::Node;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::ServerId;
 use forebay_core::{ErrorKind, Result};
+use forebay_transport::Kind;
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::frame::{Frame, Header};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{PeerMessage, Range};
 use parking_lot::RwLock;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ pub(crate) struct Peers {
 /// What waits to be told to one server.
 #[derive(Debug, Clone)]
 struct Queue {
-    messages: mpsc::Sender<PeerMessage>,
+    messages: mpsc::Sender<(PeerMessage, Option<OwnedFd>)>,
     waiting: Arc<Waiting>,
 }
 
@@ -49,7 +50,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct ToTell {
     server: ServerEntry,
-    messages: mpsc::Receiver<PeerMessage>,
+    messages: mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>,
     waiting: Arc<Waiting>,
 }
 
@@ -82,11 +83,16 @@ impl Peers {
 
     /// Tells a server something, in order. `false` if it is gone or hopelessly behind.
     pub(crate) fn send(&self, to: ServerId, message: PeerMessage) -> bool {
+        self.send_with(to, message, None)
+    }
+
+    /// As `send`, with a descriptor, which is left out where memory is not shared.
+    pub(crate) fn send_with(&self, to: ServerId, message: PeerMessage, file: Option<OwnedFd>) -> bool {
         let queues = self.queues.read();
         let Some(queue) = queues.get(&to) else { return false };
         let bytes = about_bytes(&message);
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let sent = queue.messages.try_send(message).is_ok();
+        let sent = queue.messages.try_send((message, file)).is_ok();
         if !sent {
             queue.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -133,6 +139,10 @@ fn about_bytes(message: &PeerMessage) -> usize {
             owned.iter().chain(held).map(|report| of(&report.blocks)).sum()
         }
         PeerMessage::SpaceRegister { report, .. } => of(&report.blocks),
+        PeerMessage::Keep { keep, .. } => {
+            let fields = keep.ended.iter().flat_map(|(_, ended)| &ended.fields);
+            fields.map(|field| of(&field.blocks)).sum::<usize>() + keep.ranges.len() * size_of::<Range>()
+        }
         _ => 0,
     };
     MESSAGE_BYTES + blocks
@@ -151,6 +161,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     if let Ok((mut receiver, outbox)) = connection {
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
+        let shares_memory = receiver.kind() == Kind::Shm;
         while alive {
             let next = async {
                 outbox.has_room().await;
@@ -158,8 +169,9 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
             };
             tokio::select! {
                 message = next => match message {
-                    Some(message) => {
-                        alive = told(&server, outbox.push(header, &message));
+                    Some((message, file)) => {
+                        let files = file.into_iter().filter(|_| shares_memory).collect();
+                        alive = told(&server, outbox.push_with(header, &message, files, None));
                         waiting.bytes.fetch_sub(about_bytes(&message), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
                     }

@@ -88,15 +88,30 @@ impl Node {
                 by_server.entry(natural).or_default().push(stream.clone());
             }
         }
+        let arenas = {
+            let store = self.store.lock();
+            state.answers.by(self.id, |arena| store.has_arena(arena))
+        };
         for server in view.members.iter().filter(|id| **id != self.id) {
             let streams = by_server.remove(server).unwrap_or_default();
-            self.tell(state, *server, PeerMessage::Coordinates { epoch: view.epoch, streams });
+            let (epoch, arenas) = (view.epoch, arenas.clone());
+            self.tell(state, *server, PeerMessage::Coordinates { epoch, streams, arenas });
         }
         self.places_told(state);
     }
 
     /// Another member has told which streams it coordinates in this server's place.
-    pub(crate) fn coordinates(&self, state: &mut State, from: ServerId, epoch: Epoch, streams: Vec<String>) {
+    pub(crate) fn coordinates(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        epoch: Epoch,
+        streams: Vec<String>,
+        arenas: Vec<(ServerId, u32, u32)>,
+    ) {
+        for (dead, theirs, arena) in arenas {
+            state.answers.add((dead, theirs), from, arena);
+        }
         for stream in streams {
             self.yield_to(state, &stream, from);
             state.places.elsewhere.insert(stream, from);

@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_micros(30);
 /// The longest that a client can ask a server to wait on its behalf by default.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 
+/// How long a client waits until the group knows who answers for what a dead server held.
+const ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A client's connection.
 pub(crate) struct Session {
     pub(crate) node: Arc<Node>,
@@ -137,8 +140,8 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Arc<Outbox>) {
     let mut joining = None;
     loop {
-        let frame = match receiver.next().await {
-            Ok(Some((frame, _))) => frame,
+        let (frame, mut files) = match receiver.next().await {
+            Ok(Some(received)) => received,
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!("the connection of {peer} ends: {error}");
@@ -158,6 +161,7 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
                 let roster = node.standing().roster.clone();
                 let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster)));
             }
+            Ok(PeerMessage::Guard { arena, bytes }) => node.guard(peer, arena, bytes, files.pop()),
             Ok(PeerMessage::Membership(message)) => node.heard_of_members(peer, message, Some(outbox)),
             Ok(message) => node.dispatch(peer, message),
             // It costs that message. What it was about ends at its deadline; all that both servers hold does not.
@@ -265,7 +269,7 @@ impl Session {
                 self.writing()?.0.abort(&node, offset, generation);
                 Ok(None)
             }
-            M::End { .. } | M::Leave if self.storing.is_some() => self.storing_message(&message),
+            M::End { .. } | M::Leave if self.storing.is_some() => self.storing_message(&message).await,
             M::Define(_)
             | M::Begin { .. }
             | M::Began { .. }
@@ -275,7 +279,9 @@ impl Session {
             | M::Flush
             | M::Leave
             | M::SetAttr { .. } => self.producer_message(&header, message).await,
-            M::Store { stream, run, rank, policy } => self.store(header.request, stream, run, rank, policy),
+            M::Store { stream, run, rank, policy, copies, durability } => {
+                self.store(header.request, stream, run, rank, policy, (copies, durability))
+            }
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
             M::Attach { stream, needs, window, start, follow } => {
                 self.attach(stream, needs, window, start, follow).await.map(Some)
@@ -287,6 +293,11 @@ impl Session {
             M::Detach { attachment, held } => {
                 self.close_attachment(attachment, &held);
                 Ok(Some(ToClient::Done))
+            }
+            M::WhoAnswers { server, arena } => {
+                let deadline = tokio::time::Instant::now() + self.patience.min(ANSWERS_PATIENCE);
+                let (server, arena) = self.node.who_answers(server, arena, deadline).await?;
+                Ok(Some(ToClient::AnswersFor { server, arena }))
             }
             M::OpenArena { arena } => self.open_arena(header.request, arena),
             M::Fetch { .. } => self.fetch(header.request, message),

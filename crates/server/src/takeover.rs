@@ -1,9 +1,10 @@
 //! A stream's coordinator has died: the homes of the stream's ranks tell the server that takes its place what they had told
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
+use crate::guarded::Guarded;
 use crate::handle::cuts_to_tell;
 use crate::node::{Node, State};
-use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{AttachmentId, Inheritance, StepEnded};
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
@@ -18,7 +19,8 @@ impl State {
         let held = self.held.keys().chain(self.directory.steps()).map(|id| &id.stream);
         let ranks = self.members.keys().chain(self.ledger.streams());
         let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
-        held.chain(ranks).chain(workers).cloned().collect()
+        let guarded = self.guarded.values().flat_map(Guarded::streams);
+        held.chain(ranks).chain(workers).chain(guarded).cloned().collect()
     }
 }
 
@@ -33,6 +35,7 @@ impl Node {
 
     /// Tells the server that coordinates a stream now all that this one knows of it.
     pub(crate) fn tell_again(&self, state: &mut State, stream: &str) {
+        let epoch = self.epoch();
         let to = self.coordinator_of(state, stream);
         let mut messages = Vec::new();
         for (run, ledger) in state.ledger.runs_of(stream) {
@@ -40,7 +43,7 @@ impl Node {
             let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
             let name = || stream.to_owned();
             let told = Box::new(ledger.inheritance(run, cuts));
-            messages.push(PeerMessage::Inherit { stream: name(), told });
+            messages.push(PeerMessage::Inherit { epoch, stream: name(), told });
             for (rank, state) in ledger.ranks() {
                 let steps = state.steps.values().cloned();
                 messages.extend(steps.map(|ended| PeerMessage::StepEnded {
@@ -57,7 +60,7 @@ impl Node {
         let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
         let steps = steps.into_iter().collect();
-        messages.push(PeerMessage::Holds { stream: stream.to_owned(), steps });
+        messages.push(PeerMessage::Holds { epoch, stream: stream.to_owned(), steps });
         tracing::info!("{to} coordinates stream '{stream}' now: it is told {} messages", messages.len());
         for message in messages {
             self.tell(state, to, message);
@@ -70,9 +73,8 @@ impl Node {
         &self,
         state: &mut State,
         (stream, run, rank): (String, RunNumber, u32),
-        ended: StepEnded,
+        ended: Arc<StepEnded>,
     ) {
-        let ended = Arc::new(ended);
         let coordinator = self.coordinator_of(state, &stream);
         let kept = state.ledger.ended(&stream, run, rank, ended.clone());
         let id = StepId { stream: stream.clone(), run, step: ended.step };
@@ -83,9 +85,23 @@ impl Node {
         }
     }
 
+    /// The server that coordinates a stream, if this one does not although it did so in this epoch, or it is known that
+    /// another one has since.
+    fn elsewhere(&self, state: &State, epoch: Epoch, stream: &str) -> Option<ServerId> {
+        let known = epoch <= self.epoch();
+        self.place_of(state, stream).filter(|place| known && *place != self.id)
+    }
+
     /// A home tells of a run of a stream whose coordinator has died.
-    pub(crate) fn inherit(&self, state: &mut State, from: ServerId, stream: String, told: Inheritance) {
-        if let Some(server) = self.place_of(state, &stream).filter(|place| *place != self.id) {
+    pub(crate) fn inherit(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        epoch: Epoch,
+        stream: String,
+        told: Inheritance,
+    ) {
+        if let Some(server) = self.elsewhere(state, epoch, &stream) {
             self.tell(state, from, PeerMessage::CoordinatedBy { stream, server });
             return;
         }
@@ -99,13 +115,15 @@ impl Node {
         &self,
         state: &mut State,
         from: ServerId,
+        epoch: Epoch,
         stream: &str,
         steps: Vec<(RunNumber, StepNumber)>,
     ) {
-        if self.place_of(state, stream).is_some_and(|place| place != self.id) {
+        if self.elsewhere(state, epoch, stream).is_some() {
             return;
         }
-        self.coordinator(state, stream).holds(from, steps);
+        let effects = self.coordinator(state, stream).holds(from, steps);
+        self.apply(state, stream, effects);
         if self.all_told(state) {
             self.settle(state, stream);
         }

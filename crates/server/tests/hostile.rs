@@ -19,7 +19,7 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::membership::Message;
 use forebay_core::region::Region;
 use forebay_core::roster::Roster;
-use forebay_core::steps::{Policy, RunOptions};
+use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::frame::{self, Frame, Header};
 use forebay_wire::message::{Bytes, Part, PutBlock, Role, ToClient, ToServer};
@@ -52,7 +52,15 @@ fn check_no_panic() {
 }
 
 fn run_options(size: u32) -> RunOptions {
-    RunOptions { size, policy: Policy::DropOldest, keep: 1, queue_bytes: 1 << 20, continues: None }
+    RunOptions {
+        size,
+        policy: Policy::DropOldest,
+        keep: 1,
+        queue_bytes: 1 << 20,
+        continues: None,
+        replicas: 1,
+        durability: Durability::Local,
+    }
 }
 
 /// A step of a stream of its own goes through, whole.

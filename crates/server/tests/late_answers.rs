@@ -9,7 +9,7 @@ use forebay_client::{Producer, ProducerOptions};
 use forebay_core::ErrorKind;
 use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::{Policy, RunOptions};
+use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_wire::message::Role;
 use forebay_wire::peer::{JoinedRun, PeerMessage};
 use std::time::Instant;
@@ -20,8 +20,15 @@ fn a_rank_that_joined_too_late_may_come_again() {
     let group = Group::start(1);
     let mut options = ProducerOptions::new("s");
     options.group = group.options();
-    let run_options =
-        RunOptions { size: 1, policy: Policy::DropOldest, keep: 0, queue_bytes: 1 << 30, continues: None };
+    let run_options = RunOptions {
+        size: 1,
+        policy: Policy::DropOldest,
+        keep: 0,
+        queue_bytes: 1 << 30,
+        continues: None,
+        replicas: 1,
+        durability: Durability::Local,
+    };
     let (stream, token) = ("s".to_owned(), 1 << 50);
     // Said by another server: the rank is open from now on, and its home is nobody who would ever close it.
     let mut home = group.connect(0, true, Role::Server(ServerId(7)));

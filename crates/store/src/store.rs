@@ -115,6 +115,17 @@ impl Store {
         Ok(number)
     }
 
+    /// What another server needs to hold blocks of this arena, too: its descriptor and size.
+    pub fn guarded_descriptor(&mut self, arena: u32) -> Result<(OwnedFd, u64)> {
+        let arena = &self.entry(arena)?.arena;
+        Ok((arena.writable_descriptor()?, arena.size()))
+    }
+
+    /// Whether this arena is there.
+    pub fn has_arena(&self, arena: u32) -> bool {
+        self.arenas.contains_key(&arena)
+    }
+
     /// Holds a block of another server in this range. `false` if there is no room.
     pub fn guard_range(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<bool> {
         let before = self.usage().staged;

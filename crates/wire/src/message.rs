@@ -10,7 +10,7 @@ use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
-use forebay_core::steps::{AttachmentId, FieldReport, Policy, RunOptions, Start, StepReport};
+use forebay_core::steps::{AttachmentId, Durability, FieldReport, Policy, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
 
 /// What tells whether two processes are on one host: the machine's boot, and the namespace that matters.
@@ -210,6 +210,10 @@ pub enum ToServer {
         rank: u32,
         /// What happens when memory cannot keep up.
         policy: Policy,
+        /// How many other servers are to hold copies.
+        copies: u32,
+        /// When they are made.
+        durability: Durability,
     },
     /// Holds bytes here for a block that the rank's home is then told of. Answer: [`ToClient::Placed`].
     Place {
@@ -226,6 +230,13 @@ pub enum ToServer {
     Leave,
 
     // A consumer's.
+    /// A server is gone: who answers for this arena of it? Answer: [`ToClient::AnswersFor`], once the group knows.
+    WhoAnswers {
+        /// The server.
+        server: ServerId,
+        /// The arena's number there.
+        arena: u32,
+    },
     /// Attaches to a stream. Answer: [`ToClient::Attached`]; then steps are told with request number 0.
     Attach {
         /// The stream.
@@ -466,6 +477,13 @@ pub enum ToClient {
     Storing(Option<(u32, u64)>),
     /// To [`ToServer::Place`]: where the bytes are held.
     Placed(Location),
+    /// To [`ToServer::WhoAnswers`].
+    AnswersFor {
+        /// The server.
+        server: ServerId,
+        /// The arena's number there.
+        arena: u32,
+    },
     /// To [`ToServer::Attach`].
     Attached {
         /// Names it.

@@ -14,6 +14,34 @@ use forebay_core::steps::{FieldReport, Inheritance, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// A range of an arena that holds a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The arena.
+    pub arena: u32,
+    /// Where the block starts.
+    pub offset: u64,
+    /// Tells this use of the range from others.
+    pub generation: u64,
+    /// The block's length.
+    pub bytes: u64,
+}
+
+/// What a guardian is to hold of a step, so that it outlives the server that tells it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Keep {
+    /// The step.
+    pub id: StepId,
+    /// How many servers are to hold copies.
+    pub copies: u32,
+    /// Those that do: the first of them that lives takes the place of the one that tells.
+    pub guardians: Vec<ServerId>,
+    /// Blocks of that server.
+    pub ranges: Vec<Range>,
+    /// What ranks told of the step.
+    pub ended: Vec<(u32, Arc<StepEnded>)>,
+}
+
 /// The run that a rank has joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JoinedRun {
@@ -49,6 +77,8 @@ pub enum PeerMessage {
         epoch: Epoch,
         /// The streams.
         streams: Vec<String>,
+        /// Arenas of servers that are dead, and the number of each with the sender, which answers for it.
+        arenas: Vec<(ServerId, u32, u32)>,
     },
     /// The sender has forgotten a stream that it coordinated in the receiver's place.
     CoordinatesNoMore {
@@ -175,6 +205,8 @@ pub enum PeerMessage {
     // To the server that takes the place of a stream's coordinator, which has died.
     /// What a rank's home knows of a run. Each rank's steps follow, as `StepEnded`, and `RankGone`.
     Inherit {
+        /// The epoch in which the receiver coordinates the stream.
+        epoch: Epoch,
         /// The stream.
         stream: String,
         /// The run.
@@ -182,6 +214,8 @@ pub enum PeerMessage {
     },
     /// The sender holds or knows blocks of these steps. It has now told all that it knows of the stream.
     Holds {
+        /// The epoch in which the receiver coordinates the stream.
+        epoch: Epoch,
         /// The stream.
         stream: String,
         /// The steps, by run.
@@ -204,6 +238,45 @@ pub enum PeerMessage {
         member: Option<CommMember>,
         /// The last step that it ran without an error.
         done: Option<(RunNumber, StepNumber)>,
+    },
+
+    // To a guardian: a server that holds copies of what the sender holds, and answers for it when that is dead.
+    /// An arena of the sender, of which blocks are to be kept. Its descriptor comes with it on one host; else the receiver
+    /// makes one of this size, and fetches.
+    Guard {
+        /// The arena.
+        arena: u32,
+        /// Its size.
+        bytes: u64,
+    },
+    /// What the sender knows of a run whose ranks have their home there.
+    GuardRun {
+        /// The stream.
+        stream: String,
+        /// The server that coordinates it.
+        coordinator: ServerId,
+        /// The run.
+        told: Box<Inheritance>,
+    },
+    /// Keep these. Answer: `Answer`.
+    Keep {
+        /// Ties the answer to it.
+        token: u64,
+        /// What.
+        keep: Box<Keep>,
+    },
+    /// The sender has freed its part of a step.
+    KeepNoMore(StepId),
+    /// A rank of a run whose ranks have their home with the sender is gone.
+    GuardedRankGone {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+        /// Whether it died.
+        died: bool,
     },
 
     // From a rank's home to the owners of tiles.

@@ -5,7 +5,7 @@ use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::placement::Placement;
-use forebay_core::steps::Policy;
+use forebay_core::steps::{Durability, Policy};
 use forebay_store::Mapping;
 use std::sync::Arc;
 
@@ -38,6 +38,10 @@ pub struct ProducerOptions {
     pub queue_bytes: Option<u64>,
     /// The run, and the last step of it that is still true, that this one continues.
     pub continues: Option<(RunNumber, StepNumber)>,
+    /// How many servers hold each block: all but one of them may die. 1 to 8.
+    pub replicas: u32,
+    /// When a block is safe of which several servers hold copies.
+    pub durability: Durability,
     /// What to do when the servers are gone.
     pub on_loss: OnLoss,
     /// Which servers hold this rank's blocks; those of up to a KiB travel with the step and are not placed.
@@ -56,6 +60,8 @@ impl ProducerOptions {
             keep: 0,
             queue_bytes: None,
             continues: None,
+            replicas: 1,
+            durability: Durability::default(),
             on_loss: OnLoss::default(),
             placement: Placement::default(),
         }

@@ -3,14 +3,14 @@
 
 use super::{Allocated, Allocation, Block, Outcome, Producer, State, no_step};
 use crate::rpc::{Payload, lock, unexpected};
-use crate::storage::Storage;
+use crate::storage::{GRACE, Storage};
 use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, StepNumber};
-use forebay_core::steps::Policy;
+use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_store::{Mapping, stats};
@@ -130,9 +130,17 @@ impl Producer {
         Ok(Outcome::Staged)
     }
 
-    /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together.
+    /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together. Where a put is to
+    /// be safe when it returns, waits until it is.
     fn publish(&self, put: PutBlock) -> Result<()> {
-        self.home().rpc.queue(&ToServer::Put(put))
+        let (home, put) = (self.home(), ToServer::Put(put));
+        match self.options.durability {
+            Durability::Replicated if self.options.copies() > 0 => {
+                let patience = home.rpc.patience() + GRACE;
+                home.rpc.call_within(&put, None, patience, "to hold copies").map(drop)
+            }
+            _ => home.rpc.queue(&put),
+        }
     }
 
     /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
@@ -194,7 +202,9 @@ impl Producer {
         }
         let rpc = Arc::new(self.group.connect(server, Role::Producer)?);
         let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.policy);
-        let storage = Arc::new(Storage::open(server, rpc, &ToServer::Store { stream, run, rank, policy })?);
+        let (copies, durability) = (self.options.copies(), self.options.durability);
+        let store = ToServer::Store { stream, run, rank, policy, copies, durability };
+        let storage = Arc::new(Storage::open(server, rpc, &store)?);
         others.insert(server, storage.clone());
         Ok(storage)
     }

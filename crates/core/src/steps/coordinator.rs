@@ -90,7 +90,10 @@ impl StreamCoordinator {
     /// Whether nothing but what is told of its past would be lost by forgetting it.
     pub fn is_idle(&self) -> bool {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
-        self.attachments.is_empty() && !self.cut.is_busy() && self.runs.values().all(done)
+        self.attachments.is_empty()
+            && !self.is_taking_over()
+            && !self.cut.is_busy()
+            && self.runs.values().all(done)
     }
 
     /// The latest run, if there has been one.

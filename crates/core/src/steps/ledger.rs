@@ -6,6 +6,7 @@ use crate::contract::Field;
 use crate::demand::Demand;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::{RunOptions, StepEnded};
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,10 +30,41 @@ pub struct Inheritance {
     pub cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
     /// The highest step that was begun by ranks which have left.
     pub reached: Option<StepNumber>,
-    /// The ranks whose home the sender is or was, and below which step each has finished all.
-    pub ranks: Vec<(u32, StepNumber)>,
+    /// The ranks whose home the sender is or was.
+    pub ranks: Vec<InheritedRank>,
     /// Whether one of them has begun a step.
     pub begun: bool,
+}
+
+/// Runs are counted: no stream has so many.
+const RUNS_MAX: RunNumber = 1 << 48;
+
+impl Inheritance {
+    /// Checks what can be wrong in itself.
+    pub fn check(&self) -> Result<()> {
+        check_run(self.run)?;
+        self.fields.iter().try_for_each(Field::check)?;
+        self.ranks.iter().try_for_each(|rank| self.options.check(rank.rank))
+    }
+}
+
+/// Whether a run can have this number.
+pub(super) fn check_run(run: RunNumber) -> Result<()> {
+    match run {
+        1..RUNS_MAX => Ok(()),
+        _ => Err(Error::protocol(format!("no stream has had {run} runs"))),
+    }
+}
+
+/// One rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InheritedRank {
+    /// Its number.
+    pub rank: u32,
+    /// It has finished all steps below this one.
+    pub below: StepNumber,
+    /// Whether its home is dead, and the sender had only copies.
+    pub away: bool,
 }
 
 /// The runs of all ranks that have or had their home on one server.
@@ -51,17 +83,30 @@ pub struct RunLedger {
     attrs: Attrs,
     begun: bool,
     reached: Option<StepNumber>,
+    /// Which demands held, as another server knew that is dead.
+    cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
     ranks: BTreeMap<u32, RankLedger>,
+    /// How often something of it changed but its steps.
+    version: u64,
 }
 
 /// One rank.
 #[derive(Debug, Default)]
 pub struct RankLedger {
     below: StepNumber,
+    /// Its home has died, and this server had a copy of what that one told.
+    away: bool,
     /// Whether it has gone, and if so whether it died.
     pub gone: Option<bool>,
     /// What it has ended and was not freed yet.
     pub steps: BTreeMap<StepNumber, Arc<StepEnded>>,
+}
+
+impl RankLedger {
+    /// Whether its home has died, and this server had a copy of what that one told.
+    pub fn is_away(&self) -> bool {
+        self.away
+    }
 }
 
 impl Ledger {
@@ -71,15 +116,10 @@ impl Ledger {
 
     /// A rank has joined.
     pub fn joined(&mut self, stream: &str, run: RunNumber, rank: u32, options: RunOptions) {
-        let entry = self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger {
-            options,
-            fields: BTreeMap::new(),
-            attrs: Attrs::default(),
-            begun: false,
-            reached: None,
-            ranks: BTreeMap::new(),
-        });
-        entry.ranks.entry(rank).or_default().gone = None;
+        let entry = self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options));
+        entry.version += 1;
+        let rank = entry.ranks.entry(rank).or_default();
+        (rank.gone, rank.away) = (None, false);
         self.idle.retain(|(name, number)| name != stream || *number != run);
     }
 
@@ -87,6 +127,7 @@ impl Ledger {
     pub fn defined(&mut self, stream: &str, run: RunNumber, field: Field) {
         if let Some(run) = self.run_mut(stream, run) {
             run.fields.insert(field.name.clone(), field);
+            run.version += 1;
         }
     }
 
@@ -95,12 +136,14 @@ impl Ledger {
         if let Some(run) = self.run_mut(stream, run) {
             // What the coordinator has taken, this does.
             let _ = run.attrs.set(field, key, attr);
+            run.version += 1;
         }
     }
 
     /// A rank begins this step: it has finished all before it.
     pub fn begun(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
         if let Some(run) = self.run_mut(stream, run) {
+            run.version += u64::from(!run.begun);
             run.begun = true;
             if let Some(rank) = run.ranks.get_mut(&rank) {
                 rank.below = rank.below.max(step);
@@ -112,7 +155,7 @@ impl Ledger {
     pub fn ended(&mut self, stream: &str, run: RunNumber, rank: u32, ended: Arc<StepEnded>) -> usize {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         rank.map_or(0, |rank| {
-            rank.below = rank.below.max(ended.step);
+            rank.below = rank.below.max(ended.step.saturating_add(1));
             rank.steps.insert(ended.step, ended);
             rank.steps.len()
         })
@@ -122,6 +165,7 @@ impl Ledger {
     pub fn reached(&mut self, stream: &str, run: RunNumber, step: StepNumber) {
         if let Some(run) = self.run_mut(stream, run) {
             run.reached = run.reached.max(Some(step));
+            run.version += 1;
         }
     }
 
@@ -146,8 +190,8 @@ impl Ledger {
     /// Of an idle run only that it was is of use, and only of a stream's last one.
     fn forget_if_idle(&mut self, stream: &str, run: RunNumber) {
         let key = (stream.to_owned(), run);
-        let idle =
-            |run: &RunLedger| run.ranks.values().all(|rank| rank.gone.is_some() && rank.steps.is_empty());
+        let done = |rank: &RankLedger| (rank.gone.is_some() || rank.away) && rank.steps.is_empty();
+        let idle = |run: &RunLedger| run.ranks.values().all(done);
         if !self.runs.get(&key).is_some_and(idle) {
             return;
         }
@@ -171,6 +215,68 @@ impl Ledger {
         }
     }
 
+    /// Another demand holds from some step on.
+    pub fn demand_changed(&mut self, stream: &str, run: RunNumber) {
+        if let Some(run) = self.run_mut(stream, run) {
+            run.version += 1;
+        }
+    }
+
+    /// Another server tells what it knows of a run but its steps, in case that it dies.
+    pub fn copied(&mut self, stream: &str, told: Inheritance) {
+        let key = (stream.to_owned(), told.run);
+        let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(told.options.clone()));
+        run.fields = told.fields.into_iter().map(|field| (field.name.clone(), field)).collect();
+        run.attrs = told.attrs;
+        run.begun = told.begun;
+        run.reached = told.reached;
+        run.cuts = told.cuts;
+        for rank in told.ranks {
+            let known = run.ranks.entry(rank.rank).or_default();
+            known.below = known.below.max(rank.below);
+            known.away = true;
+        }
+    }
+
+    /// The server is dead of which this is a copy: what it knew is told by this one from now on.
+    pub fn take_in(&mut self, copy: Ledger) {
+        for ((stream, number), theirs) in copy.runs {
+            let key = (stream, number);
+            let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(theirs.options.clone()));
+            run.version += 1;
+            for (name, field) in theirs.fields {
+                run.fields.entry(name).or_insert(field);
+            }
+            if run.attrs.is_empty() {
+                run.attrs = theirs.attrs;
+            }
+            run.begun |= theirs.begun;
+            run.reached = run.reached.max(theirs.reached);
+            run.cuts = run.cuts.take().or(theirs.cuts);
+            for (number, rank) in theirs.ranks {
+                let known =
+                    run.ranks.entry(number).or_insert(RankLedger { away: true, ..RankLedger::default() });
+                known.below = known.below.max(rank.below);
+                known.gone = known.gone.or(rank.gone);
+                known.steps.extend(rank.steps);
+            }
+        }
+    }
+
+    /// What ranks told of a step, as far as it is kept.
+    pub fn told_of(&self, id: &StepId) -> Vec<(u32, Arc<StepEnded>)> {
+        let run = self.runs.get(&(id.stream.clone(), id.run));
+        let ranks = run.into_iter().flat_map(|run| &run.ranks);
+        ranks
+            .filter_map(|(rank, state)| state.steps.get(&id.step).map(|told| (*rank, told.clone())))
+            .collect()
+    }
+
+    /// A run.
+    pub fn run(&self, stream: &str, run: RunNumber) -> Option<&RunLedger> {
+        self.runs.get(&(stream.to_owned(), run))
+    }
+
     /// The streams of all ranks.
     pub fn streams(&self) -> impl Iterator<Item = &String> {
         self.runs.keys().map(|(stream, _)| stream)
@@ -191,6 +297,29 @@ impl Ledger {
 }
 
 impl RunLedger {
+    fn new(options: RunOptions) -> RunLedger {
+        RunLedger {
+            options,
+            fields: BTreeMap::new(),
+            attrs: Attrs::default(),
+            begun: false,
+            reached: None,
+            cuts: None,
+            ranks: BTreeMap::new(),
+            version: 0,
+        }
+    }
+
+    /// Grows with each change of what is told before the steps.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What its ranks joined with.
+    pub fn options(&self) -> &RunOptions {
+        &self.options
+    }
+
     /// The ranks.
     pub fn ranks(&self) -> impl Iterator<Item = (u32, &RankLedger)> {
         self.ranks.iter().map(|(rank, state)| (*rank, state))
@@ -207,9 +336,13 @@ impl RunLedger {
             options: self.options.clone(),
             fields: self.fields.values().cloned().collect(),
             attrs: self.attrs.clone(),
-            cuts,
+            cuts: cuts.or_else(|| self.cuts.clone()),
             reached: self.reached,
-            ranks: self.ranks.iter().map(|(rank, state)| (*rank, state.below)).collect(),
+            ranks: self
+                .ranks
+                .iter()
+                .map(|(rank, state)| InheritedRank { rank: *rank, below: state.below, away: state.away })
+                .collect(),
             begun: self.begun,
         }
     }
@@ -218,10 +351,18 @@ impl RunLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::Policy;
+    use crate::steps::{Durability, Policy};
 
     fn options() -> RunOptions {
-        RunOptions { size: 2, policy: Policy::Block, keep: 0, queue_bytes: 0, continues: None }
+        RunOptions {
+            size: 2,
+            policy: Policy::Block,
+            keep: 0,
+            queue_bytes: 0,
+            continues: None,
+            replicas: 1,
+            durability: Durability::Local,
+        }
     }
 
     fn step(step: StepNumber) -> Arc<StepEnded> {
@@ -252,7 +393,8 @@ mod tests {
         ledger.reached("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
         let told = run.inheritance(1, None);
-        assert_eq!((told.ranks, told.reached), (vec![(0, 6), (1, 6)], Some(6)));
+        let rank = |rank| InheritedRank { rank, below: 7, away: false };
+        assert_eq!((told.ranks, told.reached), (vec![rank(0), rank(1)], Some(6)));
         for number in 5..7 {
             ledger.free(&StepId { stream: "s".into(), run: 1, step: number });
         }

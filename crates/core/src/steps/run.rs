@@ -27,6 +27,19 @@ pub enum Policy {
     Latest,
 }
 
+/// When blocks of which several servers hold copies are safe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Durability {
+    /// When a flush or the end of the step has returned.
+    #[default]
+    Local,
+    /// When the put has returned.
+    Replicated,
+}
+
+/// The most servers that may hold a block.
+const REPLICAS_MAX: u32 = 8;
+
 /// What the ranks of a run agree on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
@@ -40,17 +53,28 @@ pub struct RunOptions {
     pub queue_bytes: u64,
     /// The run and the last step of it that this one continues.
     pub continues: Option<(RunNumber, StepNumber)>,
+    /// How many servers hold each block: all but one may die.
+    pub replicas: u32,
+    /// When a block's copies are made.
+    pub durability: Durability,
 }
 
 impl fmt::Display for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunOptions { size, policy, keep, queue_bytes, continues } = self;
+        let RunOptions { size, policy, keep, queue_bytes, continues, replicas, durability } = self;
         let policy = match policy {
             Policy::DropOldest => "drop-oldest",
             Policy::Block => "block",
             Policy::Latest => "latest",
         };
         write!(f, "{size} ranks, policy {policy}, keep {keep}, queue_bytes {queue_bytes}")?;
+        if *replicas > 1 {
+            let durability = match durability {
+                Durability::Local => "local",
+                Durability::Replicated => "replicated",
+            };
+            write!(f, ", replicas {replicas}, durability {durability}")?;
+        }
         match continues {
             Some((run, step)) => write!(f, ", continuing run {run} from step {step}"),
             None => Ok(()),
@@ -64,7 +88,18 @@ impl RunOptions {
         if self.size == 0 || rank >= self.size {
             return Err(Error::invalid(format!("rank {rank} of {}: ranks count from 0", self.size)));
         }
+        if !(1..=REPLICAS_MAX).contains(&self.replicas) {
+            return Err(Error::invalid(format!(
+                "replicas is {}: 1 to {REPLICAS_MAX} servers can hold a block",
+                self.replicas
+            )));
+        }
         Ok(())
+    }
+
+    /// How many servers hold copies of a block beside the one that it was put to.
+    pub fn copies(&self) -> u32 {
+        self.replicas.saturating_sub(1)
     }
 }
 
@@ -328,12 +363,15 @@ impl Step {
     /// Takes in what a rank put. The first problem is returned; what fits is kept.
     pub(super) fn register(&mut self, rank: u32, server: ServerId, ended: StepEnded) -> Result<()> {
         let mut result = Ok(());
-        self.ended.insert(rank);
+        // It keeps what it told until the step is free.
+        self.servers.insert(server);
+        if !self.ended.insert(rank) {
+            // Another server told the same, and has died.
+            return Ok(());
+        }
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;
         self.servers.extend(&ended.servers);
-        // It keeps what it told until the step is free.
-        self.servers.insert(server);
         for EndedField { field, blocks, registered } in ended.fields {
             if registered.blocks > 0 {
                 *self.registered.entry(field.name.clone()).or_default() += registered.blocks;

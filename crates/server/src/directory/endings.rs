@@ -5,14 +5,17 @@
 //! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
 
 use crate::node::{Node, State};
-use forebay_core::Error;
+use crate::replicas::range_of;
 use forebay_core::block::BlockRecord;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId};
+use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
-use forebay_wire::peer::PeerMessage;
+use forebay_core::{Error, Result};
+use forebay_wire::peer::{PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// How long an owner may take to answer.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
@@ -28,9 +31,18 @@ pub(super) struct Endings {
     asked: HashMap<u64, RankKey>,
 }
 
+/// Who waits until a step is as safe as it is to be.
+pub(crate) type Done = oneshot::Sender<Result<()>>;
+
 #[derive(Debug)]
 enum Item {
     Step(Box<Ending>),
+    /// A step of which other servers are to hold copies, before anybody is told of it.
+    Keeping {
+        step: StepNumber,
+        ended: Arc<StepEnded>,
+        done: Option<Done>,
+    },
     /// Anything else that the coordinator is told of the rank.
     Tell(Box<PeerMessage>),
 }
@@ -51,15 +63,28 @@ struct Ending {
     /// Whether the other owners were told of what was refused.
     cleaned: bool,
     error: Option<Error>,
+    /// How many copies are to be made, and who waits for that.
+    copies: u32,
+    done: Option<Done>,
 }
 
 impl Node {
-    /// A rank of a large run has ended a step: registers its placed blocks, then tells the coordinator.
-    pub(crate) fn end_registered(&self, state: &mut State, id: StepId, rank: u32, ended: StepEnded) {
+    /// A rank has ended a step: registers its placed blocks if its run is large (`register`), has other servers keep
+    /// copies, then tells the coordinator.
+    pub(crate) fn end_in_order(
+        &self,
+        state: &mut State,
+        id: StepId,
+        rank: u32,
+        ended: StepEnded,
+        register: bool,
+        (copies, done): (u32, Option<Done>),
+    ) {
         type Batches = BTreeMap<ServerId, (BTreeMap<String, FieldReport>, BTreeMap<String, FieldReport>)>;
         let mut batches: Batches = BTreeMap::new();
         let mut owners = HashMap::new();
-        for EndedField { field, blocks, .. } in ended.fields.iter().filter(|f| f.field.shape.is_some()) {
+        let placed = ended.fields.iter().filter(|f| register && f.field.shape.is_some());
+        for EndedField { field, blocks, .. } in placed {
             let hash = hash_in_stream(&id, &field.name);
             let tiles = state.tiles.map(&self.standing().owners, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
@@ -86,6 +111,8 @@ impl Node {
             refused: BTreeSet::new(),
             cleaned: false,
             error: None,
+            copies,
+            done,
         };
         for (server, (owned, held)) in batches {
             let (owned, held) = (owned.into_values().collect(), held.into_values().collect());
@@ -125,6 +152,7 @@ impl Node {
     fn tell_coordinator(&self, state: &mut State, stream: &str, message: PeerMessage) {
         if let PeerMessage::RankGone { run, rank, died, .. } = &message {
             state.ledger.gone(stream, *run, *rank, *died);
+            self.guarded_rank_gone(state, stream, *run, *rank, *died);
         }
         let coordinator = self.coordinator_of(state, stream);
         self.tell(state, coordinator, message);
@@ -208,6 +236,12 @@ impl Node {
                     state.directory.endings.by_rank.remove(key);
                     return;
                 }
+                Some(keeping @ Item::Keeping { .. }) => {
+                    if let Some(queue) = state.directory.endings.by_rank.get_mut(key) {
+                        queue.push_front(keeping);
+                    }
+                    return;
+                }
                 Some(Item::Tell(message)) => self.tell_coordinator(state, &stream, *message),
                 Some(Item::Step(mut ending)) => {
                     if !ending.refused.is_empty() && !ending.cleaned {
@@ -228,10 +262,46 @@ impl Node {
                     {
                         local.note(error.during(format!("step {step}")));
                     }
-                    self.tell_ended(state, (stream, run, rank), ending.finish());
+                    if ending.copies == 0 {
+                        self.tell_ended(state, (stream, run, rank), Arc::new(ending.finish()));
+                        continue;
+                    }
+                    let (id, copies, done) = (ending.id.clone(), ending.copies, ending.done.take());
+                    let ranges = ending.ranges_on(self.id);
+                    let ended = Arc::new(ending.finish());
+                    if let Some(queue) = state.directory.endings.by_rank.get_mut(key) {
+                        queue.push_front(Item::Keeping { step, ended: ended.clone(), done });
+                    }
+                    let (node, key) = (self.me.clone(), key.clone());
+                    tokio::spawn(async move {
+                        let Some(node) = node.upgrade() else { return };
+                        let kept = node.keep(&id, copies, ranges, vec![(key.2, ended)]).await;
+                        node.step_kept(&key, id.step, kept);
+                    });
+                    return;
                 }
             }
         }
+    }
+
+    /// Other servers hold copies of a step that a rank has ended, or cannot.
+    fn step_kept(&self, key: &RankKey, step: StepNumber, kept: Result<()>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
+        if !matches!(queue.front(), Some(Item::Keeping { step: of, .. }) if *of == step) {
+            return;
+        }
+        let Some(Item::Keeping { ended, done, .. }) = queue.pop_front() else { return };
+        let local = state.members.get_mut(&key.0).and_then(|member| member.ranks.get_mut(&(key.1, key.2)));
+        match (done, kept) {
+            (Some(done), kept) => drop(done.send(kept)),
+            (None, Err(error)) => local.into_iter().for_each(|local| local.note(error.clone())),
+            (None, Ok(())) => {}
+        }
+        self.tell_ended(state, key.clone(), ended);
+        self.tell_endings(state, key);
+        self.drain(state);
     }
 
     /// Tells those that know blocks which others refused to forget them.
@@ -262,6 +332,7 @@ impl Node {
     /// Nobody needs a step any more. Where it is not known who may still look at it (`unseen`), its memory is used again
     /// when all have gone that could.
     pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen: bool) {
+        self.keep_no_more(state, id);
         state.ledger.free(id);
         state.directory.forget(id);
         if let Some(held) = state.held.remove(id) {
@@ -271,6 +342,13 @@ impl Node {
 }
 
 impl Ending {
+    /// Where blocks are that this server holds.
+    fn ranges_on(&self, server: ServerId) -> Vec<Range> {
+        let blocks = self.ended.fields.iter().flat_map(|field| &field.blocks);
+        let here = blocks.filter(|block| block.location.server == server && block.inline.is_none());
+        here.map(|block| range_of(&block.location)).collect()
+    }
+
     /// What the coordinator is told: how many blocks are registered, and the records of all others.
     fn finish(mut self) -> StepEnded {
         let mut servers: BTreeSet<ServerId> = BTreeSet::new();

@@ -2,7 +2,9 @@
 
 use super::Session;
 use super::writing::{BeginPage, Writing};
+use crate::directory::Done;
 use crate::node::{Held, Node, State};
+use crate::replicas::{copies_late, range_of};
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
@@ -10,14 +12,15 @@ use forebay_core::cut::Begin;
 use forebay_core::demand::Demand;
 use forebay_core::directory::{check_block_fits, check_blocks};
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
-use forebay_core::steps::{EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
+use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{PeerMessage, Range};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// How much a rank may tell of a step, in bytes as they are encoded: its blocks go to the coordinator in one
@@ -37,6 +40,9 @@ pub(crate) struct Producing {
     pub(super) policy: Policy,
     /// How many ranks its run has.
     ranks: u32,
+    /// How many other servers are to hold copies of its blocks, and when.
+    copies: u32,
+    durability: Durability,
     pub(super) writing: Writing,
     fields: BTreeMap<String, Field>,
     begun: bool,
@@ -97,7 +103,14 @@ impl Producing {
     }
 
     /// Tells the coordinator what the rank put in a step: the rank has ended it, or is gone and leaves it torn.
-    fn tell_step(&self, node: &Node, open: OpenStep, dropped: bool, torn: bool) -> Result<()> {
+    fn tell_step(
+        &self,
+        node: &Node,
+        open: OpenStep,
+        dropped: bool,
+        torn: bool,
+        done: Option<Done>,
+    ) -> Result<()> {
         let mut fields = Vec::new();
         for (name, blocks) in open.fields {
             fields.push(EndedField::new(self.field(&name)?.clone(), blocks));
@@ -109,10 +122,11 @@ impl Producing {
         let mut state = node.state.lock();
         state.held.entry(id.clone()).or_default().extend(open.held);
         // In a run of too many ranks records do not travel with its steps.
-        if self.ranks > RECORDS_TRAVEL_RANKS_MAX {
-            node.end_registered(&mut state, id, rank, ended);
+        let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
+        if register || self.copies > 0 {
+            node.end_in_order(&mut state, id, rank, ended, register, (self.copies, done));
         } else {
-            node.tell_ended(&mut state, (stream, run, rank), ended);
+            node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended));
         }
         if self.behind(node, &state).is_some()
             && let Some(member) = state.members.get_mut(&self.stream)
@@ -138,7 +152,7 @@ impl Producing {
     /// stays in that step, which is torn.
     pub(crate) fn leave(&mut self, node: &Node, died: bool) {
         if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
-            && let Err(error) = self.tell_step(node, open, false, true)
+            && let Err(error) = self.tell_step(node, open, false, true, None)
         {
             tracing::warn!("the step that a rank left is not told: {error}");
         }
@@ -202,7 +216,11 @@ impl Session {
         if self.producing.is_some() {
             return Err(Error::protocol("this connection produces already"));
         }
+        if back_to.is_none() {
+            self.node.check_replicas(&options)?;
+        }
         let (policy, ranks) = (options.policy, options.size);
+        let (copies, durability) = (options.copies(), options.durability);
         // The arena first: a rank that could have none must not have joined.
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let begin = writing.begin_page(&self.node);
@@ -240,6 +258,8 @@ impl Session {
             run,
             policy,
             ranks,
+            copies,
+            durability,
             writing,
             fields: BTreeMap::new(),
             begun: false,
@@ -274,7 +294,9 @@ impl Session {
                 Ok(Some(ToClient::Done))
             }
             ToServer::End { step, blocks, dropped } => {
-                self.end_step(step, blocks, dropped)?;
+                if let Some(kept) = self.end_step(step, blocks, dropped)? {
+                    self.wait_for_copies(kept).await?;
+                }
                 Ok(Some(ToClient::Done))
             }
             ToServer::Began { step, time } => {
@@ -287,6 +309,7 @@ impl Session {
                 Ok(Some(ToClient::Done))
             }
             ToServer::Flush => {
+                self.keep_open_step().await?;
                 self.hear_of_steps().await;
                 self.take_trouble().map_or(Ok(Some(ToClient::Done)), Err)
             }
@@ -569,6 +592,12 @@ impl Session {
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
         open.fields.entry(block.field).or_default().push(record);
+        let at_once = producing.durability == Durability::Replicated && producing.copies > 0;
+        if here && at_once {
+            let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
+            let (copies, patience) = (producing.copies, self.patience);
+            node.keep_in_time(&id, copies, vec![range_of(&location)], patience).await?;
+        }
         Ok(())
     }
 
@@ -600,7 +629,13 @@ impl Session {
         Ok(told)
     }
 
-    fn end_step(&mut self, step: StepNumber, blocks: u64, dropped: bool) -> Result<()> {
+    /// Ends a step. What ends when other servers hold copies of it, if they are to.
+    fn end_step(
+        &mut self,
+        step: StepNumber,
+        blocks: u64,
+        dropped: bool,
+    ) -> Result<Option<oneshot::Receiver<Result<()>>>> {
         let node = self.node.clone();
         let producing = self.producing()?;
         let Some(open) = producing.open.take_if(|open| open.number == step) else {
@@ -616,16 +651,40 @@ impl Session {
                 producing.writing.touch_ahead(&node, bytes);
             }
         }
+        let mut copies = None;
         // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
         if !open.demand.is_empty() || arrived > 0 {
             producing.told_below = step.saturating_add(1);
             producing.unheard = true;
-            producing.tell_step(&node, open, dropped || lost, false)?;
+            let (done, kept) = (producing.copies > 0).then(oneshot::channel).unzip();
+            copies = kept;
+            producing.tell_step(&node, open, dropped || lost, false, done)?;
         }
         if !lost && producing.trouble.is_none() {
             producing.say_taken(&node, step);
         }
-        Ok(())
+        Ok(copies)
+    }
+
+    /// Waits until other servers hold copies of a step that the rank has ended.
+    async fn wait_for_copies(&self, kept: oneshot::Receiver<Result<()>>) -> Result<()> {
+        match tokio::time::timeout(self.patience, kept).await {
+            Ok(Ok(kept)) => kept,
+            Ok(Err(_)) => Err(Error::internal("a step was forgotten while copies of it were made")),
+            Err(_) => Err(copies_late()),
+        }
+    }
+
+    /// Has other servers keep copies of what was put in the step that is open.
+    async fn keep_open_step(&mut self) -> Result<()> {
+        let (node, patience) = (self.node.clone(), self.patience);
+        let Some(producing) = &self.producing else { return Ok(()) };
+        let Some(open) = producing.open.as_ref().filter(|_| producing.copies > 0) else { return Ok(()) };
+        let here = |block: &&BlockRecord| block.location.server == node.id && block.inline.is_none();
+        let ranges: Vec<Range> =
+            open.fields.values().flatten().filter(here).map(|block| range_of(&block.location)).collect();
+        let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
+        node.keep_in_time(&id, producing.copies, ranges, patience).await
     }
 
     /// The rank closes its handle as it should.

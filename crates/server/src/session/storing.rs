@@ -6,12 +6,13 @@
 use super::Session;
 use super::writing::Writing;
 use crate::node::{Held, Node};
+use crate::replicas::range_of;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
-use forebay_core::steps::Policy;
+use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, ToClient, ToServer};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{PeerMessage, Range};
 
 /// One rank's blocks on a server that is not its home.
 #[derive(Debug)]
@@ -20,6 +21,11 @@ pub(crate) struct Storing {
     run: RunNumber,
     rank: u32,
     pub(super) policy: Policy,
+    /// How many other servers are to hold copies, and when.
+    copies: u32,
+    durability: Durability,
+    /// Blocks of the open step.
+    ranges: Vec<Range>,
     pub(super) writing: Writing,
     /// The step of which blocks were placed here, until the rank says that its home knows them all.
     open: Option<StepNumber>,
@@ -50,6 +56,7 @@ impl Session {
         run: RunNumber,
         rank: u32,
         policy: Policy,
+        (copies, durability): (u32, Durability),
     ) -> Result<Option<ToClient>> {
         check_name("stream", &stream)?;
         if self.producing.is_some() || self.storing.is_some() {
@@ -57,7 +64,17 @@ impl Session {
         }
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let told = self.share(request, &writing, ToClient::Storing);
-        self.storing = Some(Storing { stream, run, rank, policy, writing, open: None });
+        self.storing = Some(Storing {
+            stream,
+            run,
+            rank,
+            policy,
+            copies,
+            durability,
+            ranges: Vec::new(),
+            writing,
+            open: None,
+        });
         told
     }
 
@@ -78,12 +95,21 @@ impl Session {
         storing.open = Some(step);
         let id = StepId { stream: storing.stream.clone(), run: storing.run, step };
         let held = Held { arena: location.arena, offset: location.offset, generation: location.generation };
-        self.node.state.lock().held.entry(id).or_default().push(held);
+        self.node.state.lock().held.entry(id.clone()).or_default().push(held);
+        if storing.copies > 0 {
+            let ranges = vec![range_of(&location)];
+            match storing.durability {
+                Durability::Local => storing.ranges.extend(ranges),
+                Durability::Replicated => {
+                    self.node.keep_in_time(&id, storing.copies, ranges, self.patience).await?;
+                }
+            }
+        }
         Ok(Some(ToClient::Placed(location)))
     }
 
     /// Any other message of a rank to a server that is not its home.
-    pub(super) fn storing_message(&mut self, message: &ToServer) -> Result<Option<ToClient>> {
+    pub(super) async fn storing_message(&mut self, message: &ToServer) -> Result<Option<ToClient>> {
         let Some(storing) = &mut self.storing else { return Err(Error::step_order("join a stream first")) };
         match message {
             ToServer::End { step, .. } => {
@@ -91,6 +117,9 @@ impl Session {
                     storing.open = None;
                 }
                 storing.writing.abort_all(&self.node);
+                let ranges = std::mem::take(&mut storing.ranges);
+                let id = StepId { stream: storing.stream.clone(), run: storing.run, step: *step };
+                self.node.keep_in_time(&id, storing.copies, ranges, self.patience).await?;
                 Ok(Some(ToClient::Done))
             }
             ToServer::Leave => Ok(Some(ToClient::Done)),

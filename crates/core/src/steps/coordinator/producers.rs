@@ -210,8 +210,13 @@ impl StreamCoordinator {
         let number = ended.step;
         self.finished_below(run, rank, number, &mut effects);
         let id = self.step_id(run, number);
-        let Some(entry) = self.runs.get_mut(&run) else {
-            // This coordinator has taken the place of one that died, and does not know the run yet.
+        let telling = self.waits_to_settle();
+        let known = self.runs.get_mut(&run).filter(|run| {
+            let done = run.ranks.get(&rank).is_some_and(|rank| rank.below > number);
+            telling || !done || run.steps.contains_key(&number)
+        });
+        let Some(entry) = known else {
+            // It is freed already: another server has told of it that has died since. Or the run was forgotten.
             let blocks =
                 ended.fields.iter().flat_map(|field| &field.blocks).map(|block| block.location.server);
             let servers: BTreeSet<ServerId> = blocks.chain(ended.servers).chain([server]).collect();
@@ -220,6 +225,9 @@ impl StreamCoordinator {
         let step = entry.step_mut(number, ended.time);
         if let Err(error) = step.register(rank, server, ended) {
             effects.push(Effect::RankError { server, run, rank, error });
+        }
+        if let Some(rank) = entry.ranks.get_mut(&rank) {
+            rank.below = rank.below.max(number.saturating_add(1));
         }
         self.close_if_complete(run, number, &mut effects);
         effects

@@ -9,7 +9,7 @@ use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
-use crate::steps::ledger::Inheritance;
+use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
 use crate::steps::run::{Rank, RankState, Run};
 use crate::steps::{Attachment, AttachmentId, Effect, Joined, RunOptions};
 use crate::{Error, Result};
@@ -38,8 +38,7 @@ pub(super) struct Takeover {
 impl StreamCoordinator {
     /// A home tells of a run that another server coordinated, which has died. Its steps follow.
     pub fn inherit(&mut self, home: ServerId, told: Inheritance) -> Result<()> {
-        let size = told.options.size;
-        told.ranks.iter().try_for_each(|(rank, _)| told.options.check(*rank))?;
+        told.check()?;
         let run = self.inherited_run(told.run, &told.options);
         if run.options != told.options {
             return Err(Error::conflict(format!(
@@ -64,9 +63,13 @@ impl StreamCoordinator {
             }
             run.cuts_known = true;
         }
-        for (rank, below) in told.ranks.into_iter().filter(|(rank, _)| *rank < size) {
-            let fresh = Rank { server: home, state: RankState::Open, below, stranded: Vec::new() };
-            run.ranks.entry(rank).or_insert(fresh);
+        for InheritedRank { rank, below, away } in told.ranks {
+            let state = if away { RankState::Away } else { RankState::Open };
+            let fresh = Rank { server: home, state, below, stranded: Vec::new() };
+            let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
+            if known.state == RankState::Away && !away {
+                *known = Rank { below: below.max(known.below), ..fresh };
+            }
         }
         self.takeover.telling = true;
         self.takeover.homes.insert(home);
@@ -84,11 +87,19 @@ impl StreamCoordinator {
     }
 
     /// A server holds or knows blocks of these steps, of which the coordinator before this one may have been told.
-    pub fn holds(&mut self, server: ServerId, steps: impl IntoIterator<Item = (RunNumber, StepNumber)>) {
+    pub fn holds(
+        &mut self,
+        server: ServerId,
+        steps: impl IntoIterator<Item = (RunNumber, StepNumber)>,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
         for step in steps {
-            self.takeover.held.entry(step).or_default().insert(server);
+            match self.takeover.telling {
+                true => drop(self.takeover.held.entry(step).or_default().insert(server)),
+                false => self.claim(step, BTreeSet::from([server]), &mut effects),
+            }
         }
-        self.takeover.telling = true;
+        effects
     }
 
     /// Whether homes are still telling of the time before.
@@ -152,12 +163,15 @@ impl StreamCoordinator {
         effects: &mut Vec<Effect>,
     ) {
         let id = self.step_id(run, step);
-        let known = self.runs.get_mut(&run);
-        match known {
+        match self.runs.get_mut(&run) {
             Some(run) if run.steps.contains_key(&step) => {
                 if let Some(step) = run.steps.get_mut(&step) {
                     step.servers.extend(servers);
                 }
+            }
+            // All have told of it, and nobody needs it any more.
+            Some(run) if !run.ranks.is_empty() && run.ranks.values().all(|rank| rank.below > step) => {
+                effects.push(Effect::Free { id, servers: servers.into_iter().collect(), unseen: true });
             }
             Some(run) if !run.is_over() => run.unclaimed.entry(step).or_default().extend(servers),
             _ => effects.push(Effect::Free { id, servers: servers.into_iter().collect(), unseen: true }),
@@ -179,6 +193,7 @@ impl StreamCoordinator {
         demand: Demand,
     ) -> Result<(Joined, Vec<Effect>)> {
         options.check(rank)?;
+        check_run(run)?;
         let text = format!("run {run} of stream '{}' has ended", self.name);
         let ended = || Error::not_found(text);
         let in_use = self.runs.get(&self.last_run).is_some_and(|last| !last.is_over());

@@ -5,7 +5,7 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, StepNumber};
-use crate::steps::{Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded};
+use crate::steps::{Durability, Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded};
 use crate::{Error, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -14,7 +14,8 @@ pub(super) const S0: ServerId = ServerId(0);
 pub(super) const S1: ServerId = ServerId(1);
 
 pub(super) fn options(size: u32, policy: Policy) -> RunOptions {
-    RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None }
+    let durability = Durability::Local;
+    RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None, replicas: 1, durability }
 }
 
 pub(super) fn field() -> Field {

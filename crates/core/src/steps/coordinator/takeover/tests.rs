@@ -64,7 +64,7 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inher
         attrs: Attrs::default(),
         cuts: Some((demand(1), later)),
         reached: None,
-        ranks: vec![(rank, below)],
+        ranks: vec![InheritedRank { rank, below, away: false }],
         begun: true,
     }
 }

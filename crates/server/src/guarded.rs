@@ -1,0 +1,381 @@
+//! What this server holds for others, so that it outlives them: see [`crate::replicas`].
+
+use crate::forming;
+use crate::node::{Held, Node, State};
+use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::steps::{Inheritance, Ledger};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::{Outbox, Receiver};
+use forebay_transport::host;
+use forebay_wire::frame::Header;
+use forebay_wire::message::{Hello, Part, Role, ToClient, ToServer};
+use forebay_wire::peer::{Keep, PeerMessage, Range};
+use rustix::fd::OwnedFd;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Orders of one server that may wait until bytes before them are fetched.
+const ORDERS: usize = 4096;
+/// How long it may take to be greeted by a server whose bytes are to be fetched.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// What is held for one other server.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded {
+    /// What it told of its ranks.
+    ledger: Ledger,
+    /// Its arenas, by their number there.
+    arenas: HashMap<u32, Guard>,
+    steps: HashMap<StepId, GuardedStep>,
+    /// Where orders wait for bytes that are fetched.
+    orders: Option<mpsc::Sender<Order>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Guard {
+    /// Its number here.
+    arena: u32,
+    /// Whether it is the very memory of the other server.
+    same: bool,
+}
+
+#[derive(Debug, Default)]
+struct GuardedStep {
+    copies: u32,
+    guardians: Vec<ServerId>,
+    /// Where its blocks are, here.
+    ranges: Vec<Range>,
+}
+
+/// What another server wants done, in order.
+#[derive(Debug)]
+enum Order {
+    Keep(u64, Box<Keep>),
+    KeepNoMore(StepId),
+}
+
+impl Guarded {
+    /// Of how many steps something is held.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The streams of which something is held.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
+        self.steps.keys().map(|id| &id.stream).chain(self.ledger.streams())
+    }
+
+    /// A rank with its home at the other server is gone.
+    pub(crate) fn rank_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
+        self.ledger.gone(stream, run, rank, died);
+    }
+}
+
+impl Node {
+    /// Another server has an arena of which blocks are to be kept.
+    pub(crate) fn guard(&self, from: ServerId, arena: u32, bytes: u64, file: Option<OwnedFd>) {
+        let same = file.is_some();
+        let made = self.store.lock().guard(file, bytes);
+        match made {
+            Ok(mine) => {
+                let mut state = self.state.lock();
+                let guarded = state.guarded.entry(from).or_default();
+                guarded.arenas.insert(arena, Guard { arena: mine, same });
+            }
+            Err(error) => tracing::warn!("arena {arena} of {from} is not kept: {error}"),
+        }
+    }
+
+    /// Another server asks to keep something of a step.
+    pub(crate) fn keep_for(&self, state: &mut State, from: ServerId, token: u64, keep: Box<Keep>) {
+        let guarded = state.guarded.entry(from).or_default();
+        let fetched = |range: &Range| guarded.arenas.get(&range.arena).is_some_and(|guard| !guard.same);
+        if guarded.orders.is_none() && keep.ranges.iter().any(fetched) {
+            let (sender, orders) = mpsc::channel(ORDERS);
+            guarded.orders = Some(sender);
+            tokio::spawn(fetch_all(self.me.clone(), from, orders));
+        }
+        let refused = match &guarded.orders {
+            Some(orders) => orders
+                .try_send(Order::Keep(token, keep))
+                .err()
+                .map(|_| Error::new(ErrorKind::Full, "it is too far behind with fetching copies")),
+            None => {
+                let kept = self.keep_ranges(state, from, &keep).map(drop);
+                if kept.is_ok() {
+                    kept_told(state, from, *keep);
+                }
+                self.tell(state, from, PeerMessage::Answer { token, result: kept });
+                None
+            }
+        };
+        if let Some(error) = refused {
+            self.tell(state, from, PeerMessage::Answer { token, result: Err(error) });
+        }
+    }
+
+    /// Finds room for blocks of a step of another server; those that are new here, each with where it is there.
+    fn keep_ranges(&self, state: &mut State, from: ServerId, keep: &Keep) -> Result<Vec<(Range, Range)>> {
+        let guarded = state.guarded.entry(from).or_default();
+        let step = guarded.steps.entry(keep.id.clone()).or_default();
+        step.copies = step.copies.max(keep.copies);
+        step.guardians.clone_from(&keep.guardians);
+        let mut store = self.store.lock();
+        let mut new: Vec<(Range, Range)> = Vec::new();
+        for range in &keep.ranges {
+            let guard = guarded.arenas.get(&range.arena);
+            let arena =
+                guard.ok_or_else(|| Error::not_found(format!("there is no arena {}", range.arena)))?;
+            let mine = Range { arena: arena.arena, ..*range };
+            if step.ranges.contains(&mine) {
+                continue;
+            }
+            let Range { arena, offset, generation, bytes } = mine;
+            let held = store.guard_range(arena, offset, generation, bytes);
+            if !matches!(held, Ok(true)) {
+                for (_, Range { arena, offset, generation, .. }) in new {
+                    let _ = store.free(arena, offset, generation);
+                    step.ranges.retain(|known| known.arena != arena || known.offset != offset);
+                }
+                let full = || {
+                    let (used, budget) = (store.usage().staged, store.usage().budget);
+                    let text =
+                        format!("there is no room for a copy of {bytes} bytes: {used} of {budget} are held");
+                    Error::new(ErrorKind::Full, text)
+                };
+                return Err(held.err().unwrap_or_else(full));
+            }
+            step.ranges.push(mine);
+            new.push((*range, mine));
+        }
+        Ok(new)
+    }
+
+    /// Another server has freed its part of a step.
+    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, id: StepId) {
+        let Some(guarded) = state.guarded.get_mut(&from) else { return };
+        match &guarded.orders {
+            // If too many wait, it is found when that server is dead.
+            Some(orders) => drop(orders.try_send(Order::KeepNoMore(id))),
+            None => self.let_guarded_go(state, from, &id),
+        }
+    }
+
+    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &StepId) {
+        let Some(guarded) = state.guarded.get_mut(&from) else { return };
+        guarded.ledger.free(id);
+        if let Some(step) = guarded.steps.remove(id) {
+            self.free(step.ranges.iter().map(held));
+        }
+    }
+
+    /// Another server tells what it knows of a run.
+    pub(crate) fn guard_run(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        stream: &str,
+        coordinator: ServerId,
+        told: Inheritance,
+    ) {
+        if let Err(error) = told.check() {
+            return tracing::warn!("what {from} tells of stream '{stream}' is not kept: {error}");
+        }
+        let here = self.standing().view.members.contains(&coordinator) && !state.gone.contains(&coordinator);
+        if here && self.coordinator_of(state, stream) != coordinator {
+            state.places.elsewhere.insert(stream.to_owned(), coordinator);
+        }
+        state.guarded.entry(from).or_default().ledger.copied(stream, told);
+    }
+
+    /// A server is dead: this one answers for what it held for it.
+    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId) {
+        let Some(mut guarded) = state.guarded.remove(&dead) else { return };
+        drop(guarded.orders.take());
+        {
+            let mut store = self.store.lock();
+            for (theirs, guard) in &guarded.arenas {
+                store.adopt(guard.arena);
+                if store.has_arena(guard.arena) {
+                    state.answers.add((dead, *theirs), self.id, guard.arena);
+                    // What that server answered for in the place of others.
+                    for key in state.answers.of(dead, *theirs) {
+                        state.answers.add(key, self.id, guard.arena);
+                    }
+                }
+            }
+        }
+        tracing::info!("copies of {} steps of {dead} are here", guarded.steps.len());
+        for (id, step) in guarded.steps {
+            state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
+            let living: Vec<ServerId> =
+                step.guardians.into_iter().filter(|id| *id != dead && !state.gone.contains(id)).collect();
+            if living.iter().min() == Some(&self.id) {
+                let others: BTreeSet<ServerId> = living.into_iter().filter(|id| *id != self.id).collect();
+                self.replicate(state, id, step.copies, step.ranges, others);
+            }
+        }
+        state.ledger.take_in(guarded.ledger);
+    }
+
+    /// Tells the living coordinators of streams what a dead server may not have told them, and which of its blocks are here
+    /// now.
+    pub(crate) fn tell_guarded(&self, state: &mut State, streams: &BTreeSet<String>) {
+        for stream in streams {
+            let coordinator = self.coordinator_of(state, stream);
+            let mut messages = Vec::new();
+            for (run, ledger) in state.ledger.runs_of(stream) {
+                for (rank, told) in ledger.ranks().filter(|(_, told)| told.is_away()) {
+                    let name = || stream.clone();
+                    let steps = told.steps.values().cloned();
+                    messages.extend(steps.map(|ended| PeerMessage::StepEnded {
+                        stream: name(),
+                        run,
+                        rank,
+                        ended,
+                    }));
+                    if let Some(died) = told.gone {
+                        messages.push(PeerMessage::RankGone { stream: name(), run, rank, died });
+                    }
+                }
+            }
+            let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
+            messages.push(PeerMessage::Holds {
+                epoch: self.epoch(),
+                stream: stream.clone(),
+                steps: steps.collect(),
+            });
+            for message in messages {
+                self.tell(state, coordinator, message);
+            }
+        }
+    }
+
+    /// The streams of which copies are held for a server.
+    pub(crate) fn guarded_streams(&self, state: &State, server: ServerId) -> BTreeSet<String> {
+        state.guarded.get(&server).into_iter().flat_map(Guarded::streams).cloned().collect()
+    }
+}
+
+fn held(range: &Range) -> Held {
+    Held { arena: range.arena, offset: range.offset, generation: range.generation }
+}
+
+/// What ranks told of a step is kept.
+fn kept_told(state: &mut State, from: ServerId, keep: Keep) {
+    let Some(guarded) = state.guarded.get_mut(&from) else { return };
+    for (rank, ended) in keep.ended {
+        guarded.ledger.ended(&keep.id.stream, keep.id.run, rank, ended);
+    }
+}
+
+/// Does what a server on another host wants, in order: fetches the blocks that are to be kept.
+async fn fetch_all(node: Weak<Node>, from: ServerId, mut orders: mpsc::Receiver<Order>) {
+    let mut connection = None;
+    while let Some(order) = orders.recv().await {
+        let Some(node) = node.upgrade() else { return };
+        match order {
+            Order::KeepNoMore(id) => node.let_guarded_go(&mut node.state.lock(), from, &id),
+            Order::Keep(token, keep) => {
+                let new = node.keep_ranges(&mut node.state.lock(), from, &keep);
+                let result = match new {
+                    Ok(new) => fetch_new(&node, from, &mut connection, &keep.id, new).await,
+                    Err(error) => Err(error),
+                };
+                let mut state = node.state.lock();
+                if result.is_ok() {
+                    kept_told(&mut state, from, *keep);
+                }
+                node.tell(&mut state, from, PeerMessage::Answer { token, result });
+                node.drain(&mut state);
+            }
+        }
+    }
+}
+
+type Connection = (Receiver, Arc<Outbox>);
+
+async fn fetch_new(
+    node: &Node,
+    from: ServerId,
+    connection: &mut Option<Connection>,
+    id: &StepId,
+    new: Vec<(Range, Range)>,
+) -> Result<()> {
+    let mut result = Ok(());
+    for (theirs, mine) in new {
+        if result.is_ok() {
+            result = fetch(node, from, connection, &theirs, &mine).await;
+            if result.is_ok() {
+                continue;
+            }
+            *connection = None;
+        }
+        let mut state = node.state.lock();
+        // Unless it was let go of, or taken over, with what had come.
+        let step = state.guarded.get_mut(&from).and_then(|guarded| guarded.steps.get_mut(id));
+        if let Some(at) = step.as_ref().and_then(|step| step.ranges.iter().position(|known| *known == mine)) {
+            step.into_iter().for_each(|step| {
+                step.ranges.swap_remove(at);
+            });
+            node.free([held(&mine)]);
+        }
+    }
+    result
+}
+
+async fn fetch(
+    node: &Node,
+    from: ServerId,
+    connection: &mut Option<Connection>,
+    theirs: &Range,
+    mine: &Range,
+) -> Result<()> {
+    if connection.is_none() {
+        *connection = Some(greet(node, from).await?);
+    }
+    let Some((receiver, outbox)) = connection else { return Err(Error::internal("no connection")) };
+    let mapping = node.store.lock().mapping(mine.arena)?;
+    let one = |n: u64| [n][..].into();
+    let part = Part { offset: one(0), shape: one(theirs.bytes), step: one(1) };
+    let Range { arena, offset, generation, bytes } = *theirs;
+    let fetch = ToServer::Fetch { arena, offset, bytes, generation, stored: one(bytes), element: 1, part };
+    outbox.push(Header { request: 1, ..Header::default() }, &fetch)?;
+    let left = || Error::unreachable(format!("{from} ended the connection"));
+    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
+    match frame.message::<ToClient>()? {
+        ToClient::Data if frame.header.payload == bytes => {
+            mapping.populate(mine.offset, bytes);
+            receiver.payload_into(&mapping, mine.offset, &frame.header).await
+        }
+        ToClient::Failed(error) => Err(error),
+        _ => Err(Error::protocol(format!("{from} sent something else than a block"))),
+    }
+}
+
+/// Connects to a server as one of its readers.
+async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
+    let standing = node.standing();
+    let member = standing.roster.members.iter().find(|member| member.id == from);
+    let gone = || Error::unreachable(format!("{from} is no member"));
+    let entry = crate::membership::entry(member.ok_or_else(gone)?);
+    let (mut receiver, outbox) = forming::dial(&entry, &node.secret, &node.lineage).await?;
+    let hello = Hello {
+        role: Role::Consumer,
+        pid: std::process::id(),
+        host: host::process_space(),
+        shared_memory: false,
+        patience_ms: 0,
+    };
+    outbox.push(Header { request: 1, ..Header::default() }, &ToServer::Hello(hello))?;
+    let silent = |_| Error::timeout(format!("{from} does not greet"));
+    let (frame, _) = timeout(GREETING, receiver.next()).await.map_err(silent)??.ok_or_else(gone)?;
+    match frame.message::<ToClient>()? {
+        ToClient::Welcome(_) => Ok((receiver, outbox)),
+        ToClient::Failed(error) => Err(error),
+        _ => Err(Error::protocol(format!("{from} did not welcome"))),
+    }
+}

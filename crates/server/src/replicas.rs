@@ -1,0 +1,321 @@
+//! What other servers hold of what this one holds, so that it outlives this server.
+//!
+//! A step that is to have copies has guardians: servers that hold its blocks, too, and what its ranks told. On one host a
+//! guardian holds the arena's descriptor: the memory is the same, and stays when this server dies. On another one it
+//! fetches the bytes to the same place of an arena of its own.
+
+use crate::handle::cuts_to_tell;
+use crate::membership::{entry, is_here};
+use crate::node::{Node, State};
+use forebay_core::block::Location;
+use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::steps::{RunOptions, StepEnded};
+use forebay_core::{Error, Result};
+use forebay_wire::peer::{Keep, PeerMessage, Range};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What other servers hold for this one.
+#[derive(Debug, Default)]
+pub(crate) struct Replicas {
+    /// The guardians that know of each arena.
+    arenas: HashMap<u32, BTreeSet<ServerId>>,
+    /// What they were told of each run: its ledger's version.
+    runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
+    steps: HashMap<StepId, Replicated>,
+}
+
+/// A step that is to have copies.
+#[derive(Debug, Default)]
+pub(crate) struct Replicated {
+    /// How many.
+    pub(crate) copies: u32,
+    pub(crate) ranges: Vec<Range>,
+    /// Servers that were asked to keep something of it.
+    asked: BTreeSet<ServerId>,
+    /// Servers that keep all of it.
+    pub(crate) kept_by: BTreeSet<ServerId>,
+}
+
+type Answer = (ServerId, Option<(u64, oneshot::Receiver<PeerMessage>)>);
+
+/// The error where copies take too long.
+pub(crate) fn copies_late() -> Error {
+    Error::timeout(
+        "another server did not make a copy of what was put in time: it stands still, or is too slow",
+    )
+}
+
+impl Replicas {
+    /// How many steps are to have copies that others hold, and how many of them have too few.
+    pub(crate) fn status(&self) -> (usize, usize) {
+        let lacks = |step: &&Replicated| step.kept_by.len() < step.copies as usize;
+        (self.steps.len(), self.steps.values().filter(lacks).count())
+    }
+}
+
+/// Where a block is on its server.
+pub(crate) fn range_of(location: &Location) -> Range {
+    let Location { arena, offset, generation, bytes, .. } = *location;
+    Range { arena, offset, generation, bytes }
+}
+
+impl Node {
+    /// Whether the group has enough servers for copies to be made.
+    pub(crate) fn check_replicas(&self, options: &RunOptions) -> Result<()> {
+        let servers = self.standing().view.members.len();
+        if options.replicas as usize > servers {
+            return Err(Error::invalid(format!(
+                "replicas is {}, but the group has {servers} servers: add some with `forebay add`, or ask for fewer",
+                options.replicas
+            )));
+        }
+        Ok(())
+    }
+
+    /// The servers that are to hold copies of a step: those that do, then those on other hosts, then those after this one.
+    fn guardians(
+        &self,
+        state: &State,
+        copies: u32,
+        kept_by: &BTreeSet<ServerId>,
+        without: &BTreeMap<ServerId, Error>,
+    ) -> Vec<ServerId> {
+        let standing = self.standing();
+        let members = &standing.roster.members;
+        let mut able: Vec<(bool, bool, bool, ServerId)> = members
+            .iter()
+            .filter(|member| member.id != self.id && !state.gone.contains(&member.id))
+            .filter(|member| !without.contains_key(&member.id))
+            .map(|member| {
+                let here = is_here(&entry(member));
+                (!kept_by.contains(&member.id), here, member.id < self.id, member.id)
+            })
+            .collect();
+        able.sort_unstable();
+        able.into_iter().map(|(.., id)| id).take(copies as usize).collect()
+    }
+
+    /// Has other servers keep blocks of a step that this one holds, and what ranks told of it. Waits until they do; one
+    /// that dies meanwhile is replaced. With fewer servers than are wanted, as many do as there are. The caller sets the
+    /// deadline.
+    pub(crate) async fn keep(
+        &self,
+        id: &StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+    ) -> Result<()> {
+        self.keep_or_again(id, copies, ranges, ended, false).await
+    }
+
+    /// As `keep`; `again`: this is all of the step that is held here.
+    async fn keep_or_again(
+        &self,
+        id: &StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+        again: bool,
+    ) -> Result<()> {
+        let first;
+        {
+            let mut state = self.state.lock();
+            let step = state.replicas.steps.entry(id.clone()).or_default();
+            first = step.copies == 0 || again;
+            step.copies = step.copies.max(copies);
+            for range in &ranges {
+                if !step.ranges.contains(range) {
+                    step.ranges.push(*range);
+                }
+            }
+        }
+        let mut done = BTreeSet::new();
+        let mut refused = BTreeMap::new();
+        loop {
+            let answers: Vec<Answer> = {
+                let mut state = self.state.lock();
+                // It may have been freed meanwhile.
+                let Some(step) = state.replicas.steps.get(id) else { return Ok(()) };
+                let kept_by = step.kept_by.clone();
+                let guardians = self.guardians(&state, copies, &kept_by, &refused);
+                let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
+                if rest.is_empty() {
+                    break;
+                }
+                let ask = |guardian: ServerId| {
+                    let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
+                    let keep = Keep { id, copies, guardians: guardians.clone(), ranges, ended };
+                    (guardian, self.ask_to_keep(&mut state, guardian, keep))
+                };
+                rest.into_iter().map(ask).collect()
+            };
+            for (guardian, answer) in answers {
+                let Some((_, answer)) = answer else { continue };
+                match answer.await {
+                    Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
+                        done.insert(guardian);
+                    }
+                    Ok(PeerMessage::Answer { result: Err(error), .. }) => {
+                        tracing::warn!("{guardian} keeps no copy of {id}: {error}");
+                        refused.insert(guardian, error);
+                    }
+                    // It is gone.
+                    _ => {}
+                }
+            }
+        }
+        if let Some(step) = self.state.lock().replicas.steps.get_mut(id) {
+            // Each rank's part is kept by itself.
+            step.kept_by = if first { done.clone() } else { &step.kept_by & &done };
+        }
+        match refused.into_values().next() {
+            Some(error) if done.len() < copies as usize => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// As `keep`, for blocks that a rank has put, until a deadline.
+    pub(crate) async fn keep_in_time(
+        &self,
+        id: &StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        patience: Duration,
+    ) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let kept = tokio::time::timeout(patience, self.keep(id, copies, ranges, Vec::new())).await;
+        kept.unwrap_or_else(|_| Err(copies_late()))
+    }
+
+    fn ask_to_keep(
+        &self,
+        state: &mut State,
+        guardian: ServerId,
+        keep: Keep,
+    ) -> Option<(u64, oneshot::Receiver<PeerMessage>)> {
+        for arena in keep.ranges.iter().map(|range| range.arena).collect::<BTreeSet<_>>() {
+            if state.replicas.arenas.entry(arena).or_default().insert(guardian) {
+                let (file, bytes) = self.store.lock().guarded_descriptor(arena).ok()?;
+                self.peers.send_with(guardian, PeerMessage::Guard { arena, bytes }, Some(file));
+            }
+        }
+        if !keep.ended.is_empty() {
+            self.tell_guardian_of_run(state, guardian, &keep.id.stream, keep.id.run);
+        }
+        if let Some(step) = state.replicas.steps.get_mut(&keep.id) {
+            step.asked.insert(guardian);
+        }
+        self.question(state, guardian, |token| PeerMessage::Keep { token, keep: Box::new(keep) })
+    }
+
+    /// Tells a guardian what it does not know yet of a run.
+    fn tell_guardian_of_run(&self, state: &mut State, guardian: ServerId, stream: &str, run: RunNumber) {
+        let Some(ledger) = state.ledger.run(stream, run) else { return };
+        let version = ledger.version();
+        let told = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
+        if told.insert(guardian, version) == Some(version) {
+            return;
+        }
+        let cuts = state.members.get(stream).and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+        let told = Box::new(ledger.inheritance(run, cuts));
+        let coordinator = self.coordinator_of(state, stream);
+        self.tell(state, guardian, PeerMessage::GuardRun { stream: stream.to_owned(), coordinator, told });
+    }
+
+    /// A step is freed here: so are its copies.
+    pub(crate) fn keep_no_more(&self, state: &mut State, id: &StepId) {
+        let Some(step) = state.replicas.steps.remove(id) else { return };
+        for guardian in step.asked {
+            self.tell(state, guardian, PeerMessage::KeepNoMore(id.clone()));
+        }
+    }
+
+    /// A rank with its home here is gone: so it is for those that know of its run.
+    pub(crate) fn guarded_rank_gone(
+        &self,
+        state: &mut State,
+        stream: &str,
+        run: RunNumber,
+        rank: u32,
+        died: bool,
+    ) {
+        let told = state.replicas.runs.get(&(stream.to_owned(), run));
+        let guardians: Vec<ServerId> = told.into_iter().flat_map(HashMap::keys).copied().collect();
+        for guardian in guardians {
+            let stream = stream.to_owned();
+            self.tell(state, guardian, PeerMessage::GuardedRankGone { stream, run, rank, died });
+        }
+    }
+
+    /// An arena is gone with all its blocks, or a run with all its steps.
+    pub(crate) fn forget_replicas(&self, state: &mut State) {
+        let store = self.store.lock();
+        state.replicas.arenas.retain(|arena, _| store.has_arena(*arena));
+        drop(store);
+        let State { replicas, ledger, .. } = state;
+        replicas.runs.retain(|(stream, run), _| ledger.run(stream, *run).is_some());
+    }
+
+    /// The members are others: what has lost a copy, or had too few, gets another one, in the background.
+    pub(crate) fn keep_again(&self, state: &mut State, left: &[ServerId]) {
+        for guardians in state.replicas.arenas.values_mut() {
+            guardians.retain(|guardian| !left.contains(guardian));
+        }
+        for told in state.replicas.runs.values_mut() {
+            told.retain(|guardian, _| !left.contains(guardian));
+        }
+        let mut lacking = Vec::new();
+        for (id, step) in &mut state.replicas.steps {
+            step.asked.retain(|guardian| !left.contains(guardian));
+            step.kept_by.retain(|guardian| !left.contains(guardian));
+            if step.kept_by.len() < step.copies as usize {
+                lacking.push(id.clone());
+            }
+        }
+        if lacking.is_empty() {
+            return;
+        }
+        lacking.sort_unstable_by_key(|id| (id.stream.clone(), id.run, id.step));
+        let Some(node) = self.me.upgrade() else { return };
+        tokio::spawn(async move {
+            let steps = lacking.len();
+            for id in lacking {
+                node.keep_step_again(&id).await;
+            }
+            tracing::info!("copies of {steps} steps were made again");
+        });
+    }
+
+    async fn keep_step_again(&self, id: &StepId) {
+        let (copies, ranges, told) = {
+            let state = self.state.lock();
+            let Some(step) = state.replicas.steps.get(id) else { return };
+            (step.copies, step.ranges.clone(), state.ledger.told_of(id))
+        };
+        if let Err(error) = self.keep_or_again(id, copies, ranges, told, true).await {
+            tracing::warn!("{id} has too few copies: {error}");
+        }
+    }
+
+    /// What this server holds in the place of a dead one, with those of its guardians that live.
+    pub(crate) fn replicate(
+        &self,
+        state: &mut State,
+        id: StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        kept_by: BTreeSet<ServerId>,
+    ) {
+        let step = state.replicas.steps.entry(id).or_default();
+        step.copies = step.copies.max(copies);
+        step.ranges.extend(ranges);
+        step.asked.extend(&kept_by);
+        // What this server held before, others keep.
+        step.kept_by = if step.kept_by.is_empty() { kept_by } else { &step.kept_by & &kept_by };
+    }
+}

@@ -1,0 +1,267 @@
+"""Blocks of which several servers hold copies: what was acknowledged outlives servers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import BUDGET, FOREBAY, Child, consumer, is_given_back, producer, reference, wait_until
+from test_elastic import SHAPE, ids, kill, name_at, told
+
+import forebay
+
+RANK = """
+path, transport, stream, rank, size, replicas, durability, rows = sys.argv[1:]
+rank, size, rows = int(rank), int(size), int(rows)
+begin, end = cut(rows, size)[rank]
+with forebay.Producer(stream, rank=rank, size=size, group=path, transport=transport, timeout=20, policy="block",
+                      keep=1000, replicas=int(replicas), durability=durability) as sim:
+    sim.array("U", dtype="f8", shape=(rows, 50))
+    sim.array("small", dtype="f8", shape=(size,))
+    print("open")
+    for line in sys.stdin:
+        first, last = map(int, line.split())
+        for number in range(first, last):
+            with sim.step(number) as step:
+                step.put("U", reference((rows, 50), "f8", number)[begin:end], offset=(begin, 0))
+                step.put("small", np.full(1, number + rank / 8), offset=(rank,))
+        print(last)
+    print("lost" if sim.lost else "kept")
+"""
+
+
+def check_all(group: Any, stream: str, numbers: range, size: int = 2, rows: int = 60, **options: Any) -> None:
+    """All these steps are there, whole, and every byte is as it was put."""
+    seen = []
+    with consumer(group, stream, start="oldest", window=4, **options) as reader:
+        while len(seen) < len(numbers):
+            with reader.next() as step:
+                assert not step.torn
+                np.testing.assert_array_equal(step["U"][...], reference((rows, 50), "f8", step.number))
+                small = [step.number + rank / 8 for rank in range(size)]
+                np.testing.assert_array_equal(step["small"][...], small)
+                seen.append(step.number)
+    assert seen == list(numbers)
+
+
+def lacking(group: Any) -> int:
+    """How many steps have too few copies."""
+    servers = told(group)["servers"]
+    return sum(server.get("steps_lacking_copies", 0) for server in servers)
+
+
+def open_ranks(
+    child: Callable[..., Child], path: Any, stream: str, replicas: int, **options: Any
+) -> list[Child]:
+    transport, durability = options.get("transport", "auto"), options.get("durability", "local")
+    size, rows = options.get("size", 2), options.get("rows", 60)
+    ranks = [
+        child(RANK, path, transport, stream, rank, size, replicas, durability, rows) for rank in range(size)
+    ]
+    for rank in ranks:
+        rank.expect("open")
+    return ranks
+
+
+def run(ranks: list[Child], numbers: range) -> None:
+    """Every rank puts these steps; what has been said to be done is acknowledged."""
+    for rank in ranks:
+        rank.say(f"{numbers.start} {numbers.stop}")
+    for rank in ranks:
+        rank.expect(str(numbers.stop))
+
+
+def end(ranks: list[Child]) -> None:
+    for rank in ranks:
+        rank.close_input()
+        rank.expect("kept")
+        rank.ended()
+
+
+@pytest.mark.parametrize("coordinator", [0, 1, 2])
+@pytest.mark.parametrize("durability", ["local", "replicated"])
+def test_what_was_acknowledged_outlives_a_server(
+    own_place: Path, child: Callable[..., Child], transport: str, durability: str, coordinator: int
+) -> None:
+    """The home of a rank, whether it coordinates the stream or not, dies right after the ranks have heard."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, coordinator)
+        ranks = open_ranks(child, group.path, stream, 2, transport=transport, durability=durability)
+        run(ranks, range(20))
+        kill(group, 0)
+        check_all(group, stream, range(20), transport=transport)
+        run(ranks, range(20, 30))
+        check_all(group, stream, range(30), transport=transport)
+        end(ranks)
+        check_all(group, stream, range(30))
+
+
+def test_servers_die_one_after_the_other(own_place: Path, child: Callable[..., Child]) -> None:
+    """Copies are made again after each death, also by servers that joined meanwhile."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        ranks = open_ranks(child, group.path, "s", 2)
+        done = 0
+        for dead in range(5):
+            run(ranks, range(done, done + 5))
+            done += 5
+            group.add_servers()
+            kill(group, dead)
+            wait_until(lambda dead=dead: dead not in ids(group))
+            check_all(group, "s", range(done))
+            wait_until(lambda: lacking(group) == 0)
+        end(ranks)
+        check_all(group, "s", range(done))
+
+
+def test_as_many_die_at_once_as_may(own_place: Path, child: Callable[..., Child]) -> None:
+    with forebay.local(servers=7, budget=BUDGET) as group:
+        ranks = open_ranks(child, group.path, "s", 3)
+        run(ranks, range(10))
+        kill(group, 0, 1)
+        check_all(group, "s", range(10))
+        run(ranks, range(10, 20))
+        wait_until(lambda: lacking(group) == 0)
+        kill(group, 2, 3)
+        check_all(group, "s", range(20))
+        end(ranks)
+
+
+def test_large_runs(own_place: Path, child: Callable[..., Child]) -> None:
+    """In runs of more than 64 ranks the records of blocks are with the owners of tiles."""
+    with forebay.local(servers=3, budget=BUDGET) as group, contextlib.ExitStack() as stack:
+        ranks = [
+            stack.enter_context(producer(group, rank=rank, size=70, keep=100, replicas=2, policy="block"))
+            for rank in range(70)
+        ]
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=(140, 100))
+        for number in range(3):
+            for rank, sim in enumerate(ranks):
+                with sim.step(number) as step:
+                    step.put(
+                        "U",
+                        reference((140, 100), "f8", number)[2 * rank : 2 * rank + 2],
+                        offset=(2 * rank, 0),
+                    )
+        kill(group, 1)
+        with consumer(group, start="oldest", window=4) as reader:
+            for number in range(3):
+                with reader.next() as step:
+                    np.testing.assert_array_equal(step["U"][...], reference((140, 100), "f8", number))
+
+
+def test_copies_go_with_their_step(own_place: Path) -> None:
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        with consumer(group) as reader, producer(group, replicas=2, policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            for number in range(50):
+                with sim.step(number) as step:
+                    step.put("U", reference(SHAPE, "f8", number))
+                with reader.next() as found:
+                    np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+        wait_until(lambda: is_given_back(group))
+        wait_until(lambda: sum(server["guarded_steps"] for server in told(group)["servers"]) == 0)
+
+
+def test_more_replicas_than_servers(two: forebay.LocalGroup) -> None:
+    with pytest.raises(forebay.Invalid, match=r"replicas is 3, but the group has 2 servers: add some"):
+        producer(two, replicas=3)
+    for wrong in (0, 9):
+        with pytest.raises(forebay.Invalid, match="1 to 8 servers"):
+            producer(two, replicas=wrong)
+    with pytest.raises(forebay.Invalid, match="durability"):
+        producer(two, replicas=2, durability="certain")
+    with producer(two, rank=0, size=2, replicas=2), pytest.raises(forebay.Conflict, match="replicas 2"):
+        producer(two, rank=1, size=2)
+
+
+def test_a_guardian_without_room(own_place: Path) -> None:
+    """On one host copies take none; so what is put is bounded by the budget of the server that it is put to."""
+    with forebay.local(servers=2, budget=8 << 20) as group:
+        with consumer(group, window=2), producer(group, replicas=2, policy="block", timeout=2) as sim:
+            sim.array("U", dtype="f8", shape=(1 << 18,))
+            with pytest.raises(forebay.Full):
+                for number in range(20):
+                    with sim.step(number) as step:
+                        step.put("U", np.full(1 << 18, float(number)))
+            assert number >= 3
+        wait_until(lambda: is_given_back(group))
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Two network namespaces with a cable between them: they count as hosts, and share no memory."""
+    names = [f"fb{os.getpid()}a", f"fb{os.getpid()}b"]
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", names[1])
+        for number, name in enumerate(names):
+            ip("-n", name, "addr", "add", f"10.99.0.{number + 1}/24", "dev", f"v{number}")
+            ip("-n", name, "link", "set", f"v{number}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except (OSError, subprocess.CalledProcessError) as error:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        pytest.skip(f"network namespaces cannot be made: {error}")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+READ = """
+path, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with forebay.Consumer("s", group=path, start="oldest", timeout=20) as reader:
+    for number in range(first, last):
+        with reader.next() as step:
+            assert step.number == number and not step.torn, step
+            np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
+            np.testing.assert_array_equal(step["small"][...], [number, number + 0.125])
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("durability", ["local", "replicated"])
+def test_copies_on_another_host(
+    own_place: Path, hosts: list[str], child: Callable[..., Child], durability: str
+) -> None:
+    """Servers that share no memory: the bytes are copied, and each server's death is outlived."""
+    group = own_place / "g.json"
+    inside = [["ip", "netns", "exec", name] for name in hosts]
+    servers = []
+    try:
+        for number in range(3):
+            host = number % 2
+            serve = [FOREBAY, "serve", "--group", group, "--budget", "32M", "--bind", f"10.99.0.{host + 1}"]
+            servers.append(subprocess.Popen([*inside[host], *map(str, serve)]))
+            wait_until(lambda number=number: group.exists() and len(ids(group)) == number + 1)
+        ranks = [
+            child(RANK, group, "auto", "s", rank, 2, 2, durability, 60, inside=inside[0]) for rank in range(2)
+        ]
+        for rank in ranks:
+            rank.expect("open")
+        run(ranks, range(20))
+        for dead in range(2):
+            servers[dead].send_signal(signal.SIGKILL)
+            servers[dead].wait()
+            reader = child(READ, group, 0, 20, inside=inside[1])
+            reader.expect("whole")
+            reader.ended()
+            time.sleep(1.0)
+        end(ranks)
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
