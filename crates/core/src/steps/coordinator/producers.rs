@@ -306,7 +306,8 @@ impl StreamCoordinator {
                     && attachment.takes_part_in(number)
                     && run.is_staged(&attachment.needs, step_number)
             };
-            if !wanted || (torn && !attachment.takes_torn) {
+            let told = (number, step_number) < attachment.first;
+            if !wanted || told || (torn && !attachment.takes_torn) {
                 continue;
             }
             if dropped {

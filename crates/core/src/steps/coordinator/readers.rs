@@ -34,6 +34,7 @@ impl StreamCoordinator {
             Start::From(run, step) => {
                 self.enqueue_closed(&mut attachment, (run, step));
                 attachment.last = step.checked_sub(1).map(|last| (run, last));
+                attachment.first = (run, step);
                 attachment.resumes_at = Some((run, step));
                 self.resume(&mut attachment);
             }

@@ -129,6 +129,18 @@ fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
     assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "{effects:?}");
 }
 
+/// Its blocks were whole when it was told first: a rank's part of it may be lost since.
+#[test]
+fn a_reader_that_comes_back_is_not_told_again_of_what_closes_late() {
+    let (mut stream, _) = taken_over();
+    let reader = Attachment::new(needs(1), S0, 4);
+    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 9)).unwrap();
+    assert_eq!(delivered(&effects), []);
+    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 8))), []);
+    stream.step_ended(5, 0, S0, ended(0, 9));
+    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 9))), [(9, 0)]);
+}
+
 #[test]
 fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
