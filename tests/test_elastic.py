@@ -281,7 +281,7 @@ def test_a_simulation_goes_on_when_a_server_dies(
                     found = step["U"][...]
                 except (forebay.Lost, forebay.Unreachable, forebay.NotCovered):
                     lost += 1
-                    assert whole < 2 or lost < 20
+                    assert lost < 1500
                     continue
                 np.testing.assert_array_equal(found, reference(SHAPE, "f8", step.number))
                 assert step.attrs["n"] == 7
