@@ -379,3 +379,54 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
         pipelines = told(group)["pipelines"]
         assert [found["name"] for found in pipelines] == ["sum"]
         admin.destroy_pipeline("sum")
+
+
+def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Callable[..., Child]) -> None:
+    """Its workers are amid a step, and wait for each other: those that are left run it once more, and no step is missed."""
+    (own_place / "sum.py").write_text(
+        COUNT.replace("own = sum", "time.sleep(0.05); own = sum", 1).replace("import", "import time,", 1)
+    )
+    out = own_place / "sums"
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 0)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+        with producer(group, stream, policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: told(group)["pipelines"][0]["running_step"] == 1)
+            kill(group, 2)
+            write_steps([sim], range(3, 6), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 6)
+        (status,) = told(group)["pipelines"]
+        assert (status["failed"], status["missed"], status["repeated"]) == (0, 0, 1)
+        assert status["workers_ready"] == 2
+        lines = [line.split() for line in out.read_text().splitlines()]
+        assert [int(number) for number, _, _ in lines] == list(range(6))
+        admin.destroy_pipeline("sum")
+
+
+def test_a_pipeline_gets_workers_on_servers_that_join(own_place: Path, child: Callable[..., Child]) -> None:
+    """They take part when they are ready; nothing waits for them, and no step is missed."""
+    (own_place / "sum.py").write_text(COUNT)
+    out = own_place / "sums"
+    with forebay.local(servers=1, budget=BUDGET) as group:
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream="s")
+        with producer(group, "s", policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+
+            def lines() -> list[list[str]]:
+                return [line.split() for line in out.read_text().splitlines()] if out.exists() else []
+
+            for number in range(2000):
+                write_steps([sim], [number], lambda number: reference(SHAPE, "f8", number))
+                if number == 5:
+                    group.add_servers()
+                if any(size == "2" for _, size, _ in lines()):
+                    break
+                time.sleep(0.01)
+            wait_until(lambda: len(lines()) == number + 1)
+        assert [int(number) for number, _, _ in lines()] == list(range(number + 1))
+        assert lines()[-1][1] == "2"
+        admin.destroy_pipeline("sum")

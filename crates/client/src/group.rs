@@ -61,6 +61,8 @@ impl GroupOptions {
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long a server may take to show that it is there.
 const ANSWER: Duration = Duration::from_secs(1);
+/// Within this, the connection file tells of a server that has joined.
+const JUST_JOINED: Duration = Duration::from_secs(2);
 /// Within this, a group gives up a member whose death can be proven or whose connections broke.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 
@@ -81,11 +83,15 @@ pub struct Known {
     pub view: View,
     /// The servers that share the tiles of the directory, as if they were all members.
     pub(crate) owners: View,
+    /// The highest number of a server that was ever told: ids grow, so that a lower one which is not there has left.
+    highest: Option<ServerId>,
 }
 
 impl Known {
-    fn new(file: ConnectionFile) -> Arc<Known> {
-        Arc::new(Known { view: file.view(), owners: file.founders_view(), file })
+    fn new(file: ConnectionFile, before: Option<ServerId>) -> Arc<Known> {
+        let view = file.view();
+        let highest = view.members.last().copied().max(before);
+        Arc::new(Known { view, owners: file.founders_view(), file, highest })
     }
 
     fn server(&self, id: ServerId) -> Option<&ServerEntry> {
@@ -115,7 +121,7 @@ impl Group {
         loop {
             let file = read(options)?;
             if file.is_complete() {
-                let known = Arc::new(RwLock::new(Known::new(file)));
+                let known = Arc::new(RwLock::new(Known::new(file, None)));
                 return Ok(Group { known, here: host::this_host(), options: options.clone() });
             }
             if Instant::now() >= deadline {
@@ -142,7 +148,7 @@ impl Group {
         let file = read(&self.options)?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if file.lineage == known.file.lineage && file.epoch > known.file.epoch {
-            *known = Known::new(file);
+            *known = Known::new(file, known.highest);
         }
         Ok(())
     }
@@ -275,7 +281,7 @@ impl Group {
     /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
     /// just joined.
     pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
-        let deadline = Instant::now() + self.options.patience();
+        let deadline = Instant::now() + self.options.patience().min(JUST_JOINED);
         loop {
             let known = self.known();
             if let Some(server) = known.server(id) {
@@ -285,8 +291,7 @@ impl Group {
             }
             self.refresh()?;
             let known = self.known();
-            // Ids grow: one that is passed over has left.
-            let passed = known.view.members.last().is_some_and(|last| *last > id);
+            let passed = known.highest.is_some_and(|highest| highest >= id);
             if known.server(id).is_none() && (passed || Instant::now() >= deadline) {
                 return Err(Error::unreachable(format!("{id} is no member of the group any more")));
             }

@@ -19,6 +19,7 @@ use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -27,6 +28,8 @@ const JOINING_MAX: usize = 256;
 /// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
 /// whether the connection file tells of the roster in force.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long to wait for who writes the connection file before it is removed.
+const REMOVAL: Duration = Duration::from_secs(10);
 /// How long one server is asked for its roster.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -56,6 +59,8 @@ pub(crate) struct Hosted {
     witness: Arc<Witness>,
     /// Servers that want to be members, and where they wait to be told.
     joining: Mutex<HashMap<Incarnation, Arc<Outbox>>>,
+    /// The epoch of which the connection file is known to tell.
+    filed: AtomicU64,
     /// A later roster leaves this server out, and enough others know.
     pub(crate) released: Notify,
 }
@@ -68,6 +73,7 @@ impl Hosted {
             since: Instant::now(),
             witness: Arc::new(witness),
             joining: Mutex::default(),
+            filed: AtomicU64::new(0),
             released: Notify::new(),
         }
     }
@@ -306,7 +312,7 @@ impl Node {
 
     /// Removes the connection file, if it is still this group's.
     pub(crate) fn remove_file(&self) {
-        let removed = self.hosted.witness.locked(|| {
+        let removed = self.hosted.witness.locked_within(REMOVAL, || {
             crate::forming::remove_file(&self.group, &self.lineage);
             Ok(())
         });
@@ -346,6 +352,9 @@ async fn look(node: &Arc<Node>) {
         let state = node.state.lock();
         standing.view.members.iter().any(|id| state.gone.contains(id))
     };
+    if !gone && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
+        return;
+    }
     let path = node.group.clone();
     let Ok(Ok(file)) = tokio::task::spawn_blocking(move || ConnectionFile::read(&path)).await else { return };
     if file.lineage != node.lineage {
@@ -353,6 +362,9 @@ async fn look(node: &Arc<Node>) {
     }
     if file.epoch < standing.view.epoch {
         return node.write_file(standing.roster.clone());
+    }
+    if file.epoch == standing.view.epoch {
+        node.hosted.filed.store(file.epoch, Ordering::Relaxed);
     }
     if file.epoch == standing.view.epoch || !gone {
         return;

@@ -109,7 +109,12 @@ impl Witness {
 
     /// Does something while no other server of the group does something under this lock. Waits for it for a second at most.
     pub fn locked<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let deadline = Instant::now() + PATIENCE;
+        self.locked_within(PATIENCE, act)
+    }
+
+    /// As `locked`, with another bound on the wait: who holds the lock may be waiting for a slow disk.
+    pub fn locked_within<T>(&self, patience: Duration, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let deadline = Instant::now() + patience;
         loop {
             match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,

@@ -6,5 +6,17 @@ so what counts are ratios, and both sides of a ratio are measured in the same ru
 turn.  What was moved is checked.  Every result says how often it was measured and how far it spread.
 """
 
-BENCHES = ("put", "get", "tcp", "stream", "latency", "step", "slowdown", "startup", "memory", "idle")
+BENCHES = (
+    "put",
+    "get",
+    "tcp",
+    "stream",
+    "latency",
+    "step",
+    "slowdown",
+    "startup",
+    "elastic",
+    "memory",
+    "idle",
+)
 """The benchmarks, in the order in which `all` runs them."""

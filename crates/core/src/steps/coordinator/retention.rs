@@ -80,10 +80,35 @@ impl StreamCoordinator {
             };
             step.map(|step| (run.number, *step))
         });
+        if candidate.is_none() {
+            return self.give_up_ahead();
+        }
         if let Some((run, step)) = candidate {
             self.drop_queued(run, step, &mut effects);
             self.free(run, step, &mut effects);
             self.end_if_over(&mut effects);
+        }
+        effects
+    }
+
+    /// Where nothing that is closed can be given up: a rank that is far ahead of the others fills the memory that they need
+    /// to end the steps before. So the latest step that is open goes, unless it is the only one.
+    fn give_up_ahead(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let name = &self.name;
+        for run in self.runs.values_mut().filter(|run| run.options.policy != Policy::Block) {
+            let mut latest = run.open.iter().skip(1).rev();
+            let held = |step: &&StepNumber| run.steps.get(*step).is_some_and(|step| step.bytes > 0);
+            let Some(number) = latest.find(held).copied() else { continue };
+            let Some(step) = run.steps.get_mut(&number) else { continue };
+            step.dropped = true;
+            step.bytes = 0;
+            step.fields.clear();
+            step.registered.clear();
+            let servers = std::mem::take(&mut step.servers).into_iter().collect();
+            let id = StepId { stream: name.clone(), run: run.number, step: number };
+            effects.push(Effect::Free { id, servers, unseen: step.unseen });
+            break;
         }
         effects
     }

@@ -770,3 +770,22 @@ fn a_run_that_is_over_takes_no_more_ranks() {
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 2);
 }
+
+#[test]
+fn a_rank_that_is_far_ahead_gives_way_to_those_behind() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    for number in 0..5 {
+        assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
+    }
+    assert_eq!(freed(&stream.pressure()), [4]);
+    assert_eq!(freed(&stream.pressure()), [3]);
+    for number in 0..3 {
+        assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, number))), [(number, 0)]);
+        stream.release(AttachmentId(7), 1, number, false);
+    }
+    assert_eq!(freed(&stream.step_ended(1, 1, S1, ended(1, 3))), [3], "of no use any more");
+    stream.step_ended(1, 0, S0, ended(0, 5));
+    assert_eq!(freed(&stream.step_ended(1, 1, S1, ended(1, 4))), [4]);
+    assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, 5))), [(5, 2)]);
+    assert_eq!(stream.status().steps, (6, 2));
+}
