@@ -12,6 +12,7 @@ use forebay_core::ids::{Epoch, Lineage};
 use forebay_core::roster::Roster;
 use forebay_core::view::mix;
 use forebay_core::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ const HEAD: usize = 24;
 pub struct Witness {
     file: File,
     path: PathBuf,
+    /// The lock of the file is the process's: its threads take turns.
+    turn: Mutex<()>,
 }
 
 /// What it remembers: its vote on the roster of one epoch.
@@ -58,7 +61,7 @@ impl Witness {
         let failed = |e| Error::io(format!("cannot make the witness {}", path.display()), &e);
         let _ = std::fs::remove_file(&path);
         let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-        let witness = Witness { file: options.open(&path).map_err(failed)?, path };
+        let witness = Witness { file: options.open(&path).map_err(failed)?, path, turn: Mutex::default() };
         witness.write(1, &Vote { lineage, epoch: 0, acceptor: Acceptor::default() })?;
         Ok(witness)
     }
@@ -79,7 +82,7 @@ impl Witness {
             _ => Error::io(format!("cannot open the witness {}", path.display()), &e),
         };
         let file = opened.map_err(failed)?;
-        Ok(Witness { file, path })
+        Ok(Witness { file, path, turn: Mutex::default() })
     }
 
     /// Its answer about the roster of an epoch; `None` if it votes on a later one already. Waits for others that have it
@@ -115,14 +118,16 @@ impl Witness {
     /// As `locked`, with another bound on the wait: who holds the lock may be waiting for a slow disk.
     pub fn locked_within<T>(&self, patience: Duration, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let deadline = Instant::now() + patience;
+        let late = || {
+            let text = format!("{} is locked by a process that stands still", self.path.display());
+            Err(Error::timeout(text))
+        };
+        let Some(_turn) = self.turn.try_lock_until(deadline) else { return late() };
         loop {
             match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {}
-                Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                    let text = format!("{} is locked by a process that stands still", self.path.display());
-                    return Err(Error::timeout(text));
-                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => return late(),
                 Err(e) => {
                     return Err(Error::io(format!("cannot lock {}", self.path.display()), &e.into()));
                 }
