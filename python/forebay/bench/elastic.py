@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import signal
 import threading
 import time
 from itertools import count
@@ -142,16 +140,17 @@ def deaths(report: Report, repetitions: int) -> None:
     for turn in range(repetitions):
         report.measuring(f"death {turn + 1} of {repetitions}")
         with (
-            forebay_side.local_group(servers=3) as group,
+            forebay_side.package().local(servers=3) as group,
             contextlib.ExitStack() as stack,
         ):
             reader = stack.enter_context(Child("reader", take_steps, group.path, f"s{turn}", _ELEMENTS))
-            producer: Any = stack.enter_context(forebay_side.producer(group, f"s{turn}", (_ELEMENTS,)))
+            producer: Any = stack.enter_context(forebay_side.producer(group.path, f"s{turn}", (_ELEMENTS,)))
             reader.answer()
             for number in range(100):
                 if number == first:
                     killed = now_ns()
-                    os.kill(group.pids[0], signal.SIGKILL)
+                    group.servers[0].process.kill()
+                    group.servers[0].process.wait()
                 pattern.fill(array, number)
                 with producer.step(number) as step:
                     step.put(forebay_side.FIELD, array, offset=(0,))
@@ -162,7 +161,7 @@ def deaths(report: Report, repetitions: int) -> None:
             took.append((had - killed) / 1e9)
     milliseconds = [seconds * 1e3 for seconds in took]
     note = f"longest {max(milliseconds):.0f} ms"
-    report.samples("server dies, until the next step", milliseconds, "ms", bar=under(1000.0), note=note)
+    report.samples("server dies", milliseconds, "ms", bar=under(1000.0), note=note)
 
 
 def copies(report: Report, size: int, repetitions: int) -> None:
