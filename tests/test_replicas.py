@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -237,6 +237,16 @@ print("whole")
 """
 
 
+def all_have_copies(group: Path, inside: list[str]) -> bool:
+    """Whether no step lacks a copy, as the servers say that are left."""
+    status = [*inside, FOREBAY, "--json", "status", "--group", str(group)]
+    told = subprocess.run(list(map(str, status)), capture_output=True, text=True, timeout=30, check=False)
+    if told.returncode != 0:
+        return False
+    servers = json.loads(told.stdout)["servers"]
+    return all(server.get("steps_lacking_copies") == 0 for server in servers)
+
+
 @pytest.mark.parametrize("durability", ["local", "replicated"])
 def test_copies_on_another_host(
     own_place: Path, hosts: list[str], child: Callable[..., Child], durability: str
@@ -263,7 +273,9 @@ def test_copies_on_another_host(
             reader = child(READ, group, 0, 20, inside=inside[1])
             reader.expect("whole")
             reader.ended()
-            time.sleep(1.0)
+            if dead == 0:
+                # With one server left there is nobody to keep a copy.
+                wait_until(lambda: all_have_copies(group, inside[1]))
         end(ranks)
     finally:
         for server in servers:

@@ -2,6 +2,7 @@
 
 use crate::forming;
 use crate::node::{Held, Node, State};
+use crate::takeover::tell_rank;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
 use forebay_core::steps::{Inheritance, Ledger};
 use forebay_core::{Error, ErrorKind, Result};
@@ -49,7 +50,7 @@ struct GuardedStep {
     copies: u32,
     guardians: Vec<ServerId>,
     /// Where its blocks are, here.
-    ranges: Vec<Range>,
+    ranges: BTreeSet<Range>,
 }
 
 /// What another server wants done, in order.
@@ -155,9 +156,9 @@ impl Node {
             let Range { arena, offset, generation, bytes } = mine;
             let held = store.guard_range(arena, offset, generation, bytes);
             if !matches!(held, Ok(true)) {
-                for (_, Range { arena, offset, generation, .. }) in new {
-                    let _ = store.free(arena, offset, generation);
-                    step.ranges.retain(|known| known.arena != arena || known.offset != offset);
+                for (_, mine) in new {
+                    let _ = store.free(mine.arena, mine.offset, mine.generation);
+                    step.ranges.remove(&mine);
                 }
                 let full = || {
                     let (used, budget) = (store.usage().staged, store.usage().budget);
@@ -167,7 +168,7 @@ impl Node {
                 };
                 return Err(held.err().unwrap_or_else(full));
             }
-            step.ranges.push(mine);
+            step.ranges.insert(mine);
             new.push((*range, mine));
         }
         Ok(new)
@@ -247,19 +248,8 @@ impl Node {
             let coordinator = self.coordinator_of(state, stream);
             let mut messages = Vec::new();
             for (run, ledger) in state.ledger.runs_of(stream) {
-                for (rank, told) in ledger.ranks().filter(|(_, told)| told.is_away()) {
-                    let name = || stream.clone();
-                    let steps = told.steps.values().cloned();
-                    messages.extend(steps.map(|ended| PeerMessage::StepEnded {
-                        stream: name(),
-                        run,
-                        rank,
-                        ended,
-                    }));
-                    if let Some(died) = told.gone {
-                        messages.push(PeerMessage::RankGone { stream: name(), run, rank, died });
-                    }
-                }
+                let away = ledger.ranks().filter(|(_, told)| told.is_away());
+                away.for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
             }
             let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
             messages.push(PeerMessage::Holds {
@@ -336,10 +326,7 @@ async fn fetch_new(
         let mut state = node.state.lock();
         // Unless it was let go of, or taken over, with what had come.
         let step = state.guarded.get_mut(&from).and_then(|guarded| guarded.steps.get_mut(id));
-        if let Some(at) = step.as_ref().and_then(|step| step.ranges.iter().position(|known| *known == mine)) {
-            step.into_iter().for_each(|step| {
-                step.ranges.swap_remove(at);
-            });
+        if step.is_some_and(|step| step.ranges.remove(&mine)) {
             node.free([held(&mine)]);
         }
     }

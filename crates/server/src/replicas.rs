@@ -32,7 +32,7 @@ pub(crate) struct Replicas {
 pub(crate) struct Replicated {
     /// How many.
     pub(crate) copies: u32,
-    pub(crate) ranges: Vec<Range>,
+    pub(crate) ranges: BTreeSet<Range>,
     /// Servers that were asked to keep something of it.
     asked: BTreeSet<ServerId>,
     /// Servers that keep all of it.
@@ -126,11 +126,7 @@ impl Node {
             let step = state.replicas.steps.entry(id.clone()).or_default();
             first = step.copies == 0 || again;
             step.copies = step.copies.max(copies);
-            for range in &ranges {
-                if !step.ranges.contains(range) {
-                    step.ranges.push(*range);
-                }
-            }
+            step.ranges.extend(&ranges);
         }
         let mut done = BTreeSet::new();
         let mut refused = BTreeMap::new();
@@ -301,7 +297,7 @@ impl Node {
         let (copies, ranges, told) = {
             let state = self.state.lock();
             let Some(step) = state.replicas.steps.get(id) else { return };
-            (step.copies, step.ranges.clone(), state.ledger.told_of(id))
+            (step.copies, step.ranges.iter().copied().collect(), state.ledger.told_of(id))
         };
         if let Err(error) = self.keep_or_again(id, copies, ranges, told, true).await {
             tracing::warn!("{id} has too few copies: {error}");
@@ -314,7 +310,7 @@ impl Node {
         state: &mut State,
         id: StepId,
         copies: u32,
-        ranges: Vec<Range>,
+        ranges: BTreeSet<Range>,
         kept_by: BTreeSet<ServerId>,
     ) {
         let step = state.replicas.steps.entry(id).or_default();

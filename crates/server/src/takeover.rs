@@ -5,7 +5,7 @@ use crate::guarded::Guarded;
 use crate::handle::cuts_to_tell;
 use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{AttachmentId, Inheritance, StepEnded};
+use forebay_core::steps::{AttachmentId, Inheritance, RankLedger, StepEnded};
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,21 +41,9 @@ impl Node {
         for (run, ledger) in state.ledger.runs_of(stream) {
             let member = state.members.get(stream);
             let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
-            let name = || stream.to_owned();
             let told = Box::new(ledger.inheritance(run, cuts));
-            messages.push(PeerMessage::Inherit { epoch, stream: name(), told });
-            for (rank, state) in ledger.ranks() {
-                let steps = state.steps.values().cloned();
-                messages.extend(steps.map(|ended| PeerMessage::StepEnded {
-                    stream: name(),
-                    run,
-                    rank,
-                    ended,
-                }));
-                if let Some(died) = state.gone {
-                    messages.push(PeerMessage::RankGone { stream: name(), run, rank, died });
-                }
-            }
+            messages.push(PeerMessage::Inherit { epoch, stream: stream.to_owned(), told });
+            ledger.ranks().for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
         }
         let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
@@ -169,4 +157,18 @@ impl Node {
         state.places.elsewhere.insert(stream.clone(), server);
         self.tell_again(state, &stream);
     }
+}
+
+/// What a coordinator is told of a rank: the steps that it has ended, and whether it is gone.
+pub(crate) fn tell_rank(
+    stream: &str,
+    run: RunNumber,
+    rank: u32,
+    told: &RankLedger,
+    messages: &mut Vec<PeerMessage>,
+) {
+    let name = || stream.to_owned();
+    let steps = told.steps.values().cloned();
+    messages.extend(steps.map(|ended| PeerMessage::StepEnded { stream: name(), run, rank, ended }));
+    messages.extend(told.gone.map(|died| PeerMessage::RankGone { stream: name(), run, rank, died }));
 }
