@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -110,3 +111,28 @@ def child(own_place: Path) -> Iterator[Callable[..., Child]]:
     yield start
     for started in children:
         started.close()
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Two network namespaces with a cable between them: they count as hosts, and share no memory."""
+    names = [f"fb{os.getpid()}a", f"fb{os.getpid()}b"]
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", names[1])
+        for number, name in enumerate(names):
+            ip("-n", name, "addr", "add", f"10.99.0.{number + 1}/24", "dev", f"v{number}")
+            ip("-n", name, "link", "set", f"v{number}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except (OSError, subprocess.CalledProcessError) as error:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        pytest.skip(f"network namespaces cannot be made: {error}")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=True)

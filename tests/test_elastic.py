@@ -372,12 +372,17 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
             rank.say()
             rank.expect("kept")
             rank.ended()
+        (stream_status,) = [one for one in told(group)["streams"] if one["name"] == stream]
+        wait_until(lambda: told(group)["pipelines"][0]["last_step"] == stream_status["latest"])
         numbers = [int(number) for number, _, _ in lines()]
-        assert sorted(set(numbers)) == sorted(numbers), "each was run once to its end"
+        # Each was run once to its end; the one in which the server died may have been, and is run once more.
+        assert sorted(set(numbers)) == list(range(numbers[-1] + 1))
+        assert len(numbers) - len(set(numbers)) <= 1
         for number, _, total in lines():
             assert float(total) == pytest.approx(reference(SHAPE, "f8", int(number)).sum())
-        pipelines = told(group)["pipelines"]
-        assert [found["name"] for found in pipelines] == ["sum"]
+        (status,) = told(group)["pipelines"]
+        assert status["failed"] == 0
+        assert len(set(numbers)) <= status["executed"] <= len(numbers)
         admin.destroy_pipeline("sum")
 
 

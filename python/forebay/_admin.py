@@ -136,6 +136,16 @@ class Admin:
         added: list[int] = json.loads(told)["added"]
         return added
 
+    def remove_server(self, name: str, *, discard: bool = False) -> None:
+        """Has a server leave the group and end: `name` is as `forebay status` shows it, `"server2"` or `"2"`.
+
+        What it holds, its ranks and workers go to the others first; readers and the simulation go on there. Waits
+        until all of that is done and the group has agreed, no longer than `timeout`: then it raises `Timeout`, or
+        `Full` where the others have no room, and the server stays. The last server that holds something, or has
+        ranks, is refused (`Conflict`) unless `discard`, which gives up what no other server can hold.
+        """
+        _forebay.remove_server(*self._where, name, discard)
+
     def destroy_pipeline(self, name: str) -> None:
         """Ends a pipeline and its workers."""
         _forebay.destroy_pipeline(*self._where, name)

@@ -17,7 +17,7 @@ from typing import Self
 from forebay._admin import Admin
 from forebay._arrays import integer
 from forebay._command import command_path
-from forebay._errors import Error, Timeout, Unreachable
+from forebay._errors import Error, NotFound, Timeout, Unreachable
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,17 @@ class LocalGroup:
                 self.servers.remove(server)
             raise
         return started
+
+    def remove_server(self, server: LocalServer, *, discard: bool = False, timeout: float = 30.0) -> None:
+        """Has a server leave the group, as `Admin.remove_server` does, and waits until it has ended."""
+        admin = Admin(group=self.path, timeout=timeout)
+        told = admin.status()["servers"]
+        number = next((one["server"] for one in told if one["pid"] == server.pid), None)
+        if number is None:
+            raise NotFound(f"process {server.pid} is no server of this group")
+        admin.remove_server(str(number), discard=discard)
+        server.process.wait(timeout)
+        self.servers.remove(server)
 
     def _wait(self, timeout: float, awaited: Sequence[LocalServer] = ()) -> None:
         deadline = time.monotonic() + timeout

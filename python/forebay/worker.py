@@ -105,8 +105,9 @@ def main() -> int:
     worker.ready(needs, 1)
     try:
         run(worker, pipeline)
-    except Error:
-        # The server is gone, and with it the reason to be.
+    except Error as error:
+        # Most likely the server is gone, and with it the reason to be.
+        sys.stderr.write(f"{error}\n")
         return 0
     finally:
         pipeline.close()

@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod get;
 mod group;
+mod leave;
 mod ls;
 mod output;
 mod pipeline;
@@ -67,6 +68,8 @@ enum Command {
     /// `forebay serve --group FILE` adds one on any machine that sees the
     /// group's connection file.
     Add(add::Add),
+    /// Have a server leave the group; what it holds goes to the others first
+    Leave(leave::Leave),
     /// End a group and all its servers
     Down,
     /// Run one server in the foreground; it founds the group or joins it
@@ -122,6 +125,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
     match arguments.command {
         Command::Up(up) => group::up(common, &up, output),
         Command::Add(add) => add::add(common, &add, output),
+        Command::Leave(leave) => leave::leave(common, &leave, output),
         Command::Down => group::down(common, output),
         Command::Serve(serve) => serve::serve(common, &serve),
         Command::Status => status::status(common, output),

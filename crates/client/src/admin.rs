@@ -1,15 +1,20 @@
 //! Administration: status, pipelines, ending a group.
 
-use crate::group::{Group, GroupOptions};
+use crate::group::{Group, GroupOptions, look_again};
 use crate::rpc::{Rpc, unexpected};
+use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
+use forebay_transport::blocking;
+use forebay_wire::message::{PipelineSpec, Role, ToClient, ToServer};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a pipeline's workers may take to start unless somebody says otherwise: importing a rendering
 /// library takes seconds, and from a file system that many share, minutes.
 const START_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the connection file may take to tell of a server that has left.
+const LEFT: Duration = Duration::from_secs(2);
 
 /// Looks after a group.
 #[derive(Debug)]
@@ -103,6 +108,49 @@ impl Admin {
         Error::not_found(format!("there is no pipeline '{name}'; there are {known}"))
     }
 
+    /// Has a server leave the group: its ranks, workers and steps go to the others, which answer for them from then on; then
+    /// it ends. `name` is `server3`, or `3`. Waits until the group has agreed, no longer than the deadline; after an error
+    /// the server stays. The last server that holds something is refused unless `discard`, which gives up what no other
+    /// can hold.
+    pub fn remove_server(&self, name: &str, discard: bool) -> Result<ServerId> {
+        let _ = self.group.refresh();
+        let known = self.group.known();
+        let server = known.view.members.iter().copied().find(|id| is_called(*id, name)).ok_or_else(|| {
+            let names: Vec<String> = known.view.members.iter().map(ToString::to_string).collect();
+            Error::not_found(format!("the group has no server '{name}'; there are {}", names.join(", ")))
+        })?;
+        let patience = self.group.options().patience();
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let deadline = Instant::now() + patience;
+        let rpc = self.group.connect(server, Role::Consumer)?;
+        let leave = ToServer::LeaveGroup { discard, patience_ms };
+        // The server says what it waited for.
+        match rpc.call_within(
+            &leave,
+            None,
+            patience.saturating_add(Duration::from_secs(1)),
+            "to leave the group",
+        ) {
+            // It may end before its answer is sent.
+            Err(error) if error.kind != ErrorKind::Unreachable => Err(error),
+            answer => self.wait_until_left(server, answer.err(), deadline),
+        }
+    }
+
+    /// Waits until the connection file tells that a server has left.
+    fn wait_until_left(&self, server: ServerId, error: Option<Error>, deadline: Instant) -> Result<ServerId> {
+        let deadline = deadline.max(Instant::now() + LEFT);
+        while self.group.refresh().is_ok() && self.group.known().view.members.contains(&server) {
+            if Instant::now() >= deadline || blocking::interrupted() {
+                let late =
+                    || Error::timeout(format!("{server} has left, but the connection file does not tell so"));
+                return Err(error.unwrap_or_else(late));
+            }
+            look_again();
+        }
+        Ok(server)
+    }
+
     /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that
     /// does not answer is an error, after all others were told.
     pub fn shutdown(&self) -> Result<usize> {
@@ -119,6 +167,11 @@ impl Admin {
         }
         Ok(ended)
     }
+}
+
+/// Whether a server is meant by this name.
+fn is_called(server: ServerId, name: &str) -> bool {
+    name == server.to_string() || name == server.0.to_string()
 }
 
 /// What is told of every pipeline, if only by null.

@@ -13,7 +13,7 @@ impl Producer {
     /// for an answer.
     pub fn attr(&self, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
         let _turn = self.turn()?;
-        let mut state = self.state()?;
+        let state = self.state()?;
         attr.check(key)?;
         if state.open.is_some() {
             return Err(Error::step_order(format!("attribute '{key}' cannot be set within a step")));
@@ -22,18 +22,10 @@ impl Producer {
             self.find(&state, name).map_err(|error| error.during(format!("attribute '{key}'")))?;
         }
         let name = (field.map(str::to_owned), key.to_owned());
-        if state.lost.is_some() {
-            state.attrs.insert(name, attr);
-            return Ok(());
-        }
         drop(state);
         let set = ToServer::SetAttr { field: name.0.clone(), key: name.1.clone(), attr: attr.clone() };
-        match self.home().rpc.call(&set, "to take an attribute") {
-            Ok(_) => {
-                lock(&self.state).attrs.insert(name, attr);
-                Ok(())
-            }
-            Err(error) => self.survive(&mut lock(&self.state), error),
-        }
+        self.ask_home(|home| home.call(&set, "to take an attribute"))?;
+        lock(&self.state).attrs.insert(name, attr);
+        Ok(())
     }
 }

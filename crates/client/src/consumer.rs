@@ -163,8 +163,6 @@ impl Consumer {
             if left.is_zero() || !self.group.one_answers() {
                 return Err(self.over(gone));
             }
-            // The connection file may name servers that are gone, for a moment.
-            let _ = self.group.refresh();
             let attach = self.attach_from(lock(&self.state).next);
             match Attached::to(&self.group.with_patience(left), &attach, shared.holders.clone()) {
                 Ok((attached, from)) => {

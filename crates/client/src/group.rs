@@ -183,8 +183,9 @@ impl Group {
         home_of(&view, &local, rank).ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
-    /// Whether any server can be connected to.
+    /// Whether any server can be connected to, of those that the connection file tells now.
     pub(crate) fn one_answers(&self) -> bool {
+        let _ = self.refresh();
         self.known().view.members.iter().any(|server| self.answers(*server))
     }
 
@@ -207,7 +208,6 @@ impl Group {
                         && self.one_answers() =>
                 {
                     look_again();
-                    self.refresh()?;
                 }
                 result => return result,
             }

@@ -33,8 +33,9 @@ pub struct Producer {
     group: Group,
     /// Another one when it has died.
     home: Mutex<Arc<Storage>>,
-    /// Other servers that hold blocks of this rank, as its placement says; connected at first use.
-    others: Mutex<BTreeMap<ServerId, Arc<Storage>>>,
+    /// Other servers that hold blocks of this rank, as its placement says; connected at first use. `None` for those that
+    /// are gone: the home holds blocks in their place.
+    others: Mutex<BTreeMap<ServerId, Option<Arc<Storage>>>>,
     stream: String,
     run: RunNumber,
     rank: u32,
@@ -135,11 +136,17 @@ impl Producer {
             options: run_options.clone(),
             back_to: None,
         };
+        let mut leaving = Vec::new();
         let (server, rpc, answer) = group.outlive(|| {
-            let server = group.home_of(options.rank)?;
-            let rpc = Arc::new(group.connect(server, Role::Producer)?);
-            let answer = rpc.call(&produce, "to join the stream")?;
-            Ok((server, rpc, answer))
+            loop {
+                let server = group.home_of_but(options.rank, &leaving)?;
+                let rpc = Arc::new(group.connect(server, Role::Producer)?);
+                let answer = rpc.call(&produce, "to join the stream")?;
+                match answer.message {
+                    ToClient::Leaves => leaving.push(server),
+                    _ => return Ok((server, rpc, answer)),
+                }
+            }
         })?;
         let ToClient::Producing { run, arena } = answer.message else {
             return Err(unexpected(&answer.message));
@@ -229,16 +236,9 @@ impl Producer {
         if state.open.is_some() {
             return Err(Error::step_order(format!("field '{}' cannot be defined within a step", field.name)));
         }
-        let lost = state.lost.is_some();
         drop(state);
-        let defined = if lost {
-            Ok(())
-        } else {
-            self.home().rpc.call(&ToServer::Define(field.clone()), "to take a field").map(drop)
-        };
-        let mut state = lock(&self.state);
-        defined.or_else(|error| self.survive(&mut state, error))?;
-        state.fields.insert(field.name.clone(), Arc::new(field));
+        self.ask_home(|home| home.call(&ToServer::Define(field.clone()), "to take a field"))?;
+        lock(&self.state).fields.insert(field.name.clone(), Arc::new(field));
         Ok(())
     }
 
@@ -297,7 +297,15 @@ impl Producer {
                 }
                 Ok((state, Some(Begun { grants, passing: false })))
             }
+            Ok(ToClient::Leaves) => {
+                self.let_go(&mut state);
+                Ok((state, None))
+            }
             Ok(other) => Err(unexpected(&other)),
+            Err(error) if error.kind == ErrorKind::Unreachable && home.rpc.was_let_go() => {
+                self.let_go(&mut state);
+                Ok((state, None))
+            }
             Err(error) => {
                 self.survive(&mut state, error)?;
                 Ok((state, None))
@@ -328,7 +336,7 @@ impl Producer {
         // Where the server was found dead just now, another one may take this rank at once.
         let (mut state, begun) = match begun {
             None => {
-                let state = self.come_back(state);
+                let state = self.go_on(state)?;
                 self.ask_to_begin(state, step, time)?
             }
             begun => (state, begun),
@@ -397,7 +405,9 @@ impl Producer {
             let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
             // The home is told first: from then on it answers for the blocks that other servers hold.
             let told = self.tell_end(&self.home(), &end);
-            open.elsewhere.values().fold(told, |told, storage| told.and(self.tell_end(storage, &end)))
+            open.elsewhere
+                .values()
+                .fold(told, |told, storage| told.and(self.tell_end_elsewhere(storage, &end)))
         } else if wanted {
             self.home().rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
         } else {
@@ -405,6 +415,22 @@ impl Producer {
             Ok(())
         };
         told.or_else(|error| self.survive(&mut lock(&self.state), error)).and(waited).map(drop)
+    }
+
+    /// As `tell_end`, for a server that is not the home. What one held that has died is lost, and said so to those who
+    /// read it.
+    fn tell_end_elsewhere(&self, storage: &Arc<Storage>, end: &ToServer) -> Result<()> {
+        match self.tell_end(storage, end) {
+            Err(error) if self.is_gone(storage, &error) => {
+                let needs_copies = self.options.copies() > 0 && !storage.rpc.was_let_go();
+                if needs_copies && self.on_loss == OnLoss::Fail {
+                    return Err(error);
+                }
+                tracing::warn!("stream '{}': {error}", self.stream);
+                Ok(())
+            }
+            told => told,
+        }
     }
 
     /// Tells a server that the step has ended; waits until there are copies of it, if there are to be some.
@@ -447,15 +473,36 @@ impl Producer {
         drop(state);
         lock(&self.others).clear();
         *lock(&self.placement) = Placement::Nearest;
-        if lost {
-            return Ok(());
+        let left = if lost { Ok(()) } else { self.leave_home() };
+        // Where its home is gone, another one tells the others that this rank has left.
+        let mut state = lock(&self.state);
+        if state.lost.is_some() {
+            state.open = None;
+            let state = self.come_back(state);
+            if state.lost.is_none() {
+                drop(state);
+                self.leave_home()?;
+            }
         }
-        let flushed = self.home().rpc.call(&ToServer::Flush, "to hold what was put");
-        let left = self.home().rpc.call(&ToServer::Leave, "to let this rank go");
-        self.home().rpc.hang_up();
-        match flushed.and(left) {
+        left
+    }
+
+    /// Tells the home that this rank leaves.
+    fn leave_home(&self) -> Result<()> {
+        let home = self.home();
+        let flushed = home.rpc.call(&ToServer::Flush, "to hold what was put");
+        let left = home.rpc.call(&ToServer::Leave, "to let this rank go");
+        let left = flushed.and(left);
+        let let_go = left.is_err() && home.rpc.was_let_go();
+        home.rpc.hang_up();
+        let mut state = lock(&self.state);
+        match left {
             Ok(_) => Ok(()),
-            Err(error) => self.survive(&mut lock(&self.state), error),
+            Err(_) if let_go => {
+                self.let_go(&mut state);
+                Ok(())
+            }
+            Err(error) => self.survive(&mut state, error),
         }
     }
 }

@@ -362,6 +362,18 @@ impl Rpc {
         !inbox.reading && inbox.told.is_empty() && lock(&self.receiver).is_quiet()
     }
 
+    /// Whether the server has said that it lets this client go, before it ended the connection, which is broken. Does not
+    /// wait.
+    pub(crate) fn was_let_go(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let said = |message: &ToClient| matches!(message, ToClient::Leaves);
+        if inbox.reading || inbox.told.iter().any(said) {
+            return inbox.told.iter().any(said);
+        }
+        let mut receiver = lock(&self.receiver);
+        std::iter::from_fn(|| receiver.last_words()).any(|frame| frame.message().is_ok_and(|m| said(&m)))
+    }
+
     /// Ends the connection: nothing can be asked or told by it any more. Does not wait.
     pub(crate) fn hang_up(&self) {
         lock(&self.sender).hang_up();

@@ -187,8 +187,12 @@ impl Membership {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether this member may acknowledge something now: no roster without it is in force anywhere.
+    /// Whether this member may acknowledge something now: no roster without it is in force anywhere. One that wishes to
+    /// leave does not, so that nobody needs to wait for its lease to end.
     pub fn may_acknowledge(&self, now: Duration) -> bool {
+        if self.wishes_to_leave(self.me) && !seeded(Bug::AcknowledgesWhileItLeaves) {
+            return false;
+        }
         let standing = self.stands_by(self.me, now) && self.lease.holds(now);
         !self.is_out() && (standing || seeded(Bug::AcknowledgesWithoutALease))
     }
@@ -495,8 +499,14 @@ impl Membership {
 
     /// Whether somebody whom this roster leaves out may still be running under a lease.
     fn may_run_on(&self, roster: &Roster) -> bool {
-        let may_run = |id: &ServerId| *id != self.me && !roster.contains(*id) && !self.dead.contains(id);
+        let ends = |id: &ServerId| self.dead.contains(id) || self.wishes_to_leave(*id);
+        let may_run = |id: &ServerId| *id != self.me && !roster.contains(*id) && !ends(id);
         self.roster.ids().any(|id| may_run(&id)) && !seeded(Bug::DoesNotWaitForLeases)
+    }
+
+    /// Whether a server has wished to leave.
+    fn wishes_to_leave(&self, id: ServerId) -> bool {
+        self.wishes.iter().any(|wish| wish.change == Change::Leave(id))
     }
 
     /// Another attempt in a while, if it is still needed.

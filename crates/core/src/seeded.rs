@@ -31,6 +31,8 @@ pub(crate) enum Bug {
     GrantsToTheEvicted,
     /// Who is out does not know that its lease is worth nothing.
     AcknowledgesWithoutALease,
+    /// Who wishes to leave acknowledges still, although nobody waits for its lease to end.
+    AcknowledgesWhileItLeaves,
     /// Ids of members that are gone are given again.
     GivesIdsAgain,
     /// The witness has forgotten everything when it is asked again.

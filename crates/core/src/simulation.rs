@@ -97,6 +97,7 @@ fn seeded_bugs_are_caught() {
         Bug::LeaseCountsFromItsGrant,
         Bug::GrantsToTheEvicted,
         Bug::AcknowledgesWithoutALease,
+        Bug::AcknowledgesWhileItLeaves,
         Bug::GivesIdsAgain,
         Bug::WitnessForgets,
     ];

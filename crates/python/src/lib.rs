@@ -69,6 +69,20 @@ fn destroy_pipeline(
     errors::waiting(py, || Admin::open(&options)?.destroy_pipeline(&name))
 }
 
+/// Has a server leave its group.
+#[pyfunction]
+fn remove_server(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<f64>,
+    name: String,
+    discard: bool,
+) -> PyResult<()> {
+    let options = group_options(group, transport, timeout)?;
+    errors::waiting(py, || Admin::open(&options)?.remove_server(&name, discard).map(drop))
+}
+
 /// Ends every server of a group.
 #[pyfunction]
 fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
@@ -97,6 +111,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(status, module)?)?;
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;
+    module.add_function(wrap_pyfunction!(remove_server, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
     Ok(())

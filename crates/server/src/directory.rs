@@ -52,6 +52,11 @@ impl Directory {
         held.map(bytes).sum()
     }
 
+    /// Whether coordinators are still to be told of what ranks have done.
+    pub(crate) fn has_endings(&self) -> bool {
+        !self.endings.are_told()
+    }
+
     /// The steps of which this server owns parts.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &StepId> {
         self.owned.keys()

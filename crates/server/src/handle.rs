@@ -99,6 +99,8 @@ impl Node {
                     let _ = pending.reply.send(M::AskInstead { token, server });
                 }
             }
+            M::Leaves { token, may_go } => self.leaves(state, from, token, may_go),
+            M::Stays => self.stays(state, from),
             M::Coordinates { epoch, streams, arenas } => {
                 self.coordinates(state, from, epoch, streams, arenas);
             }
@@ -161,6 +163,9 @@ impl Node {
             M::RankGone { stream, run, rank, died } => {
                 let effects = self.coordinator(state, &stream).rank_gone(run, rank, died);
                 self.apply(state, &stream, effects);
+            }
+            M::RankMoves { stream, run, rank } => {
+                self.coordinator(state, &stream).rank_moves(run, rank, from);
             }
             M::Stranded { id, rank } => {
                 let effects = self.coordinator(state, &id.stream).stranded(id.run, id.step, rank, from);
@@ -234,6 +239,8 @@ impl Node {
             | M::Execute { .. }
             | M::Executed { .. }
             | M::Released { .. }
+            | M::WorkerLeaves { .. }
+            | M::PipelinePauses { .. }
             | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
             // Their connections take these by themselves.
             M::Guard { .. } | M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
@@ -372,7 +379,11 @@ impl Node {
         if state.gone.contains(&peer) {
             return;
         }
-        tracing::warn!("{peer} is gone");
+        if state.leaving.others.contains(&peer) {
+            tracing::info!("{peer} has left");
+        } else {
+            tracing::warn!("{peer} is gone");
+        }
         state.gone.push(peer);
         let streams: Vec<String> = state.coordinators.keys().cloned().collect();
         for stream in streams {

@@ -9,6 +9,7 @@
 //! - `places`: which server coordinates which stream;
 //! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
 //!   who answers for what dead servers held;
+//! - `leaving`: how a server gives all that it has to the others, and leaves;
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
@@ -21,6 +22,7 @@ mod directory;
 mod forming;
 mod guarded;
 mod handle;
+mod leaving;
 mod membership;
 mod node;
 pub mod options;
@@ -58,7 +60,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 enum End {
     /// It was told to.
     Told,
-    /// The group has gone on without it, and nobody needs it any more.
+    /// The group has gone on without it, which it did not want, and nobody needs it any more.
     Evicted,
 }
 
@@ -134,7 +136,7 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     let by = tokio::select! {
         by = told_to_end => by,
         () = node.shutdown.notified() => By::Shutdown,
-        () = node.hosted.released.notified() => By::Eviction,
+        () = node.hosted.released.notified() => By::Released,
         () = workers::spawn_all(spawns) => By::Signal,
     };
     workers::stop_all(&node).await;
@@ -145,7 +147,7 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
         // Of servers that were to found a group, the first one did.
         By::Leash if node.id == ServerId(0) => true,
         By::Leash | By::Signal => node.is_last().await,
-        By::Eviction => false,
+        By::Released => false,
     };
     if all_end {
         node.remove_file();
@@ -153,7 +155,8 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     if by == By::Orphaned {
         remove_place(options);
     }
-    Ok(if by == By::Eviction { End::Evicted } else { End::Told })
+    let evicted = by == By::Released && !node.state.lock().leaving.this_one();
+    Ok(if evicted { End::Evicted } else { End::Told })
 }
 
 /// By what a server is ended.
@@ -166,7 +169,8 @@ enum By {
     Leash,
     /// The whole group is told to end.
     Shutdown,
-    Eviction,
+    /// The group has gone on without it.
+    Released,
 }
 
 /// Whoever would have removed it is gone. All servers of the group end now; the last of them leaves nothing.

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How many servers may wait to be told that they are members.
 const JOINING_MAX: usize = 256;
@@ -61,7 +61,9 @@ pub(crate) struct Hosted {
     joining: Mutex<HashMap<Incarnation, Arc<Outbox>>>,
     /// The epoch of which the connection file is known to tell.
     filed: AtomicU64,
-    /// A later roster leaves this server out, and enough others know.
+    /// Whether a later roster leaves this server out.
+    pub(crate) out: watch::Sender<bool>,
+    /// Enough others know that roster.
     pub(crate) released: Notify,
 }
 
@@ -74,6 +76,7 @@ impl Hosted {
             witness: Arc::new(witness),
             joining: Mutex::default(),
             filed: AtomicU64::new(0),
+            out: watch::Sender::new(false),
             released: Notify::new(),
         }
     }
@@ -104,7 +107,11 @@ impl Node {
 
     /// Does something at this server's part in the agreement, then what it wants done. What is for a server to which
     /// nothing can be sent goes over `from`'s own connection, if it is that one.
-    fn at_membership(&self, from: Option<(ServerId, &Outbox)>, act: impl FnOnce(&mut Membership, Duration)) {
+    pub(crate) fn at_membership(
+        &self,
+        from: Option<(ServerId, &Outbox)>,
+        act: impl FnOnce(&mut Membership, Duration),
+    ) {
         let mut membership = self.hosted.membership.lock();
         act(&mut membership, self.hosted.since.elapsed());
         // Done under the lock, so that rosters come into force one after the other.
@@ -234,6 +241,7 @@ impl Node {
                 self.take_guarded(&mut state, *server);
             }
             state.answers.forget(&left);
+            state.leaving.keep_members(&standing.view.members);
             let orphans = self.streams_coordinated_by(&state, &left);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
             self.keep_places(&mut state, &standing.view);
@@ -260,6 +268,11 @@ impl Node {
 
     /// The members are others, and this server is none of them.
     fn is_out(&self, roster: &Arc<Roster>) {
+        let wanted = self.state.lock().leaving.this_one();
+        self.hosted.out.send_replace(true);
+        if wanted {
+            return tracing::info!("epoch {}: this server has left", roster.epoch);
+        }
         tracing::warn!("epoch {}: the group goes on without this server", roster.epoch);
         let Some(node) = self.me.upgrade() else { return };
         // Those that gave it up have closed their connections.

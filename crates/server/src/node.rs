@@ -5,6 +5,7 @@ use crate::answers::Answers;
 use crate::directory::Directory;
 use crate::forming::{self, Formed};
 use crate::guarded::Guarded;
+use crate::leaving::Leaving;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers};
 use crate::pipelines::Pipelines;
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// How long to wait before a server is asked again that named another one, which named it.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     /// Memory became free: those who wait for room look again.
     pub(crate) memory_freed: Notify,
     pub(crate) shutdown: Notify,
+    /// Whether this server leaves: its sessions let their ranks go.
+    pub(crate) leaves: watch::Sender<bool>,
     /// Starts workers.
     pub(crate) spawner: Spawner,
     /// For tasks that outlive the call that starts them.
@@ -107,6 +110,7 @@ pub(crate) struct State {
     /// What is held for other servers.
     pub(crate) guarded: HashMap<ServerId, Guarded>,
     pub(crate) answers: Answers,
+    pub(crate) leaving: Leaving,
     /// Servers that are known to be gone.
     pub(crate) gone: Vec<ServerId>,
     /// How many connections there are, by role.
@@ -206,6 +210,7 @@ impl Node {
             places_known: Notify::new(),
             memory_freed: Notify::new(),
             shutdown: Notify::new(),
+            leaves: watch::Sender::new(false),
             spawner,
             counter: AtomicU64::new(1),
         });

@@ -9,9 +9,10 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::message::{CommMember, Execute, PipelineSpec};
+use forebay_wire::message::{CommMember, Execute, PipelineCounts, PipelineSpec};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -54,6 +55,8 @@ struct Pipeline {
     ready: BTreeMap<ServerId, CommMember>,
     /// The servers that must have a worker.
     servers: BTreeSet<ServerId>,
+    /// Those of them that leave the group: their workers go when they run nothing.
+    leaving: BTreeSet<ServerId>,
     attachment: Option<AttachmentId>,
     waiting: VecDeque<Waiting>,
     running: Option<Execution>,
@@ -63,12 +66,8 @@ struct Pipeline {
     /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of their workers
     /// has run last.
     inherited: Option<BTreeMap<ServerId, Option<(RunNumber, StepNumber)>>>,
-    executed: u64,
-    /// Executions that lost a worker with its server, and were repeated.
-    repeated: u64,
-    failed: u64,
-    missed: u64,
-    last_step: Option<StepNumber>,
+    counts: PipelineCounts,
+    last_step: Option<(RunNumber, StepNumber)>,
     last_seconds: f64,
     last_error: Option<String>,
 }
@@ -122,16 +121,14 @@ impl Pipeline {
             spec,
             ready: BTreeMap::new(),
             servers,
+            leaving: BTreeSet::new(),
             attachment: None,
             waiting: VecDeque::new(),
             running: None,
             kept: BTreeMap::new(),
             created: None,
             inherited: None,
-            executed: 0,
-            repeated: 0,
-            failed: 0,
-            missed: 0,
+            counts: PipelineCounts::default(),
             last_step: None,
             last_seconds: 0.0,
             last_error: None,
@@ -148,6 +145,11 @@ impl Pipeline {
 }
 
 impl Pipelines {
+    /// One of those that this server coordinates which runs a step.
+    pub(crate) fn running(&self) -> Option<&String> {
+        self.coordinated.iter().find(|(_, pipeline)| pipeline.running.is_some()).map(|(name, _)| name)
+    }
+
     /// What `status` shows.
     pub(crate) fn status(&self) -> Value {
         let coordinated = self.coordinated.values().map(|p| {
@@ -159,11 +161,11 @@ impl Pipelines {
                 "workers_ready": p.ready.len(),
                 "workers_expected": p.servers.len(),
                 "running_step": p.running.as_ref().map(|e| e.step),
-                "executed": p.executed,
-                "failed": p.failed,
-                "repeated": p.repeated,
-                "missed": p.missed,
-                "last_step": p.last_step,
+                "executed": p.counts.executed,
+                "failed": p.counts.failed,
+                "repeated": p.counts.repeated,
+                "missed": p.counts.missed,
+                "last_step": p.last_step.map(|(_, step)| step),
                 "last_seconds": p.last_seconds,
                 "last_error": p.last_error,
             })
@@ -177,6 +179,15 @@ impl Pipelines {
             "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
             "workers": workers.collect::<Vec<_>>(),
         })
+    }
+}
+
+impl State {
+    /// Whether pipelines may have workers on a server: it is there, and does not leave.
+    fn may_have_workers(&self, server: ServerId, this: ServerId) -> bool {
+        let leaves =
+            if server == this { self.leaving.this_one() } else { self.leaving.others.contains(&server) };
+        !leaves && !self.gone.contains(&server)
     }
 }
 
@@ -199,7 +210,7 @@ impl Node {
         let (created, wait) = oneshot::channel();
         let standing = self.standing();
         let servers: BTreeSet<ServerId> =
-            standing.view.members.iter().copied().filter(|server| !state.gone.contains(server)).collect();
+            standing.view.members.iter().copied().filter(|id| state.may_have_workers(*id, self.id)).collect();
         let creation = self.unique();
         for server in &servers {
             let spec = spec.clone();
@@ -270,8 +281,9 @@ impl Node {
             PeerMessage::StartPipeline { creation, spec } => self.start_worker(state, from, creation, spec),
             PeerMessage::StopPipeline { name, creation } => self.stop_worker(state, &name, creation),
             PeerMessage::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
+                let wanted = state.may_have_workers(from, self.id);
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
-                if let Some(found) = found.filter(|found| found.creation == creation) {
+                if let Some(found) = found.filter(|found| wanted && found.creation == creation) {
                     // One that has just joined takes part now that it can.
                     found.servers.insert(member.server);
                     found.ready.insert(member.server, member);
@@ -289,6 +301,13 @@ impl Node {
                     self.pipeline_worker_gone(state, &pipeline, from, &error);
                 }
             }
+            PeerMessage::WorkerLeaves { pipeline, creation } => {
+                let found = state.pipelines.coordinated.get_mut(&pipeline);
+                if let Some(found) = found.filter(|found| found.creation == creation) {
+                    found.leaving.insert(from);
+                    self.let_workers_leave(state, &pipeline);
+                }
+            }
             PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
             PeerMessage::Released { pipeline, execution } => {
                 self.pipeline_released(state, &pipeline, from, Some(execution));
@@ -296,8 +315,11 @@ impl Node {
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
-            PeerMessage::InheritPipeline { creation, spec, member, done } => {
-                self.inherit_pipeline(state, from, creation, spec, member, done);
+            PeerMessage::PipelinePauses { pipeline, creation, done, counts } => {
+                self.pipeline_pauses(state, (&pipeline, creation), done, counts);
+            }
+            PeerMessage::InheritPipeline { creation, spec, member, done, counts } => {
+                self.inherit_pipeline(state, from, (creation, spec), member, (done, counts));
             }
             _ => {}
         }
@@ -361,11 +383,11 @@ impl Node {
     /// A closed step for a pipeline.
     pub(crate) fn pipeline_step(&self, state: &mut State, name: &str, report: StepReport) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        pipeline.missed += report.missed;
+        pipeline.counts.missed = pipeline.counts.missed.saturating_add(report.missed);
         let bytes = encoded_bytes(&report).unwrap_or(usize::MAX);
         if bytes > REPORT_MAX {
             // It cannot be told to a worker: counted as failed, and nobody waits for it.
-            pipeline.failed += 1;
+            pipeline.counts.ran(true);
             pipeline.last_error = Some(format!(
                 "{}: what there is to tell of its blocks takes {bytes} bytes, more than the limit of \
                  {REPORT_MAX}: put fewer blocks a step, or larger ones",
@@ -393,11 +415,12 @@ impl Node {
         if pipeline.running.is_some() || pipeline.ready.len() < pipeline.servers.len() {
             return;
         }
-        if pipeline.servers.is_empty() {
+        if pipeline.servers.is_empty() || state.leaving.pauses() {
             return;
         }
         let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
-        let number = self.unique();
+        pipeline.counts.last = pipeline.counts.last.saturating_add(1);
+        let (number, counts) = (pipeline.counts.last, pipeline.counts);
         let members: Vec<CommMember> = pipeline.ready.values().cloned().collect();
         pipeline.running = Some(Execution {
             number,
@@ -413,6 +436,7 @@ impl Node {
         for (rank, member) in members.iter().enumerate() {
             let order = Execute {
                 execution: number,
+                counts,
                 members: members.clone(),
                 rank: rank as u32,
                 report: report.clone(),
@@ -451,7 +475,7 @@ impl Node {
         if done.lost_worker
             && let Some(report) = done.report
         {
-            pipeline.repeated += 1;
+            pipeline.counts.repeated = pipeline.counts.repeated.saturating_add(1);
             pipeline.last_error = Some(format!("step {}, run again: {}", done.step, told(&done.errors)));
             if !done.holders.is_empty() {
                 let kept = Kept { run: done.run, step: done.step, holders: done.holders };
@@ -460,12 +484,10 @@ impl Node {
             pipeline.waiting.push_front(Waiting { report, again: true });
             return self.pipeline_next(state, name);
         }
-        pipeline.last_step = Some(done.step);
+        pipeline.last_step = Some((done.run, done.step));
         pipeline.last_seconds = done.started.elapsed().as_secs_f64();
-        if done.errors.is_empty() {
-            pipeline.executed += 1;
-        } else {
-            pipeline.failed += 1;
+        pipeline.counts.ran(!done.errors.is_empty());
+        if !done.errors.is_empty() {
             let mut text = format!("step {}: {}", done.step, told(&done.errors));
             text.truncate(text.floor_char_boundary(64 << 10));
             pipeline.last_error = Some(text);
@@ -480,7 +502,59 @@ impl Node {
             let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
             self.apply(state, &stream, effects);
         }
+        self.let_workers_leave(state, name);
         self.pipeline_next(state, name);
+    }
+
+    /// Workers whose servers leave take part in nothing more, unless they still run a step.
+    fn let_workers_leave(&self, state: &mut State, name: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        if pipeline.running.is_some() {
+            return;
+        }
+        for server in std::mem::take(&mut pipeline.leaving) {
+            self.pipeline_released(state, name, server, None);
+            let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+            pipeline.servers.remove(&server);
+            pipeline.ready.remove(&server);
+            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            self.tell(state, server, stop);
+        }
+        let pipeline = state.pipelines.coordinated.get(name);
+        if pipeline.is_some_and(|pipeline| pipeline.ready.len() == pipeline.servers.len()) {
+            self.pipeline_ready(state, name);
+        }
+    }
+
+    /// This server leaves: tells who has workers of pipelines that it coordinates, of which none runs, what was run.
+    pub(crate) fn pipelines_pause(&self, state: &mut State) {
+        let pipelines = state.pipelines.coordinated.iter();
+        let told: Vec<(ServerId, PeerMessage)> = pipelines
+            .flat_map(|(name, pipeline)| {
+                let (creation, done, counts) = (pipeline.creation, pipeline.last_step, pipeline.counts);
+                let pauses = PeerMessage::PipelinePauses { pipeline: name.clone(), creation, done, counts };
+                pipeline.servers.iter().map(move |server| (*server, pauses.clone()))
+            })
+            .collect();
+        for (server, pauses) in told {
+            self.tell(state, server, pauses);
+        }
+    }
+
+    /// A server does not leave after all, maybe this one: pipelines go on, with a worker there.
+    pub(crate) fn pipelines_stay(&self, state: &mut State, server: ServerId) {
+        let mut without = Vec::new();
+        for pipeline in state.pipelines.coordinated.values_mut() {
+            pipeline.leaving.remove(&server);
+            if pipeline.created.is_none() && !pipeline.servers.contains(&server) {
+                without.push((pipeline.creation, pipeline.spec.clone()));
+            }
+        }
+        for (creation, spec) in without {
+            self.tell(state, server, PeerMessage::StartPipeline { creation, spec });
+        }
+        let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
+        names.iter().for_each(|name| self.pipeline_next(state, name));
     }
 
     /// A worker shows no memory of an execution's step any more; of none, if it is gone.
@@ -561,10 +635,9 @@ impl Node {
         &self,
         state: &mut State,
         from: ServerId,
-        creation: u64,
-        spec: PipelineSpec,
+        (creation, spec): (u64, PipelineSpec),
         member: Option<CommMember>,
-        done: Option<(RunNumber, StepNumber)>,
+        (done, counts): (Option<(RunNumber, StepNumber)>, PipelineCounts),
     ) {
         let pipeline = state.pipelines.coordinated.entry(spec.name.clone()).or_insert_with(|| {
             let servers = BTreeSet::new();
@@ -576,6 +649,11 @@ impl Node {
         pipeline.servers.insert(from);
         pipeline.ready.extend(member.map(|member| (from, member)));
         pipeline.inherited.get_or_insert_default().insert(from, done);
+        // An execution that not all have finished is run again.
+        let finished = |counts: &PipelineCounts| Reverse(counts.executed.saturating_add(counts.failed));
+        if (counts.last, finished(&counts)) > (pipeline.counts.last, finished(&pipeline.counts)) {
+            pipeline.counts = counts;
+        }
         if self.all_told(state) {
             self.settle_pipelines(state);
         }

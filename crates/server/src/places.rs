@@ -33,15 +33,15 @@ impl Node {
         (known && !state.gone.contains(&natural)).then_some(natural)
     }
 
-    /// Whether every other member has told which streams it coordinates in this server's place.
-    /// Whether all has been told that follows from the view in force, and no member is known to be gone: then nothing is
-    /// to be told of streams any more whose coordinator died before.
+    /// Whether all has been told that follows from the view in force, no member is known to be gone, and nobody has told
+    /// of a later view: then nothing is to be told of streams any more whose coordinator died before.
     pub(crate) fn all_told(&self, state: &State) -> bool {
         let standing = self.standing();
         let here = standing.view.members.iter().all(|id| !state.gone.contains(id));
-        here && self.knows_places(state, &standing.view)
+        here && state.places.heard_of <= standing.view.epoch && self.knows_places(state, &standing.view)
     }
 
+    /// Whether every other member has told which streams it coordinates in this server's place.
     fn knows_places(&self, state: &State, view: &View) -> bool {
         let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
         view.members.iter().all(|id| *id == self.id || told(id) || state.gone.contains(id))
@@ -144,6 +144,8 @@ pub(crate) struct Places {
     pub(crate) elsewhere: HashMap<String, ServerId>,
     /// Of which epoch each member has told what it coordinates in this server's place.
     told: HashMap<ServerId, Epoch>,
+    /// The latest epoch of which others have told what follows from it.
+    heard_of: Epoch,
     /// Messages that wait until all have told.
     deferred: Vec<(ServerId, PeerMessage)>,
 }
@@ -152,6 +154,11 @@ pub(crate) struct Places {
 const DEFERRED_MAX: usize = 1 << 16;
 
 impl Places {
+    /// Another server tells what follows from the view of this epoch.
+    pub(crate) fn heard_of(&mut self, epoch: Epoch) {
+        self.heard_of = self.heard_of.max(epoch);
+    }
+
     /// The message waits; `false` if too many do.
     pub(crate) fn defer(&mut self, from: ServerId, message: PeerMessage) -> bool {
         if self.deferred.len() >= DEFERRED_MAX {

@@ -5,7 +5,6 @@
 //! fetches the bytes to the same place of an arena of its own.
 
 use crate::handle::cuts_to_tell;
-use crate::membership::{entry, is_here};
 use crate::node::{Node, State};
 use forebay_core::block::Location;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
@@ -37,6 +36,8 @@ pub(crate) struct Replicated {
     asked: BTreeSet<ServerId>,
     /// Servers that keep all of it.
     pub(crate) kept_by: BTreeSet<ServerId>,
+    /// Of how many ranks they were told that they have ended it.
+    told: usize,
 }
 
 type Answer = (ServerId, Option<(u64, oneshot::Receiver<PeerMessage>)>);
@@ -51,8 +52,37 @@ pub(crate) fn copies_late() -> Error {
 impl Replicas {
     /// How many steps are to have copies that others hold, and how many of them have too few.
     pub(crate) fn status(&self) -> (usize, usize) {
+        let wanted = self.steps.values().filter(|step| step.copies > 0);
         let lacks = |step: &&Replicated| step.kept_by.len() < step.copies as usize;
-        (self.steps.len(), self.steps.values().filter(lacks).count())
+        (wanted.clone().count(), wanted.filter(lacks).count())
+    }
+
+    /// Whether another server keeps all of a step: so many blocks, and what so many ranks told.
+    pub(crate) fn is_kept(&self, id: &StepId, blocks: usize, told: usize) -> bool {
+        let kept = self.steps.get(id).filter(|step| !step.kept_by.is_empty());
+        kept.is_some_and(|step| step.ranges.len() >= blocks && step.told >= told)
+    }
+
+    /// A step is to be kept elsewhere, since this server leaves; how many copies it is to have in any case.
+    pub(crate) fn hand_over(&mut self, id: &StepId) -> u32 {
+        self.steps.entry(id.clone()).or_default().copies
+    }
+
+    /// This server stays after all: what was to be kept elsewhere for that alone, and by whom.
+    pub(crate) fn take_back(&mut self) -> Vec<(StepId, BTreeSet<ServerId>)> {
+        let handed = self.steps.extract_if(|_, step| step.copies == 0);
+        handed.map(|(id, step)| (id, step.asked)).collect()
+    }
+
+    /// Whether steps of which a server was to keep copies would have too few without it, of those that `able` others can
+    /// keep.
+    pub(crate) fn would_lack(&self, server: ServerId, able: usize) -> bool {
+        let asked = self.steps.values().filter(|step| step.asked.contains(&server));
+        let lacks = |step: &Replicated| {
+            let left = step.kept_by.iter().filter(|id| **id != server).count();
+            left < able.min(step.copies as usize)
+        };
+        asked.into_iter().any(lacks)
     }
 }
 
@@ -76,6 +106,7 @@ impl Node {
     }
 
     /// The servers that are to hold copies of a step: those that do, then those on other hosts, then those after this one.
+    /// Of a server that leaves: those on its host first.
     fn guardians(
         &self,
         state: &State,
@@ -83,19 +114,12 @@ impl Node {
         kept_by: &BTreeSet<ServerId>,
         without: &BTreeMap<ServerId, Error>,
     ) -> Vec<ServerId> {
-        let standing = self.standing();
-        let members = &standing.roster.members;
-        let mut able: Vec<(bool, bool, bool, ServerId)> = members
-            .iter()
-            .filter(|member| member.id != self.id && !state.gone.contains(&member.id))
-            .filter(|member| !without.contains_key(&member.id))
-            .map(|member| {
-                let here = is_here(&entry(member));
-                (!kept_by.contains(&member.id), here, member.id < self.id, member.id)
-            })
-            .collect();
-        able.sort_unstable();
-        able.into_iter().map(|(.., id)| id).take(copies as usize).collect()
+        let mut able = self.able_guardians(state);
+        able.retain(|id| !without.contains_key(id));
+        // A stable sort: the best of each kind stay first.
+        able.sort_by_key(|id| !kept_by.contains(id));
+        able.truncate(copies as usize);
+        able
     }
 
     /// Has other servers keep blocks of a step that this one holds, and what ranks told of it. Waits until they do; one
@@ -108,43 +132,68 @@ impl Node {
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Result<()> {
-        self.keep_or_again(id, copies, ranges, ended, false).await
-    }
-
-    /// As `keep`; `again`: this is all of the step that is held here.
-    async fn keep_or_again(
-        &self,
-        id: &StepId,
-        copies: u32,
-        ranges: Vec<Range>,
-        ended: Vec<(u32, Arc<StepEnded>)>,
-        again: bool,
-    ) -> Result<()> {
-        let first;
-        {
+        let first = {
             let mut state = self.state.lock();
             let step = state.replicas.steps.entry(id.clone()).or_default();
-            first = step.copies == 0 || again;
+            let first = step.ranges.is_empty() && step.told == 0;
             step.copies = step.copies.max(copies);
             step.ranges.extend(&ranges);
+            step.told += ended.len();
+            first
+        };
+        self.keep_at(id, copies, ranges, ended, first).await
+    }
+
+    /// As `keep`, for a step that is to be kept already, of all that is held here of it: by so many servers, whatever it
+    /// is to have for good.
+    pub(crate) async fn keep_all(
+        &self,
+        id: &StepId,
+        servers: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+    ) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            let Some(step) = state.replicas.steps.get_mut(id) else { return Ok(()) };
+            step.ranges.extend(&ranges);
+            step.told = step.told.max(ended.len());
         }
+        self.keep_at(id, servers, ranges, ended, true).await
+    }
+
+    /// `first`: those that keep this keep all of the step.
+    async fn keep_at(
+        &self,
+        id: &StepId,
+        servers: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+        first: bool,
+    ) -> Result<()> {
         let mut done = BTreeSet::new();
         let mut refused = BTreeMap::new();
         loop {
             let answers: Vec<Answer> = {
                 let mut state = self.state.lock();
+                let state = &mut *state;
+                done.retain(|guardian| !state.leaving.others.contains(guardian));
                 // It may have been freed meanwhile.
-                let Some(step) = state.replicas.steps.get(id) else { return Ok(()) };
-                let kept_by = step.kept_by.clone();
-                let guardians = self.guardians(&state, copies, &kept_by, &refused);
+                let Some(step) = state.replicas.steps.get_mut(id) else { return Ok(()) };
+                let (copies, kept_by) = (step.copies, step.kept_by.clone());
+                let guardians = self.guardians(state, servers, &kept_by, &refused);
                 let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
                 if rest.is_empty() {
+                    if let Some(step) = state.replicas.steps.get_mut(id) {
+                        // Each rank's part is kept by itself.
+                        step.kept_by = if first { done.clone() } else { &step.kept_by & &done };
+                    }
                     break;
                 }
                 let ask = |guardian: ServerId| {
                     let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
                     let keep = Keep { id, copies, guardians: guardians.clone(), ranges, ended };
-                    (guardian, self.ask_to_keep(&mut state, guardian, keep))
+                    (guardian, self.ask_to_keep(state, guardian, keep))
                 };
                 rest.into_iter().map(ask).collect()
             };
@@ -163,12 +212,8 @@ impl Node {
                 }
             }
         }
-        if let Some(step) = self.state.lock().replicas.steps.get_mut(id) {
-            // Each rank's part is kept by itself.
-            step.kept_by = if first { done.clone() } else { &step.kept_by & &done };
-        }
         match refused.into_values().next() {
-            Some(error) if done.len() < copies as usize => Err(error),
+            Some(error) if done.len() < servers as usize => Err(error),
             _ => Ok(()),
         }
     }
@@ -213,14 +258,35 @@ impl Node {
     fn tell_guardian_of_run(&self, state: &mut State, guardian: ServerId, stream: &str, run: RunNumber) {
         let Some(ledger) = state.ledger.run(stream, run) else { return };
         let version = ledger.version();
-        let told = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
-        if told.insert(guardian, version) == Some(version) {
+        let known = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
+        let before = known.insert(guardian, version);
+        if before == Some(version) {
             return;
         }
+        let name = || stream.to_owned();
         let cuts = state.members.get(stream).and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
         let told = Box::new(ledger.inheritance(run, cuts));
+        let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
+        let gone: Vec<PeerMessage> = gone
+            .filter(|_| before.is_none())
+            .map(|(rank, died)| PeerMessage::GuardedRankGone { stream: name(), run, rank, died })
+            .collect();
         let coordinator = self.coordinator_of(state, stream);
-        self.tell(state, guardian, PeerMessage::GuardRun { stream: stream.to_owned(), coordinator, told });
+        self.tell(state, guardian, PeerMessage::GuardRun { stream: name(), coordinator, told });
+        for gone in gone {
+            self.tell(state, guardian, gone);
+        }
+    }
+
+    /// Tells a server of a run, if none knows all of it.
+    pub(crate) fn tell_any_guardian_of_run(&self, state: &mut State, stream: &str, run: RunNumber) {
+        let able = self.able_guardians(state);
+        let known = state.replicas.runs.get(&(stream.to_owned(), run));
+        let knows = |id: &&ServerId| known.is_some_and(|known| known.contains_key(id));
+        let guardian = able.iter().find(knows).or(able.first()).copied();
+        if let Some(guardian) = guardian {
+            self.tell_guardian_of_run(state, guardian, stream, run);
+        }
     }
 
     /// A step is freed here: so are its copies.
@@ -271,14 +337,27 @@ impl Node {
         for told in state.replicas.runs.values_mut() {
             told.retain(|guardian, _| !left.contains(guardian));
         }
-        let mut lacking = Vec::new();
-        for (id, step) in &mut state.replicas.steps {
+        for step in state.replicas.steps.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
             step.kept_by.retain(|guardian| !left.contains(guardian));
-            if step.kept_by.len() < step.copies as usize {
+        }
+        let lacks = |step: &Replicated| step.kept_by.len() < step.copies as usize;
+        let lacking = state.replicas.steps.iter().filter(|(_, step)| lacks(step));
+        self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());
+    }
+
+    /// A server leaves that may keep copies: others are to keep them.
+    pub(crate) fn keep_without(&self, state: &mut State, leaving: ServerId) {
+        let mut lacking = Vec::new();
+        for (id, step) in &mut state.replicas.steps {
+            if step.kept_by.remove(&leaving) && step.kept_by.len() < step.copies as usize {
                 lacking.push(id.clone());
             }
         }
+        self.keep_these_again(lacking);
+    }
+
+    fn keep_these_again(&self, mut lacking: Vec<StepId>) {
         if lacking.is_empty() {
             return;
         }
@@ -299,7 +378,7 @@ impl Node {
             let Some(step) = state.replicas.steps.get(id) else { return };
             (step.copies, step.ranges.iter().copied().collect(), state.ledger.told_of(id))
         };
-        if let Err(error) = self.keep_or_again(id, copies, ranges, told, true).await {
+        if let Err(error) = self.keep_all(id, copies, ranges, told).await {
             tracing::warn!("{id} has too few copies: {error}");
         }
     }

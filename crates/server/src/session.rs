@@ -23,7 +23,7 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use storing::Storing;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 use writing::Writing;
 
@@ -60,6 +60,8 @@ pub(crate) struct Session {
     leases: Vec<u64>,
     /// Its number as one that has arenas mapped for reading.
     reader: Option<u64>,
+    /// Whether the server leaves the group.
+    leaves: watch::Receiver<bool>,
 }
 
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
@@ -111,6 +113,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
     let mut session = Session {
         shared_memory,
         patience: Duration::from_millis(hello.patience_ms / 10 * 9).min(PATIENCE_MAX),
+        leaves: node.leaves.subscribe(),
         node,
         receiver,
         outbox,
@@ -187,12 +190,13 @@ impl Session {
         }
         let process = self.process.clone();
         let mut gone = false;
-        loop {
+        while !(*self.leaves.borrow_and_update() && self.let_go()) {
             // A process that died is gone even if a forked child of it keeps the connection open; what it
             // said before is heard first.
             let next = tokio::select! {
                 biased;
                 next = self.receiver.next() => next?,
+                Ok(()) = self.leaves.changed() => continue,
                 () = process_ended(process.as_deref(), gone) => {
                     if gone {
                         break;
@@ -329,6 +333,9 @@ impl Session {
             M::Status | M::CreatePipeline { .. } | M::DestroyPipeline { .. } | M::Shutdown => {
                 self.admin(message).await
             }
+            M::LeaveGroup { discard, patience_ms } => {
+                self.leave_group(header.request, discard, Duration::from_millis(patience_ms)).await
+            }
             M::WorkerReady { .. }
             | M::WorkerDone { .. }
             | M::WorkerReleased { .. }
@@ -341,6 +348,16 @@ impl Session {
             }
             M::Hello(_) => Err(Error::protocol("a second greeting")),
         }
+    }
+
+    /// The server leaves the group: a rank that uses it is let go, if it is between two steps. Returns whether the
+    /// connection is to end.
+    fn let_go(&mut self) -> bool {
+        let lets_go = self.let_rank_go() || self.storing.as_ref().is_some_and(Storing::is_between_steps);
+        if lets_go {
+            self.node.tell_client(&self.outbox, &ToClient::Leaves);
+        }
+        lets_go
     }
 
     /// The connection has ended: releases what the peer held. What it may still write to or look at in shared memory

@@ -104,6 +104,11 @@ impl Space {
         }
     }
 
+    /// Whether it holds or knows any block.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.held.is_empty() || !self.index.is_empty()
+    }
+
     /// How many blocks its index knows, and about how many bytes that takes.
     pub(crate) fn size(&self) -> (u64, u64) {
         self.index.values().fold((0, 0), |sum, owned| {

@@ -93,6 +93,7 @@ impl Node {
             self.tell(state, from, PeerMessage::CoordinatedBy { stream, server });
             return;
         }
+        state.places.heard_of(epoch);
         if let Err(error) = self.coordinator(state, &stream).inherit(from, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
         }
@@ -109,6 +110,11 @@ impl Node {
     ) {
         if self.elsewhere(state, epoch, stream).is_some() {
             return;
+        }
+        state.places.heard_of(epoch);
+        if !state.coordinators.contains_key(stream) && !self.all_told(state) {
+            // Others may have more to tell of it.
+            self.coordinator(state, stream).take_over();
         }
         let effects = self.coordinator(state, stream).holds(from, steps);
         self.apply(state, stream, effects);

@@ -4,7 +4,7 @@ use crate::node::{Node, State};
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::message::{CommMember, Execute, PipelineSpec, ToClient, ToServer};
+use forebay_wire::message::{CommMember, Execute, PipelineCounts, PipelineSpec, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -42,8 +42,10 @@ pub(crate) struct LocalWorker {
     /// How the others reach it, once it is ready.
     member: Option<CommMember>,
     executing: Option<(u64, RunNumber, StepNumber)>,
-    /// The last step that it ran without an error.
+    /// The last step that it ran without an error, or that need not be run again.
     done: Option<(RunNumber, StepNumber)>,
+    /// What became of the pipeline's steps, as far as it took part.
+    counts: PipelineCounts,
     pid: Option<u32>,
     starts: u32,
     log: VecDeque<String>,
@@ -91,6 +93,7 @@ impl Node {
             member: None,
             executing: None,
             done: None,
+            counts: PipelineCounts::default(),
             pid: None,
             starts: 0,
             log: VecDeque::new(),
@@ -164,11 +167,11 @@ impl Node {
             }
             ToServer::WorkerDone { execution, error, seconds } => {
                 let executed = worker.executing.take_if(|(number, ..)| *number == execution);
-                match (&error, executed) {
-                    (Some(error), _) => error.lines().for_each(|line| worker.log(line)),
-                    (None, Some((_, run, step))) => worker.done = Some((run, step)),
-                    (None, None) => {}
+                if let Some((_, run, step)) = executed {
+                    worker.done = Some((run, step)).filter(|_| error.is_none()).or(worker.done);
+                    worker.counts.ran(error.is_some());
                 }
+                error.iter().flat_map(|error| error.lines()).for_each(|line| worker.log(line));
                 PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
             }
             ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
@@ -196,6 +199,7 @@ impl Node {
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
             worker.executing = Some((execution, run, step));
+            worker.counts = order.counts;
             let outbox = worker.outbox.as_ref();
             outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
         });
@@ -217,10 +221,25 @@ impl Node {
                 spec: worker.spec.clone(),
                 member: worker.member.clone(),
                 done: worker.done,
+                counts: worker.counts,
             });
         }
         for message in messages {
             self.tell(state, to, message);
+        }
+    }
+
+    /// The server that coordinates a pipeline leaves, and tells what was run.
+    pub(crate) fn pipeline_pauses(
+        &self,
+        state: &mut State,
+        (pipeline, creation): (&str, u64),
+        done: Option<(RunNumber, StepNumber)>,
+        counts: PipelineCounts,
+    ) {
+        let worker = state.pipelines.workers.get_mut(pipeline).filter(|worker| worker.creation == creation);
+        if let Some(worker) = worker {
+            (worker.done, worker.counts) = (done, counts);
         }
     }
 

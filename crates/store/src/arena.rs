@@ -254,6 +254,13 @@ impl Arena {
         }
     }
 
+    /// The length of the block that was committed at this offset.
+    pub fn length_of(&self, offset: u64, generation: u64) -> Option<u64> {
+        let found = self.used.get(&range_of(offset));
+        let there = found.filter(|used| used.generation == generation && used.state == State::Committed);
+        there.map(|used| used.bytes)
+    }
+
     /// Gives a range back, whatever its state. Its pages stay until [`Arena::trim`].
     pub fn free(&mut self, offset: u64, generation: u64) -> Result<()> {
         let Use { bytes, length, state, .. } = *self.find(offset, generation)?;

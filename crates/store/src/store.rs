@@ -309,6 +309,11 @@ impl Store {
             .check_committed(offset, generation, bytes)
     }
 
+    /// The length of a block that is held.
+    pub fn length_of(&self, arena: u32, offset: u64, generation: u64) -> Option<u64> {
+        self.arenas.get(&arena)?.arena.length_of(offset, generation)
+    }
+
     /// The words that an arena's producer shares with the server.
     pub fn words(&mut self, arena: u32) -> Result<Mapping> {
         self.entry(arena)?.arena.words()

@@ -390,6 +390,18 @@ impl Receiver {
         }
     }
 
+    /// The next frame of those that had come before the connection broke, and that nobody took. Does not wait.
+    pub fn last_words(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.decoder.next_frame().ok()? {
+                return Some(frame);
+            }
+            let space = &mut [IoSliceMut::new(self.decoder.space())];
+            let n = self.end.link.try_receive(space, &mut Vec::new()).ok().filter(|n| *n > 0)?;
+            self.decoder.filled(n);
+        }
+    }
+
     fn fill(&mut self, deadline: Instant, what: &str) -> Result<()> {
         let space = &mut [IoSliceMut::new(self.decoder.space())];
         let n = self.end.receive_some(space, &mut self.descriptors, deadline, what)?;

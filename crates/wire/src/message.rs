@@ -362,6 +362,13 @@ pub enum ToServer {
     },
     /// Ends the server. Answer: [`ToClient::Done`], then the connection closes.
     Shutdown,
+    /// The server leaves its group, once all that it holds is held elsewhere; then it ends. Answer: [`ToClient::Done`].
+    LeaveGroup {
+        /// Whether what no other server can hold is given up.
+        discard: bool,
+        /// How long that may take, in milliseconds.
+        patience_ms: u64,
+    },
 
     // A worker's.
     /// The worker's code is loaded and it listens for its comm here. Answer: [`ToClient::Done`].
@@ -431,11 +438,36 @@ pub struct CommMember {
     pub addresses: Vec<String>,
 }
 
+/// What became of a pipeline's steps so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineCounts {
+    /// The number of the last execution.
+    pub last: u64,
+    /// Steps that were run without an error.
+    pub executed: u64,
+    /// Steps whose execution failed.
+    pub failed: u64,
+    /// Executions that lost a worker with its server, and were repeated.
+    pub repeated: u64,
+    /// Steps that were dropped before they could be run.
+    pub missed: u64,
+}
+
+impl PipelineCounts {
+    /// A step was run.
+    pub fn ran(&mut self, failed: bool) {
+        let count = if failed { &mut self.failed } else { &mut self.executed };
+        *count = count.saturating_add(1);
+    }
+}
+
 /// An order to run a pipeline on a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Execute {
-    /// Names this execution within the group.
+    /// Names this execution within the pipeline: numbers grow.
     pub execution: u64,
+    /// What was before it.
+    pub counts: PipelineCounts,
     /// The members of the comm, in the order of their ranks.
     pub members: Vec<CommMember>,
     /// This worker's rank.
@@ -541,6 +573,8 @@ pub enum ToClient {
     Execute(Box<Execute>),
     /// To a question about a stream: another server coordinates it.
     AskInstead(ServerId),
+    /// To a rank that joins or begins a step: the server leaves the group, another one is to be the rank's home.
+    Leaves,
 }
 
 impl PutBlock {

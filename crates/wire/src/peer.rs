@@ -1,7 +1,7 @@
 //! Messages between servers. Each flows one way on a connection that its sender dialled; an answer is a
 //! message of its own, with the token of its question.
 
-use crate::message::{CommMember, Execute, PipelineSpec};
+use crate::message::{CommMember, Execute, PipelineCounts, PipelineSpec};
 use forebay_core::attr::Attr;
 use forebay_core::block::Location;
 use forebay_core::contract::{Field, Needs};
@@ -85,6 +85,16 @@ pub enum PeerMessage {
         /// The stream.
         stream: String,
     },
+    /// The sender leaves the group: it is given nothing more to hold. Answer: `Answer`, once the receiver has handled
+    /// all that the sender told before, and, if it is asked whether the sender may go, needs nothing of it any more.
+    Leaves {
+        /// Ties the answer to it.
+        token: u64,
+        /// Whether this asks if the sender may go.
+        may_go: bool,
+    },
+    /// The sender does not leave after all.
+    Stays,
     /// To a question about a stream: ask this server.
     AskInstead {
         /// The question's token.
@@ -179,6 +189,15 @@ pub enum PeerMessage {
         /// Whether it died.
         died: bool,
     },
+    /// The sender leaves the group, and has told all that the rank did: it comes back through another home.
+    RankMoves {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+        /// The rank.
+        rank: u32,
+    },
     /// A rank left blocks of a step on the sender, which is not its home, and is gone; the sender does not know
     /// whether the rank's home was told of them.
     Stranded {
@@ -228,6 +247,17 @@ pub enum PeerMessage {
         /// The server.
         server: ServerId,
     },
+    /// To the servers with workers of a pipeline: the sender, which coordinates it, leaves, and begins nothing more.
+    PipelinePauses {
+        /// The pipeline.
+        pipeline: String,
+        /// Which one of that name.
+        creation: u64,
+        /// The last step that was run.
+        done: Option<(RunNumber, StepNumber)>,
+        /// What became of its steps.
+        counts: PipelineCounts,
+    },
     /// There is a worker of a pipeline on the stream beside the sender.
     InheritPipeline {
         /// Which one of that name.
@@ -236,8 +266,10 @@ pub enum PeerMessage {
         spec: PipelineSpec,
         /// Where it listens, if it is ready.
         member: Option<CommMember>,
-        /// The last step that it ran without an error.
+        /// The last step that it ran without an error, or that need not be run again.
         done: Option<(RunNumber, StepNumber)>,
+        /// What became of the pipeline's steps, as the worker knows.
+        counts: PipelineCounts,
     },
 
     // To a guardian: a server that holds copies of what the sender holds, and answers for it when that is dead.
@@ -473,6 +505,13 @@ pub enum PeerMessage {
         pipeline: String,
         /// What.
         order: Box<Execute>,
+    },
+    /// To the pipeline's coordinator: the sender leaves the group, its worker is to run nothing more.
+    WorkerLeaves {
+        /// The pipeline.
+        pipeline: String,
+        /// Which one of that name.
+        creation: u64,
     },
     /// To the pipeline's coordinator: the sender's worker ran it.
     Executed {

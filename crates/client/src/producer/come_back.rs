@@ -1,11 +1,11 @@
-//! What a producer does when its home server has died: it goes on with another one.
+//! What a producer does when its home server has died, or lets it go since it leaves the group: it goes on with another one.
 //!
-//! Between steps only, so that all blocks of a step go to one home. What was put in the step in which the server died is
+//! Between steps only, so that all blocks of a step go to one home. What was put in the step in which a server died is
 //! lost with that; the step is told as torn.
 
-use super::{Producer, State};
+use super::{OnLoss, Producer, State};
 use crate::group::Group;
-use crate::rpc::{lock, unexpected};
+use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
 use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
@@ -39,7 +39,7 @@ impl Producer {
         let mut state = lock(&self.state);
         match result {
             Ok(home) => {
-                tracing::warn!("stream '{}': staging goes on at {}", self.stream, home.server);
+                tracing::info!("stream '{}': staging goes on at {}", self.stream, home.server);
                 lock(&self.others).clear();
                 *lock(&self.home) = Arc::new(home);
                 state.lost = None;
@@ -56,6 +56,46 @@ impl Producer {
         state
     }
 
+    /// The home has let this rank go: it may go on at another one.
+    pub(super) fn let_go(&self, state: &mut State) {
+        let error = || Error::unreachable(format!("{} has left the group", self.home().server));
+        state.lost.get_or_insert_with(error);
+    }
+
+    /// Goes on at another server, for which [`Producer::let_go`] has been called; an error if there is none and that is not
+    /// to be survived.
+    pub(super) fn go_on<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+        let mut state = self.come_back(state);
+        match state.lost.take_if(|_| self.on_loss == OnLoss::Fail) {
+            Some(error) => Err(error),
+            None => Ok(state),
+        }
+    }
+
+    /// Asks the home something between two steps. One that has let this rank go is replaced; `None` if staging is given up.
+    pub(crate) fn ask_home<T>(&self, ask: impl Fn(&Rpc) -> Result<T>) -> Result<Option<T>> {
+        let mut moved = false;
+        loop {
+            if lock(&self.state).lost.is_some() {
+                return Ok(None);
+            }
+            let home = self.home();
+            match ask(&home.rpc) {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) if error.kind == ErrorKind::Unreachable && !moved && home.rpc.was_let_go() => {
+                    moved = true;
+                    let mut state = lock(&self.state);
+                    self.let_go(&mut state);
+                    drop(self.go_on(state)?);
+                }
+                Err(error) => {
+                    self.survive(&mut lock(&self.state), error)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
     /// A server that takes this rank as its home.
     fn find_home(&self, deadline: Instant) -> Result<Storage> {
         let mut dead = vec![self.home().server];
@@ -66,7 +106,9 @@ impl Producer {
             let _ = group.refresh();
             let server = group.home_of_but(self.rank, &dead)?;
             match self.move_to(&group, server) {
-                Ok(home) => return Ok(home),
+                Ok(Some(home)) => return Ok(home),
+                // It leaves, too.
+                Ok(None) => dead.push(server),
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
                 Err(error) if left.is_zero() => return Err(error),
                 // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
@@ -86,8 +128,8 @@ impl Producer {
         }
     }
 
-    /// Joins the run again, through this server, and tells it what this rank offers.
-    fn move_to(&self, group: &Group, server: ServerId) -> Result<Storage> {
+    /// Joins the run again, through this server, and tells it what this rank offers; `None` if the server leaves the group.
+    fn move_to(&self, group: &Group, server: ServerId) -> Result<Option<Storage>> {
         let rpc = Arc::new(group.connect(server, Role::Producer)?);
         let produce = ToServer::Produce {
             stream: self.stream.clone(),
@@ -96,8 +138,10 @@ impl Producer {
             back_to: Some((self.run, lock(&self.state).demand.clone())),
         };
         let answer = rpc.call(&produce, "to go on with the stream")?;
-        let ToClient::Producing { run, arena } = answer.message else {
-            return Err(unexpected(&answer.message));
+        let (run, arena) = match answer.message {
+            ToClient::Producing { run, arena } => (run, arena),
+            ToClient::Leaves => return Ok(None),
+            other => return Err(unexpected(&other)),
         };
         if run != self.run {
             return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
@@ -113,6 +157,6 @@ impl Producer {
         for ((field, key), attr) in attrs {
             home.rpc.call(&ToServer::SetAttr { field, key, attr }, "to take an attribute")?;
         }
-        Ok(home)
+        Ok(Some(home))
     }
 }

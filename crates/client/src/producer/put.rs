@@ -9,7 +9,7 @@ use forebay_core::block::{Extent, INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
 use forebay_core::dtype::Dtype;
-use forebay_core::ids::{BlockKey, StepNumber};
+use forebay_core::ids::{BlockKey, ServerId, StepNumber};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
@@ -103,17 +103,51 @@ impl Producer {
 
     pub(crate) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let mut counted = Counted::new(field, block);
         if bytes <= INLINE_MAX as u64 {
+            let mut counted = Counted::new(field, block);
             let inline = source.to_vec(counted.while_copied()).into_boxed_slice();
             let statistics = counted.done(&inline);
             self.publish(put_block(block, Bytes::Inline(inline), statistics))?;
             return Ok(Outcome::Staged);
         }
         let storage = self.storage_for(block)?;
+        match self.stage_at(&storage, block, field, source) {
+            Err(error) if self.is_gone(&storage, &error) => self.stage_at(&self.home(), block, field, source),
+            staged => staged,
+        }
+    }
+
+    /// Whether an error means that a server is gone that was to hold a block and is not the home. From then on the home
+    /// does in its place.
+    pub(super) fn is_gone(&self, storage: &Arc<Storage>, error: &Error) -> bool {
+        let home = self.home();
+        let gone = error.kind == ErrorKind::Unreachable && !Arc::ptr_eq(storage, &home);
+        if !gone || home.rpc.is_broken() {
+            return false;
+        }
+        tracing::info!(
+            "stream '{}': blocks for {} go to {}: {error}",
+            self.stream,
+            storage.server,
+            home.server
+        );
+        lock(&self.others).insert(storage.server, None);
+        true
+    }
+
+    /// Stages a block of more than a few bytes at a server.
+    fn stage_at(
+        &self,
+        storage: &Arc<Storage>,
+        block: &Block<'_>,
+        field: &Field,
+        source: &Source<'_>,
+    ) -> Result<Outcome> {
+        let bytes = block.extent.bytes(field.dtype)?;
+        let mut counted = Counted::new(field, block);
         let Some(arena) = &storage.arena else {
             let dense = gather(source, counted.while_copied());
-            return match self.send(&storage, block, &dense, counted.done(&dense)) {
+            return match self.send(storage, block, &dense, counted.done(&dense)) {
                 Ok(()) => Ok(Outcome::Staged),
                 Err(error) if error.kind == ErrorKind::Full && self.policy != Policy::Block => {
                     Ok(Outcome::Dropped)
@@ -121,11 +155,11 @@ impl Producer {
                 Err(error) => Err(error),
             };
         };
-        let Some(grant) = self.grant(&storage, bytes)? else { return Ok(Outcome::Dropped) };
+        let Some(grant) = self.grant(storage, bytes)? else { return Ok(Outcome::Dropped) };
         let placed = storage.copy_in(arena, grant, source, counted.while_copied())?;
         let statistics =
             arena.mapping.with_readable(placed.offset, placed.bytes, |bytes| counted.done(bytes))?;
-        let held = self.hold(&storage, &placed)?;
+        let held = self.hold(storage, &placed)?;
         self.publish(put_block(block, held, statistics))?;
         Ok(Outcome::Staged)
     }
@@ -186,7 +220,7 @@ impl Producer {
         Ok(open.step)
     }
 
-    /// The server that is to hold a block, connected to at first use.
+    /// The server that is to hold a block, connected to at first use; the home in the place of one that is gone.
     pub(crate) fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
         let known = self.group.known();
@@ -198,15 +232,22 @@ impl Producer {
         }
         let mut others = lock(&self.others);
         if let Some(known) = others.get(&server) {
-            return Ok(known.clone());
+            return Ok(known.clone().unwrap_or_else(|| self.home()));
         }
+        let storage = match self.open_storage(server) {
+            Ok(storage) => Some(Arc::new(storage)),
+            Err(error) if error.kind == ErrorKind::Unreachable => None,
+            Err(error) => return Err(error),
+        };
+        others.insert(server, storage.clone());
+        Ok(storage.unwrap_or_else(|| self.home()))
+    }
+
+    fn open_storage(&self, server: ServerId) -> Result<Storage> {
         let rpc = Arc::new(self.group.connect(server, Role::Producer)?);
         let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.policy);
         let (copies, durability) = (self.options.copies(), self.options.durability);
-        let store = ToServer::Store { stream, run, rank, policy, copies, durability };
-        let storage = Arc::new(Storage::open(server, rpc, &store)?);
-        others.insert(server, storage.clone());
-        Ok(storage)
+        Storage::open(server, rpc, &ToServer::Store { stream, run, rank, policy, copies, durability })
     }
 
     /// A range of this size: one that came with the step's beginning, or a new one.
@@ -275,7 +316,11 @@ impl Producer {
         if bytes == 0 {
             return Ok(Some((storage, memory, None)));
         }
-        let Some(grant) = self.grant(&storage, bytes)? else { return Ok(None) };
+        let grant = match self.grant(&storage, bytes) {
+            Err(error) if self.is_gone(&storage, &error) => return self.allocate(block, field),
+            grant => grant?,
+        };
+        let Some(grant) = grant else { return Ok(None) };
         arena.populate(&grant);
         Ok(Some((storage, memory, Some(grant))))
     }

@@ -83,7 +83,7 @@ pub struct RunLedger {
     attrs: Attrs,
     begun: bool,
     reached: Option<StepNumber>,
-    /// Which demands held, as another server knew that is dead.
+    /// Which demands held, as another server knew that is dead, or this one when its last rank moved away.
     cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
     ranks: BTreeMap<u32, RankLedger>,
     /// How often something of it changed but its steps.
@@ -94,7 +94,7 @@ pub struct RunLedger {
 #[derive(Debug, Default)]
 pub struct RankLedger {
     below: StepNumber,
-    /// Its home has died, and this server had a copy of what that one told.
+    /// It has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     away: bool,
     /// Whether it has gone, and if so whether it died.
     pub gone: Option<bool>,
@@ -103,7 +103,7 @@ pub struct RankLedger {
 }
 
 impl RankLedger {
-    /// Whether its home has died, and this server had a copy of what that one told.
+    /// Whether it has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     pub fn is_away(&self) -> bool {
         self.away
     }
@@ -176,6 +176,38 @@ impl Ledger {
             rank.gone = Some(died);
         }
         self.forget_if_idle(stream, run);
+    }
+
+    /// A rank has its home elsewhere from now on, and all that it ended here has been told.
+    pub fn moved(&mut self, stream: &str, run: RunNumber, rank: u32) {
+        if let Some(entry) = self.run_mut(stream, run)
+            && let Some(rank) = entry.ranks.get_mut(&rank)
+        {
+            rank.away = true;
+            entry.version += 1;
+        }
+        self.forget_if_idle(stream, run);
+    }
+
+    /// Which demands hold, since no rank is left here through which that is known.
+    pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: (Demand, Vec<(StepNumber, Demand)>)) {
+        if let Some(run) = self.run_mut(stream, run) {
+            run.cuts = Some(cuts);
+            run.version += 1;
+        }
+    }
+
+    /// All that is kept of steps.
+    pub fn all_steps(&self) -> impl Iterator<Item = StepId> {
+        self.runs.iter().flat_map(|((stream, run), ledger)| {
+            let steps = ledger.ranks.values().flat_map(|rank| rank.steps.keys());
+            steps.map(|step| StepId { stream: stream.clone(), run: *run, step: *step })
+        })
+    }
+
+    /// All runs.
+    pub fn all_runs(&self) -> impl Iterator<Item = &(String, RunNumber)> {
+        self.runs.keys()
     }
 
     /// A step is free: nobody needs to be told of it again.

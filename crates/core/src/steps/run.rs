@@ -176,7 +176,7 @@ pub(super) struct Rank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RankState {
     Open,
-    /// Its home server has died: it may come back through another one.
+    /// Its home server has died or left: it may come back through another one.
     Away,
     Closed,
     Dead,
@@ -224,6 +224,8 @@ pub(super) struct Run {
     pub(super) unclaimed: BTreeMap<StepNumber, BTreeSet<ServerId>>,
     /// How often was looked for ranks that are away.
     pub(super) away_looks: u32,
+    /// How far others were at the first look.
+    pub(super) away_since: StepNumber,
     pub(super) closed_steps: u64,
     pub(super) dropped_steps: u64,
 }
@@ -270,6 +272,7 @@ impl Run {
             stood_in: false,
             unclaimed: BTreeMap::new(),
             away_looks: 0,
+            away_since: 0,
             closed_steps: 0,
             dropped_steps: 0,
         }
@@ -289,6 +292,18 @@ impl Run {
     /// Whether ranks are missing of which the coordinator before this one may have known.
     pub(super) fn lacks_ranks(&self) -> bool {
         self.inherited && !self.all_came()
+    }
+
+    /// The step below which the first of its ranks has finished all.
+    pub(super) fn furthest(&self) -> StepNumber {
+        self.ranks.values().map(|rank| rank.below).max().unwrap_or(0)
+    }
+
+    /// Whether those of its ranks that are there have come this far, or have all gone.
+    pub(super) fn is_gone_on_since(&self, step: StepNumber) -> bool {
+        let here = || self.ranks.values().filter(|rank| rank.state == RankState::Open);
+        let gone = self.ranks.values().any(|rank| rank.state.is_gone());
+        here().any(|rank| rank.below >= step) || (gone && here().next().is_none())
     }
 
     /// Takes out what is held of steps that all ranks have passed without telling of them.

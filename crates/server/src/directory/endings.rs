@@ -68,6 +68,13 @@ struct Ending {
     done: Option<Done>,
 }
 
+impl Endings {
+    /// Whether all is told.
+    pub(super) fn are_told(&self) -> bool {
+        self.by_rank.is_empty()
+    }
+}
+
 impl Node {
     /// A rank has ended a step: registers its placed blocks if its run is large (`register`), has other servers keep
     /// copies, then tells the coordinator.
@@ -153,6 +160,9 @@ impl Node {
         if let PeerMessage::RankGone { run, rank, died, .. } = &message {
             state.ledger.gone(stream, *run, *rank, *died);
             self.guarded_rank_gone(state, stream, *run, *rank, *died);
+        }
+        if let PeerMessage::RankMoves { run, rank, .. } = &message {
+            state.ledger.moved(stream, *run, *rank);
         }
         let coordinator = self.coordinator_of(state, stream);
         self.tell(state, coordinator, message);

@@ -1,6 +1,6 @@
 //! What an administrator's connection does.
 
-use super::Session;
+use super::{PATIENCE_MAX, Session, left};
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
 use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
@@ -22,6 +22,19 @@ impl Session {
                 Ok(Some(ToClient::Done))
             }
         }
+    }
+
+    /// The server leaves its group. It ends when this is answered.
+    pub(super) async fn leave_group(
+        &mut self,
+        request: u64,
+        discard: bool,
+        patience: Duration,
+    ) -> Result<Option<ToClient>> {
+        let given_up = left(&self.receiver, self.process.as_deref());
+        self.node.leave(discard, patience.min(PATIENCE_MAX), given_up).await?;
+        self.reply(request, ToClient::Done)?;
+        Ok(None)
     }
 
     /// Creates a pipeline, or leaves none: not if its workers take too long, nor if who asked has gone.

@@ -3,6 +3,7 @@
 use super::Session;
 use super::writing::{BeginPage, Writing};
 use crate::directory::Done;
+use crate::handle::cuts_to_tell;
 use crate::node::{Held, Node, State};
 use crate::replicas::{copies_late, range_of};
 use forebay_core::attr::Attr;
@@ -55,6 +56,8 @@ pub(crate) struct Producing {
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     predicted: Vec<(String, u64)>,
     trouble: Option<Error>,
+    /// It goes on at another home: nothing it does is this server's any more.
+    moved: bool,
 }
 
 #[derive(Debug)]
@@ -151,11 +154,19 @@ impl Producing {
     /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
     /// stays in that step, which is torn.
     pub(crate) fn leave(&mut self, node: &Node, died: bool) {
+        if self.moved {
+            return;
+        }
         if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
             && let Err(error) = self.tell_step(node, open, false, true, None)
         {
             tracing::warn!("the step that a rank left is not told: {error}");
         }
+        self.take_off(node, |stream, run, rank| PeerMessage::RankGone { stream, run, rank, died });
+    }
+
+    /// The rank has its home here no more: tells the coordinator why.
+    fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> PeerMessage) {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
         let Some(member) = state.members.get_mut(&stream) else { return };
@@ -179,9 +190,32 @@ impl Producing {
             let coordinator = node.coordinator_of(&state, &stream);
             node.tell(&mut state, coordinator, reached);
         }
-        let gone = PeerMessage::RankGone { stream: stream.clone(), run, rank, died };
-        node.tell_of_rank(&mut state, &(stream, run, rank), gone);
+        let why = why(stream.clone(), run, rank);
+        node.tell_of_rank(&mut state, &(stream, run, rank), why);
         node.drain(&mut state);
+    }
+
+    /// Remembers which demands hold: when the rank has moved away, nobody may know here.
+    fn keep_cuts(&self, node: &Node) {
+        let mut state = node.state.lock();
+        let cuts = state.members.get(&self.stream).and_then(|member| member.cut.cuts(self.run));
+        if let Some(cuts) = cuts.map(cuts_to_tell) {
+            state.ledger.keep_cuts(&self.stream, self.run, cuts);
+        }
+    }
+
+    /// Whether the rank is between two steps, and all that it told of those before has come.
+    fn is_between_steps(&self, node: &Node) -> bool {
+        let state = node.state.lock();
+        let member = state.members.get(&self.stream);
+        let rank = member.and_then(|member| member.ranks.get(&(self.run, self.rank)));
+        // From now on it asks before it begins another step; it may have begun one by itself.
+        let alone = rank.and_then(|rank| rank.begin.as_ref()).and_then(BeginPage::must_ask);
+        let untold = alone.filter(|step| Some(*step) > self.last).and_then(|step| {
+            let demand = member?.cut.demand_at(self.run, step)?;
+            self.fields.values().find(|field| demand.wants(field, step))
+        });
+        self.open.is_none() && untold.is_none()
     }
 
     /// The process has ended: what it could still write to is free.
@@ -215,6 +249,9 @@ impl Session {
         options.check(rank)?;
         if self.producing.is_some() {
             return Err(Error::protocol("this connection produces already"));
+        }
+        if *self.node.leaves.borrow() {
+            return Ok(Some(ToClient::Leaves));
         }
         if back_to.is_none() {
             self.node.check_replicas(&options)?;
@@ -269,6 +306,7 @@ impl Session {
             open: None,
             predicted: Vec::new(),
             trouble: None,
+            moved: false,
         });
         told
     }
@@ -411,6 +449,9 @@ impl Session {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
         self.give_up_open_step(step)?;
+        if *node.leaves.borrow() && self.let_rank_go() {
+            return Ok(ToClient::Leaves);
+        }
         let shared = self.shared_memory;
         let producing = self.producing()?;
         // What is told of a step, its small blocks among it, is kept here until those that it is told to take it.
@@ -685,6 +726,18 @@ impl Session {
             open.fields.values().flatten().filter(here).map(|block| range_of(&block.location)).collect();
         let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
         node.keep_in_time(&id, producing.copies, ranges, patience).await
+    }
+
+    /// The server leaves the group: lets the rank go on at another home, if it is between two steps.
+    pub(super) fn let_rank_go(&mut self) -> bool {
+        let Some(producing) = &mut self.producing else { return false };
+        if !producing.moved && producing.is_between_steps(&self.node) {
+            producing.moved = true;
+            producing.writing.abort_all(&self.node);
+            producing.keep_cuts(&self.node);
+            producing.take_off(&self.node, |stream, run, rank| PeerMessage::RankMoves { stream, run, rank });
+        }
+        producing.moved
     }
 
     /// The rank closes its handle as it should.

@@ -5,6 +5,7 @@
 
 use super::Session;
 use super::writing::Writing;
+use crate::leaving::leaves;
 use crate::node::{Held, Node};
 use crate::replicas::range_of;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
@@ -32,6 +33,11 @@ pub(crate) struct Storing {
 }
 
 impl Storing {
+    /// Whether the rank's home knows of all that was placed here.
+    pub(super) fn is_between_steps(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// The rank is gone: what nobody may have been told of goes with its step, or at once.
     pub(crate) fn leave(&mut self, node: &Node) {
         let Some(step) = self.open.take() else { return };
@@ -61,6 +67,9 @@ impl Session {
         check_name("stream", &stream)?;
         if self.producing.is_some() || self.storing.is_some() {
             return Err(Error::protocol("this connection stores for a rank already"));
+        }
+        if *self.node.leaves.borrow() {
+            return Err(leaves(self.node.id));
         }
         let writing = Writing::open(&self.node, self.shared_memory)?;
         let told = self.share(request, &writing, ToClient::Storing);
@@ -95,7 +104,14 @@ impl Session {
         storing.open = Some(step);
         let id = StepId { stream: storing.stream.clone(), run: storing.run, step };
         let held = Held { arena: location.arena, offset: location.offset, generation: location.generation };
-        self.node.state.lock().held.entry(id.clone()).or_default().push(held);
+        {
+            let mut state = self.node.state.lock();
+            if state.leaving.goes() {
+                self.node.free([held]);
+                return Err(leaves(self.node.id));
+            }
+            state.held.entry(id.clone()).or_default().push(held);
+        }
         if storing.copies > 0 {
             let ranges = vec![range_of(&location)];
             match storing.durability {

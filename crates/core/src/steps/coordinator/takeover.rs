@@ -16,8 +16,13 @@ use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many looks a rank whose home server has died may take to come back.
+/// How many looks a rank whose home server has died or left may take to come back, if others have gone on without it
+/// or are gone.
 const AWAY_LOOKS: u32 = 30;
+/// How many looks it may take if nothing tells whether it still runs: it may compute for long between two steps.
+const AWAY_LOOKS_MAX: u32 = 600;
+/// How many steps others may be ahead of it.
+const AHEAD_MAX: StepNumber = 2;
 /// How many looks readers may take to come back to the server that coordinates their stream now. One that is busy with a
 /// step for longer finds a gap.
 const STAND_IN_LOOKS: u32 = 10;
@@ -100,6 +105,11 @@ impl StreamCoordinator {
             }
         }
         effects
+    }
+
+    /// Another server coordinated the stream, which has died: homes are going to tell of it.
+    pub fn take_over(&mut self) {
+        self.takeover.telling = true;
     }
 
     /// Whether homes are still telling of the time before.
@@ -202,9 +212,7 @@ impl StreamCoordinator {
             if in_use || run <= self.last_run {
                 return Err(ended());
             }
-            let entry = self.inherited_run(run, &options);
-            entry.cuts = Cuts::new(Arc::new(demand));
-            entry.cuts_known = true;
+            self.inherited_run(run, &options);
             self.takeover.telling = true;
         }
         let Some(known) = self.runs.get_mut(&run).filter(|known| known.options == options) else {
@@ -218,10 +226,30 @@ impl StreamCoordinator {
                 self.name
             )));
         }
+        if entry.state == RankState::Open && entry.server != server {
+            // What that one has told of the rank goes before what the new one will tell.
+            return Err(Error::unreachable(format!(
+                "rank {rank} of stream '{}' has its home on {}, as far as is known: try again",
+                self.name, entry.server
+            )));
+        }
         entry.server = server;
         entry.state = RankState::Open;
+        if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
+            known.cuts = Cuts::new(Arc::new(demand));
+        }
         let cuts = known.cuts.clone();
         Ok((Joined { run, cuts, agreeing: self.cut.agreeing(run) }, Vec::new()))
+    }
+
+    /// A rank's home leaves the group, and has told all of what the rank did: the rank comes back through another one.
+    pub fn rank_moves(&mut self, run: RunNumber, rank: u32, home: ServerId) {
+        let Some(run) = self.runs.get_mut(&run) else { return };
+        let known = run.ranks.get_mut(&rank);
+        if let Some(rank) = known.filter(|rank| rank.server == home && rank.state == RankState::Open) {
+            rank.state = RankState::Away;
+            run.away_looks = 0;
+        }
     }
 
     /// Ranks that lost their home server are given up if they have not come back after some looks, and so are readers.
@@ -232,8 +260,15 @@ impl StreamCoordinator {
         for run in self.runs.values_mut() {
             let away = run.ranks.values().any(|rank| rank.state == RankState::Away);
             if away || run.lacks_ranks() {
+                if run.away_looks == 0 {
+                    run.away_since = run.furthest();
+                }
                 run.away_looks += 1;
-                if run.away_looks >= AWAY_LOOKS {
+                let enough = match run.is_gone_on_since(run.away_since.saturating_add(AHEAD_MAX)) {
+                    true => AWAY_LOOKS,
+                    false => AWAY_LOOKS_MAX,
+                };
+                if run.away_looks >= enough {
                     late.push(run.number);
                 }
             }

@@ -30,17 +30,53 @@ fn a_rank_that_does_not_come_back_is_given_up() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
     assert_eq!(stream.server_gone(S1), []);
-    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
-    assert_eq!(delivered(&effects), [(0, 0)]);
+    (0..200).for_each(|_| assert_eq!(stream.look_for_the_lost(), [], "it may compute"));
+    (1..3).for_each(|step| assert_eq!(stream.step_ended(1, 0, S0, ended(0, step)), []));
+    let told = delivered(&stream.look_for_the_lost());
+    assert_eq!(told, [(0, 0), (1, 0), (2, 0)], "the other rank does not wait for it");
     let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1));
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
-    let mut effects = stream.release(AttachmentId(7), 1, 0, false);
+    let mut effects: Vec<Effect> =
+        (0..3).flat_map(|step| stream.release(AttachmentId(7), 1, step, false)).collect();
     effects.extend(stream.rank_gone(1, 0, false));
     let told = effects.iter().find_map(|effect| match effect {
         Effect::Failed(_, error) => Some(error),
         _ => None,
     });
     assert!(told.is_some_and(|error| error.kind == ErrorKind::Lost), "{effects:?}");
+}
+
+/// Nothing tells whether it still runs.
+#[test]
+fn a_rank_that_was_alone_is_given_up_late() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.join(0, S1, options(1, Policy::DropOldest)).unwrap();
+    stream.server_gone(S1);
+    let given_up = |stream: &StreamCoordinator| stream.runs[&1].is_over();
+    (0..599).for_each(|_| drop(stream.look_for_the_lost()));
+    assert!(!given_up(&stream));
+    stream.look_for_the_lost();
+    assert!(given_up(&stream));
+}
+
+/// Its steps are told by one home, and then by another.
+#[test]
+fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    let back = |stream: &mut StreamCoordinator| {
+        stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1)).map(drop)
+    };
+    assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, 0))), [(0, 0)]);
+    stream.rank_moves(1, 1, S0);
+    assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable, "that is not its home");
+    stream.rank_moves(1, 1, S1);
+    back(&mut stream).unwrap();
+    stream.rank_moves(1, 1, S1);
+    assert_eq!(stream.server_gone(S1), []);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 1))), [(1, 0)]);
 }
 
 /// A restart of the simulation does not wait for ranks of the run before it.
@@ -195,7 +231,9 @@ fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);
     assert_eq!(stream.attach(AttachmentId(7), reader, Start::From(5, 8)).unwrap(), []);
-    let effects: Vec<Effect> = (0..30).flat_map(|_| stream.look_for_the_lost()).collect();
+    (0..30).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    (9..11).for_each(|step| assert_eq!(stream.step_ended(5, 0, S0, ended(0, step)), []));
+    let effects = stream.look_for_the_lost();
     let [Effect::Deliver(_, report), ..] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.torn && report.id.step == 8, "{effects:?}");
 }

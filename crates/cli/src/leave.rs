@@ -1,0 +1,33 @@
+//! `forebay leave`: a server leaves its group, and nothing that it held is lost.
+
+use crate::Common;
+use crate::output::Output;
+use forebay_client::{Admin, Result};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Have a server leave the group, and end. What it holds goes to the others
+/// first; ranks, readers and pipelines go on there. If that takes longer than
+/// --timeout, it stays.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Leave {
+    /// Which one, as `forebay status` names it: server2, or 2
+    name: String,
+    /// Give up what no other server can hold, also with the last server
+    #[arg(long)]
+    discard: bool,
+}
+
+pub(crate) fn leave(common: &Common, leave: &Leave, output: &Output) -> Result<ExitCode> {
+    let admin = Admin::open(&common.group_options()?)?;
+    let server = admin.remove_server(&leave.name, leave.discard)?;
+    let left = admin.group().known().view.members.iter().filter(|id| **id != server).count();
+    output.result(&json!({ "left": server.0, "servers": left }), |_| {
+        vec![match left {
+            0 => format!("{server} has left; it was the last one of the group."),
+            1 => format!("{server} has left; the group has 1 server."),
+            count => format!("{server} has left; the group has {count} servers."),
+        }]
+    });
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,476 @@
+//! A server leaves its group: first it gives its ranks, its workers and all that it holds to the others.
+//!
+//! The others are told, and give it nothing more to hold. Its ranks go on at other homes, each between two of its steps; its
+//! workers run nothing more; each step is held elsewhere. Then the group agrees on a roster without it, and the others
+//! answer for what it held, as if it had died.
+
+use crate::membership::{entry, is_here};
+use crate::node::{Node, State};
+use forebay_core::ids::{ServerId, StepId};
+use forebay_core::roster::Change;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::peer::{PeerMessage, Range};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// How long to wait before it is looked again what is still to be done.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long to wait, at most, before steps are offered again that found no room.
+const ROOM_AGAIN: Duration = Duration::from_millis(500);
+/// How long the others may take to answer before they are asked again.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How many steps are given to others at once.
+const AT_ONCE: usize = 32;
+
+/// Who leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    phase: Phase,
+    /// Members that know that this server leaves.
+    told: BTreeSet<ServerId>,
+    /// Other members that leave.
+    pub(crate) others: BTreeSet<ServerId>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    #[default]
+    Stays,
+    /// What it has goes elsewhere.
+    Drains,
+    /// Besides, pipelines that it coordinates begin nothing more.
+    Pauses,
+    /// It holds nothing that nobody else does, and will not.
+    Goes,
+}
+
+/// Where all is that a server had that leaves.
+#[derive(Debug, Clone, Copy)]
+enum Drained {
+    Elsewhere,
+    /// Nowhere: it is the last one.
+    WithTheGroup,
+}
+
+impl Leaving {
+    /// Whether this server leaves.
+    pub(crate) fn this_one(&self) -> bool {
+        self.phase > Phase::Stays
+    }
+
+    /// Whether pipelines that this server coordinates are to begin nothing more.
+    pub(crate) fn pauses(&self) -> bool {
+        self.phase >= Phase::Pauses
+    }
+
+    /// Whether this server takes nothing more.
+    pub(crate) fn goes(&self) -> bool {
+        self.phase == Phase::Goes
+    }
+
+    /// The members are others.
+    pub(crate) fn keep_members(&mut self, members: &[ServerId]) {
+        self.told.retain(|id| members.contains(id));
+        self.others.retain(|id| members.contains(id));
+    }
+}
+
+impl Node {
+    /// Leaves the group, once all that this server holds is held elsewhere; waits until the group has agreed. The last
+    /// server ends with its group. After an error the server stays, and goes on as before.
+    pub(crate) async fn leave(
+        &self,
+        discard: bool,
+        patience: Duration,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        self.begin_to_leave(discard)?;
+        let drained = tokio::select! {
+            drained = self.drain_all(discard, deadline) => drained,
+            () = given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
+        };
+        match drained {
+            Ok(Drained::WithTheGroup) => {
+                self.shutdown.notify_one();
+                return Ok(());
+            }
+            Ok(Drained::Elsewhere) => self.wish_to_leave(),
+            Err(error) => {
+                self.stay();
+                return Err(error);
+            }
+        }
+        let mut out = self.hosted.out.subscribe();
+        let out = timeout_at(deadline, out.wait_for(|out| *out)).await;
+        out.map(drop).map_err(|_| {
+            Error::timeout(format!(
+                "{} holds nothing any more that no other server does, but the others have not agreed in time that it \
+                 leaves: it does when they have",
+                self.id
+            ))
+        })
+    }
+
+    fn begin_to_leave(&self, discard: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.leaving.this_one() {
+            return Err(Error::conflict(format!("{} is leaving already", self.id)));
+        }
+        self.is_last_one(&state, discard)?;
+        if !discard && state.space.is_used() {
+            return Err(Error::unsupported(format!(
+                "{} holds blocks that were put into the space, or knows where some are: they cannot go to another \
+                 server yet; remove them, or give them up with --discard",
+                self.id
+            )));
+        }
+        state.leaving.phase = Phase::Drains;
+        state.leaving.told.clear();
+        drop(state);
+        tracing::info!("{} leaves the group: it gives the others what it has", self.id);
+        Ok(())
+    }
+
+    /// Whether no other server is left; an error if something would end with this one that is not to be given up.
+    fn is_last_one(&self, state: &State, discard: bool) -> Result<bool> {
+        if !self.others(state).is_empty() {
+            return Ok(false);
+        }
+        match self.what_ends(state).filter(|_| !discard) {
+            Some(what) => Err(Error::conflict(format!(
+                "{} is the last server, and {what}: add another one first, or give that up with --discard",
+                self.id
+            ))),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether all other members leave, and this one knew before it left itself: they go first.
+    fn is_after_all_others(&self, state: &State) -> bool {
+        self.others(state).iter().all(|id| state.leaving.others.contains(id))
+    }
+
+    /// Members that are there.
+    fn others(&self, state: &State) -> Vec<ServerId> {
+        let standing = self.standing();
+        let members = standing.view.members.iter().copied();
+        members.filter(|id| *id != self.id && !state.gone.contains(id)).collect()
+    }
+
+    /// What would end with the group.
+    fn what_ends(&self, state: &State) -> Option<String> {
+        if let Some(stream) = state.members.keys().next() {
+            return Some(format!("ranks of stream '{stream}' use it"));
+        }
+        if !state.held.is_empty() {
+            let staged = self.store.lock().usage().staged;
+            return Some(format!("it holds {} steps, of {staged} bytes", state.held.len()));
+        }
+        state.space.is_used().then(|| "it holds blocks of the space".to_owned())
+    }
+
+    /// This server stays after all.
+    fn stay(&self) {
+        tracing::warn!("{} stays in the group", self.id);
+        self.leaves.send_replace(false);
+        let mut state = self.state.lock();
+        state.leaving.phase = Phase::Stays;
+        for server in std::mem::take(&mut state.leaving.told) {
+            self.tell(&mut state, server, PeerMessage::Stays);
+        }
+        for (id, guardians) in state.replicas.take_back() {
+            for guardian in guardians {
+                self.tell(&mut state, guardian, PeerMessage::KeepNoMore(id.clone()));
+            }
+        }
+        self.pipelines_stay(&mut state, self.id);
+        self.drain(&mut state);
+    }
+
+    /// Wishes for a roster without this server.
+    fn wish_to_leave(&self) {
+        let change = Change::Leave(self.id);
+        self.at_membership(None, |membership, now| membership.wish(change, now));
+    }
+
+    /// Gives away all that this server has.
+    async fn drain_all(&self, discard: bool, deadline: Instant) -> Result<Drained> {
+        let mut pause = LOOK_AGAIN;
+        loop {
+            let (last, waits) = {
+                let state = self.state.lock();
+                (self.is_last_one(&state, discard)?, self.is_after_all_others(&state))
+            };
+            if last {
+                return Ok(Drained::WithTheGroup);
+            }
+            let mut refused = None;
+            if !waits {
+                self.leaves.send_if_modified(|leaves| !std::mem::replace(leaves, true));
+                self.announce().await;
+                self.let_workers_go();
+                refused = self.hand_over_all(discard).await;
+            }
+            let awaited = self.awaits(&mut self.state.lock(), discard);
+            let lacking = match awaited {
+                None if self.may_go().await && self.go(discard) => return Ok(Drained::Elsewhere),
+                None => "the others to hold copies of what they held with it".to_owned(),
+                Some(what) => what,
+            };
+            if Instant::now() >= deadline {
+                let text = format!("{} cannot leave in time, and stays. It waited for {lacking}", self.id);
+                return Err(match refused {
+                    Some(Error { kind, text: why }) => Error::new(kind, format!("{text}: {why}")),
+                    None => Error::timeout(text),
+                });
+            }
+            // What finds no room now may do so later.
+            pause = if refused.is_some() { (2 * pause).min(ROOM_AGAIN) } else { LOOK_AGAIN };
+            sleep(pause).await;
+        }
+    }
+
+    /// Tells the members that this server leaves, as far as they do not know.
+    async fn announce(&self) {
+        let untold: Vec<ServerId> = {
+            let state = self.state.lock();
+            let others = self.others(&state).into_iter();
+            others.filter(|id| !state.leaving.told.contains(id)).collect()
+        };
+        for (server, agreed) in self.ask_others(untold, false).await {
+            if agreed {
+                self.state.lock().leaving.told.insert(server);
+            }
+        }
+    }
+
+    /// Whether no other member needs anything of this one.
+    async fn may_go(&self) -> bool {
+        let others = {
+            let mut state = self.state.lock();
+            self.pipelines_pause(&mut state);
+            self.others(&state)
+        };
+        self.ask_others(others, true).await.into_iter().all(|(_, may_go)| may_go)
+    }
+
+    /// Asks members about this one's leaving; what each answers. Those that are gone are left out.
+    async fn ask_others(&self, servers: Vec<ServerId>, may_go: bool) -> Vec<(ServerId, bool)> {
+        let asked: Vec<_> = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let ask = |server: ServerId| {
+                let question = |token| PeerMessage::Leaves { token, may_go };
+                self.question(state, server, question).map(|(_, answer)| (server, answer))
+            };
+            servers.into_iter().filter_map(ask).collect()
+        };
+        let mut answers = Vec::new();
+        for (server, answer) in asked {
+            match timeout(ANSWER, answer).await {
+                Ok(Ok(answer)) => {
+                    answers.push((server, matches!(answer, PeerMessage::Answer { result: Ok(()), .. })));
+                }
+                // It is gone.
+                Ok(Err(_)) => {}
+                Err(_) => answers.push((server, false)),
+            }
+        }
+        answers
+    }
+
+    /// The workers beside this server are to run nothing more.
+    fn let_workers_go(&self) {
+        let mut state = self.state.lock();
+        let workers = state.pipelines.workers.iter();
+        let told: Vec<(ServerId, PeerMessage)> = workers
+            .map(|(pipeline, worker)| {
+                let (pipeline, creation) = (pipeline.clone(), worker.creation);
+                (worker.coordinator, PeerMessage::WorkerLeaves { pipeline, creation })
+            })
+            .collect();
+        for (coordinator, leaves) in told {
+            self.tell(&mut state, coordinator, leaves);
+        }
+        self.drain(&mut state);
+    }
+
+    /// Has others hold all that nobody else holds; why some could not, if so.
+    async fn hand_over_all(&self, discard: bool) -> Option<Error> {
+        let mut steps = self.only_here(&self.state.lock());
+        steps.sort_unstable_by_key(|id| (id.stream.clone(), id.run, id.step));
+        self.tell_of_runs();
+        let mut refused = None;
+        for steps in steps.chunks(AT_ONCE) {
+            let mut tasks = JoinSet::new();
+            for id in steps {
+                let Some(node) = self.me.upgrade() else { continue };
+                let id = id.clone();
+                tasks.spawn(async move { node.hand_over(id).await });
+            }
+            while let Some(done) = tasks.join_next().await {
+                if let Ok(Err(error)) = done {
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+        refused.filter(|_| !discard)
+    }
+
+    /// The steps of which something is here that no other server would answer for.
+    fn only_here(&self, state: &State) -> Vec<StepId> {
+        let known: BTreeSet<(String, u64, u64)> = state
+            .held
+            .keys()
+            .cloned()
+            .chain(state.ledger.all_steps())
+            .map(|StepId { stream, run, step }| (stream, run, step))
+            .collect();
+        let ids = known.into_iter().map(|(stream, run, step)| StepId { stream, run, step });
+        ids.filter(|id| !self.is_elsewhere(state, id)).collect()
+    }
+
+    fn is_elsewhere(&self, state: &State, id: &StepId) -> bool {
+        let held = state.held.get(id).map_or(0, Vec::len);
+        let told = state.ledger.told_of(id).len();
+        state.replicas.is_kept(id, held, told)
+    }
+
+    /// Has another server hold all of a step that this one holds.
+    async fn hand_over(self: Arc<Node>, id: StepId) -> Result<()> {
+        let (copies, ranges, told) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let held = state.held.get(&id).cloned().unwrap_or_default();
+            let told = state.ledger.told_of(&id);
+            if held.is_empty() && told.is_empty() {
+                return Ok(());
+            }
+            let store = self.store.lock();
+            let ranges: Vec<Range> = held
+                .into_iter()
+                .filter_map(|held| {
+                    let bytes = store.length_of(held.arena, held.offset, held.generation)?;
+                    let (arena, offset, generation) = (held.arena, held.offset, held.generation);
+                    Some(Range { arena, offset, generation, bytes })
+                })
+                .collect();
+            (state.replicas.hand_over(&id), ranges, told)
+        };
+        self.keep_all(&id, copies.max(1), ranges, told).await
+    }
+
+    /// Tells another server what this one knows of runs, also where no step of them is held.
+    fn tell_of_runs(&self) {
+        let mut state = self.state.lock();
+        let runs: Vec<_> = state.ledger.all_runs().cloned().collect();
+        for (stream, run) in runs {
+            self.tell_any_guardian_of_run(&mut state, &stream, run);
+        }
+    }
+
+    /// What this server has to wait for before it goes. When all else is done, pipelines that it coordinates begin nothing
+    /// more.
+    fn awaits(&self, state: &mut State, discard: bool) -> Option<String> {
+        if self.is_after_all_others(state) {
+            return Some("the other servers, which leave too".to_owned());
+        }
+        if let Some(server) = self.others(state).iter().find(|id| !state.leaving.told.contains(id)) {
+            return Some(format!("{server} to know that it leaves"));
+        }
+        if let Some((stream, member)) = state.members.iter().find(|(_, member)| !member.ranks.is_empty()) {
+            let rank = member.ranks.keys().map(|(_, rank)| *rank).min().unwrap_or(0);
+            return Some(format!("rank {rank} of stream '{stream}' to end its step"));
+        }
+        if state.directory.has_endings() {
+            return Some("copies of steps".to_owned());
+        }
+        if let Some(pipeline) = state.pipelines.workers.keys().next() {
+            return Some(format!("the worker of pipeline '{pipeline}' to end its execution"));
+        }
+        if !discard {
+            let lacking = self.only_here(state);
+            if let Some(id) = lacking.first() {
+                let more = lacking.len() - 1;
+                return Some(format!("another server to hold {id}, and {more} steps more"));
+            }
+        }
+        state.leaving.phase = state.leaving.phase.max(Phase::Pauses);
+        let running = state.pipelines.running();
+        running.map(|pipeline| format!("pipeline '{pipeline}' to end its execution"))
+    }
+
+    /// If nothing has come meanwhile, this server takes nothing more.
+    fn go(&self, discard: bool) -> bool {
+        let mut state = self.state.lock();
+        let goes = self.awaits(&mut state, discard).is_none();
+        if goes {
+            state.leaving.phase = Phase::Goes;
+        }
+        goes
+    }
+
+    /// Another server says that it leaves, or asks if it may go.
+    pub(crate) fn leaves(&self, state: &mut State, from: ServerId, token: u64, may_go: bool) {
+        let result = match may_go {
+            false => self.let_leave(state, from),
+            true if self.needs(state, from) => Err(Error::conflict("copies are still to be made")),
+            true => Ok(()),
+        };
+        self.tell(state, from, PeerMessage::Answer { token, result });
+    }
+
+    /// Another server leaves: it is given nothing more, and what it holds of this one's, others are to hold. Not if this
+    /// one is as good as gone; and of the last two that both leave, the one with the lower number does.
+    fn let_leave(&self, state: &mut State, from: ServerId) -> Result<()> {
+        let stays = |id: &ServerId| *id != from && !state.leaving.others.contains(id);
+        let alone = !self.others(state).iter().any(stays);
+        if state.leaving.goes() || (state.leaving.this_one() && alone && self.id < from) {
+            return Err(Error::conflict(format!("{} leaves the group itself", self.id)));
+        }
+        state.leaving.others.insert(from);
+        self.keep_without(state, from);
+        Ok(())
+    }
+
+    /// Whether copies of what this server holds are to be made before another one goes, which has some.
+    fn needs(&self, state: &State, leaving: ServerId) -> bool {
+        let able = self.others(state);
+        let able = able.iter().filter(|id| !state.leaving.others.contains(id)).count();
+        state.replicas.would_lack(leaving, able)
+    }
+
+    /// Another server stays after all.
+    pub(crate) fn stays(&self, state: &mut State, from: ServerId) {
+        if state.leaving.others.remove(&from) {
+            self.pipelines_stay(state, from);
+        }
+    }
+
+    /// Those that can hold something for this server: the first are best. One that leaves prefers servers that share its
+    /// memory, so that nothing is copied.
+    pub(crate) fn able_guardians(&self, state: &State) -> Vec<ServerId> {
+        let standing = self.standing();
+        let mut able: Vec<(bool, bool, ServerId)> = standing
+            .roster
+            .members
+            .iter()
+            .filter(|member| member.id != self.id)
+            .filter(|member| !state.gone.contains(&member.id) && !state.leaving.others.contains(&member.id))
+            .map(|member| {
+                (is_here(&entry(member)) != state.leaving.this_one(), member.id < self.id, member.id)
+            })
+            .collect();
+        able.sort_unstable();
+        able.into_iter().map(|(.., id)| id).collect()
+    }
+}
+
+/// The error for what a server that leaves is asked to take.
+pub(crate) fn leaves(server: ServerId) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("{server} leaves the group"))
+}

@@ -1,0 +1,356 @@
+"""Servers that leave their group: ranks, readers and pipelines go on, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import (
+    BUDGET,
+    FOREBAY,
+    Child,
+    consumer,
+    is_given_back,
+    producer,
+    reference,
+    wait_until,
+    write_steps,
+)
+from test_elastic import COUNT, SHAPE, ids, name_at, told
+from test_replicas import RANK, READ, check_all, end, lacking, open_ranks, run
+
+import forebay
+
+
+def leave(group: forebay.LocalGroup, number: int, **options: Any) -> None:
+    """Has the server of this number leave."""
+    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
+    group.remove_server(next(server for server in group.servers if server.pid == pid), **options)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("coordinator", [0, 1, 2])
+def test_a_server_leaves(
+    own_place: Path, child: Callable[..., Child], transport: str, coordinator: int, replicas: int
+) -> None:
+    """The home of a rank, whether it coordinates the stream or not; then another one, of other steps as well."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, coordinator)
+        ranks = open_ranks(child, group.path, stream, replicas, transport=transport)
+        run(ranks, range(20))
+        leave(group, 0)
+        assert ids(group) == [1, 2]
+        check_all(group, stream, range(20), transport=transport)
+        run(ranks, range(20, 30))
+        check_all(group, stream, range(30), transport=transport)
+        leave(group, 1)
+        run(ranks, range(30, 40))
+        check_all(group, stream, range(40), transport=transport)
+        status = told(group)
+        assert status["lost"] == []
+        assert status["streams"][0]["server"] == 2
+        end(ranks)
+        check_all(group, stream, range(40))
+        assert lacking(group) == (40 if replicas == 2 else 0)
+
+
+def test_servers_leave_and_join_while_a_simulation_runs(
+    two: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    """One reader sees every step, whole; the servers that were there first are long gone."""
+    ranks = open_ranks(child, two.path, "s", 1, rows=60)
+    with consumer(two, "s", timeout=20) as reader:
+        for start in range(0, 60, 10):
+            run(ranks, range(start, start + 10))
+            two.add_servers()
+            leave(two, min(ids(two)))
+            for number in range(start, start + 10):
+                with reader.next() as step:
+                    assert (step.number, step.missed, step.torn) == (number, 0, False)
+                    np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
+        assert ids(two) == [6, 7]
+        end(ranks)
+        with pytest.raises(StopIteration):
+            next(iter(reader))
+
+
+def test_a_server_waits_for_a_rank_to_end_its_step(two: forebay.LocalGroup) -> None:
+    """Until the deadline: then it stays, says what it waited for, and all goes on."""
+    stream = name_at(two, 1)
+    with consumer(two, stream) as reader, producer(two, stream) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with sim.step(3) as step:
+            step.put("U", reference(SHAPE, "f8", 3))
+            with pytest.raises(forebay.Timeout, match=rf"rank 0 of stream '{stream}' to end its step"):
+                forebay.Admin(group=two, timeout=0.3).remove_server("server0")
+            assert ids(two) == [0, 1]
+        with sim.step(4) as step:
+            step.put("U", reference(SHAPE, "f8", 4))
+        for number in (3, 4):
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+        leave(two, 0)
+        with sim.step(5) as step:
+            step.put("U", reference(SHAPE, "f8", 5))
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", 5))
+        assert sim.lost is None
+
+
+@pytest.mark.parametrize("on_loss", ["skip", "fail"])
+def test_nothing_is_raised_in_the_simulation(two: forebay.LocalGroup, transport: str, on_loss: str) -> None:
+    """Whatever it calls next, after its home has left."""
+    options: dict[str, Any] = {"transport": transport, "on_loss": on_loss}
+
+    def one_step(sim: forebay.Producer, number: int) -> None:
+        with sim.step(number) as step:
+            assert step.put("U", reference(SHAPE, "f8", number))
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+
+    with consumer(two, "s") as reader, producer(two, "s", **options) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        two.add_servers(3)
+        one_step(sim, 0)
+        leave(two, 0)
+        one_step(sim, 1)
+        leave(two, 2)
+        sim.array("V", dtype="f8", shape=SHAPE)
+        one_step(sim, 2)
+        leave(two, 1)
+        sim.attr("a", 5)
+        one_step(sim, 3)
+        home = [server["server"] for server in told(two)["servers"] if server["connections"].get("producers")]
+        leave(two, home[0])
+        sim.close()
+        assert sim.lost is None
+        with pytest.raises(forebay.Ended):
+            reader.next()
+    assert len(ids(two)) == 1
+
+
+def test_two_servers_leave_at_once(own_place: Path, child: Callable[..., Child]) -> None:
+    with forebay.local(servers=4, budget=BUDGET) as group:
+        ranks = open_ranks(child, group.path, "s", 2, size=4)
+        run(ranks, range(20))
+        program = "forebay.Admin(group=sys.argv[1], timeout=20).remove_server(sys.argv[2])"
+        leaving = [child(program, group.path, number) for number in (0, 2)]
+        for one in leaving:
+            one.ended()
+        assert ids(group) == [1, 3]
+        run(ranks, range(20, 30))
+        check_all(group, "s", range(30), size=4)
+        wait_until(lambda: lacking(group) == 0)
+        end(ranks)
+
+
+def test_of_two_servers_that_both_leave_one_stays(
+    two: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    ranks = open_ranks(child, two.path, "s", 1)
+    run(ranks, range(20))
+    program = """
+try:
+    forebay.Admin(group=sys.argv[1], timeout=20).remove_server(sys.argv[2])
+    print("left")
+except forebay.Conflict as refused:
+    assert "is the last server" in str(refused), refused
+    print("refused")
+"""
+    leaving = [child(program, two.path, number) for number in (0, 1)]
+    assert sorted(one.line() for one in leaving) == ["left", "refused"]
+    for one in leaving:
+        one.ended()
+    run(ranks, range(20, 30))
+    check_all(two, "s", range(30))
+    end(ranks)
+
+
+def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> None:
+    admin = forebay.Admin(group=one)
+    with producer(one, "s", keep=10) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with pytest.raises(forebay.Conflict, match="is the last server, and ranks of stream 's' use it"):
+            admin.remove_server("0")
+        with consumer(one, "s") as reader:
+            with sim.step(3) as step:
+                step.put("U", reference(SHAPE))
+            with reader.next():
+                pass
+    wait_until(lambda: told(one)["servers"][0]["connections"]["producers"] == 0)
+    with pytest.raises(forebay.Conflict, match=r"it holds 1 steps, of 24576 bytes: .* --discard"):
+        admin.remove_server("server0")
+    with pytest.raises(forebay.NotFound, match=r"no server 'server7'; there are server0"):
+        admin.remove_server("server7")
+    admin.remove_server("server0", discard=True)
+    one.servers[0].process.wait(10)
+    assert not Path(one.path).exists()
+
+
+def test_a_server_whose_steps_find_no_room_stays(
+    own_place: Path, hosts: list[str], child: Callable[..., Child]
+) -> None:
+    """Nothing is lost; with `discard` it leaves, and what found no room is told to be lost."""
+    group = own_place / "g.json"
+    inside = [["ip", "netns", "exec", name] for name in hosts]
+    servers = []
+    try:
+        for number, budget in enumerate(("32M", "4M")):
+            serve = [
+                FOREBAY,
+                "serve",
+                "--group",
+                group,
+                "--budget",
+                budget,
+                "--bind",
+                f"10.99.0.{number + 1}",
+            ]
+            servers.append(subprocess.Popen([*inside[number], *map(str, serve)]))
+            wait_until(lambda number=number: group.exists() and len(ids(group)) == number + 1)
+        ranks = [
+            child(RANK, group, "auto", "s", rank, 2, 1, "local", 6000, inside=inside[0]) for rank in range(2)
+        ]
+        for rank in ranks:
+            rank.expect("open")
+        run(ranks, range(5))
+        leave = [*inside[1], FOREBAY, "leave", "0", "--group", group]
+        told = subprocess.run(
+            [*leave, "--timeout", "2"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert told.stderr.startswith(
+            "forebay: server0 cannot leave in time, and stays. It waited for another server"
+        )
+        assert "there is no room for a copy of" in told.stderr
+        assert (told.returncode, ids(group)) == (1, [0, 1])
+        run(ranks, range(5, 6))
+        reader = child(READ, group, 0, 6, 6000, inside=inside[1])
+        reader.expect("whole")
+        reader.ended()
+        subprocess.run([*leave, "--discard"], check=True, timeout=60)
+        assert ids(group) == [1]
+        reader = child(READ, group, 0, 6, 6000, inside=inside[1])
+        assert reader.line() == "Lost"
+        reader.ended()
+        end(ranks)
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait()
+
+
+def test_arrays_that_are_held_outlive_the_server(two: forebay.LocalGroup) -> None:
+    stream = name_at(two, 1)
+    with consumer(two, stream) as reader, producer(two, stream) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        held = []
+        for number in range(5):
+            with sim.step(number) as step:
+                step.put("U", reference(SHAPE, "f8", number))
+            with reader.next() as found:
+                held.append(found["U"][...])
+        leave(two, 0)
+        for number in range(5, 40):
+            with sim.step(number) as step:
+                step.put("U", reference(SHAPE, "f8", number))
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
+        for number, array in enumerate(held):
+            np.testing.assert_array_equal(array, reference(SHAPE, "f8", number))
+        del held, array
+    wait_until(lambda: is_given_back(two))
+
+
+def test_blocks_that_were_to_go_there_go_elsewhere(own_place: Path, transport: str) -> None:
+    """The placement of a rank names a server that leaves: its home takes what was to go there."""
+    with (
+        forebay.local(servers=3, budget=BUDGET) as group,
+        consumer(group, "s", transport=transport) as reader,
+        producer(group, "s", transport=transport, placement="by-block", policy="block") as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(60, 50))
+        for number in range(30):
+            whole = reference((60, 50), "f8", number)
+            with sim.step(number) as step:
+                for block in range(6):
+                    rows = slice(10 * block, 10 * block + 10)
+                    step.put("U", whole[rows], offset=(10 * block, 0), number=block)
+            with reader.next() as found:
+                assert (found.number, found.torn) == (number, False)
+                np.testing.assert_array_equal(found["U"][...], whole)
+            if number in (10, 20):
+                leave(group, max(ids(group)))
+        assert sim.lost is None
+
+
+def test_the_command(own_place: Path, two: forebay.LocalGroup, child: Callable[..., Child]) -> None:
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        line = [str(FOREBAY), "leave", "--group", two.path, *arguments]
+        return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (
+        command("server9").stderr
+        == "forebay: the group has no server 'server9'; there are server0, server1\n"
+    )
+    assert command("server1").stdout == "server1 has left; the group has 1 server.\n"
+    assert command("0").stdout == "server0 has left; it was the last one of the group.\n"
+    assert command("0").returncode == 3
+
+
+@pytest.mark.parametrize("which", ["coordinator", "another one"])
+def test_a_pipeline_goes_on(own_place: Path, which: str) -> None:
+    """Each step is run once, by all workers that were there when it began: no execution is cut short."""
+    (own_place / "sum.py").write_text(
+        COUNT.replace("own = sum", "time.sleep(0.02); own = sum", 1).replace("import", "import time,", 1)
+    )
+    out = own_place / "sums"
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+        with producer(group, stream, policy="block", keep=100) as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            for number in range(40):
+                write_steps([sim], [number], lambda number: reference(SHAPE, "f8", number))
+                if number == 5:
+                    leave(group, 2 if which == "coordinator" else 1)
+
+            def lines() -> list[list[str]]:
+                return [line.split() for line in out.read_text().splitlines()] if out.exists() else []
+
+            wait_until(lambda: told(group)["pipelines"][0]["last_step"] == 39)
+        (status,) = told(group)["pipelines"]
+        counts = [status[count] for count in ("executed", "failed", "repeated", "missed")]
+        assert counts == [40, 0, 0, 0]
+        assert status["workers_ready"] == status["workers_expected"] == 2
+        assert [int(number) for number, _, _ in lines()] == list(range(40))
+        assert [size for _, size, _ in lines()] == sorted((size for _, size, _ in lines()), reverse=True)
+        assert {size for _, size, _ in lines()} == {"3", "2"}
+        for number, _, total in lines():
+            assert float(total) == pytest.approx(reference(SHAPE, "f8", int(number)).sum())
+        admin.destroy_pipeline("sum")
+
+
+def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
+    """A rank is in a step for longer than the server is willing to wait."""
+    (own_place / "sum.py").write_text(COUNT)
+    out = own_place / "sums"
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream="s")
+        with producer(group, "s", policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            with sim.step(0) as step:
+                step.put("U", reference(SHAPE))
+                with pytest.raises(forebay.Timeout, match="to end its step"):
+                    forebay.Admin(group=group, timeout=0.2).remove_server("0")
+            wait_until(lambda: told(group)["pipelines"][0]["workers_ready"] == 2)
+            write_steps([sim], range(1, 4), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
+        assert out.read_text().splitlines()[-1].split()[:2] == ["3", "2"]
+        admin.destroy_pipeline("sum")
