@@ -6,9 +6,7 @@ use forebay_client::{Admin, Result};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Have a server leave the group, and end. What it holds goes to the others
-/// first; ranks, readers and pipelines go on there. If that takes longer than
-/// --timeout, it stays.
+/// What is to leave.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Leave {
     /// Which one, as `forebay status` names it: server2, or 2

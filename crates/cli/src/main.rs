@@ -68,7 +68,10 @@ enum Command {
     /// `forebay serve --group FILE` adds one on any machine that sees the
     /// group's connection file.
     Add(add::Add),
-    /// Have a server leave the group; what it holds goes to the others first
+    /// Have a server leave the group, and end
+    ///
+    /// What it holds goes to the others first; ranks, readers and pipelines go
+    /// on there. If that takes longer than --timeout, it stays.
     Leave(leave::Leave),
     /// End a group and all its servers
     Down,
