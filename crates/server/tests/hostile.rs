@@ -98,7 +98,7 @@ fn client_message(inventor: &mut Inventor) -> ToServer {
     loop {
         let mut message: ToServer = inventor.value();
         match &mut message {
-            ToServer::Shutdown => continue,
+            ToServer::Shutdown | ToServer::LeaveGroup { .. } => continue,
             ToServer::Begin { patience_ms, .. }
             | ToServer::Reserve { patience_ms, .. }
             | ToServer::CreatePipeline { patience_ms, .. }
@@ -136,7 +136,7 @@ fn spoil_some<M: Serialize>(messages: &[M], inventor: &mut Inventor) -> Vec<Plai
 
 fn is_trouble(message: &ToServer) -> bool {
     match message {
-        ToServer::Shutdown => true,
+        ToServer::Shutdown | ToServer::LeaveGroup { .. } => true,
         ToServer::Begin { patience_ms, .. }
         | ToServer::Reserve { patience_ms, .. }
         | ToServer::CreatePipeline { patience_ms, .. }
