@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -31,6 +32,12 @@ def open_memory_files() -> int:
         except OSError:
             continue
     return count + Path("/proc/self/maps").read_text().count("memfd:forebay")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches children also where a shell has started the tests in the background: it is ignored there."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 FAILED = pytest.StashKey[bool]()

@@ -57,9 +57,15 @@ def is_asleep(thread: int | None) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP has reached every thread of a process: before that, one may still answer."""
+    """Whether SIGSTOP has reached every thread of a process: it reaches each for itself."""
     states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
     return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
+
+
+def stand_still(pid: int) -> None:
+    """Stops a process; returns once no thread of it can answer."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(pid))
 
 
 class Child:

@@ -18,6 +18,7 @@ from support import (
     open_ranks,
     open_ranks_of,
     reference,
+    stand_still,
     stream_status,
     total,
     wait_until,
@@ -286,8 +287,8 @@ def test_a_stopped_server_ends_calls_at_their_deadline(
         write_steps(sims, [0], lambda n: reference(SHAPE, "f8", n))
         first = coordinator(two)
         pid = process_of(two, first if whose == "coordinator" else 1 - first)
-        os.kill(pid, signal.SIGSTOP)
         stack.callback(os.kill, pid, signal.SIGCONT)
+        stand_still(pid)
         with within(45):
             for number in (1, 2):
                 for rank, sim in enumerate(sims):
@@ -323,7 +324,7 @@ def test_a_stopped_server_that_wakes_goes_on(two: forebay.LocalGroup) -> None:
             rank.array("U", dtype="f8", shape=SHAPE)
         for number in range(3):
             for server in two.servers:
-                os.kill(server.pid, signal.SIGSTOP)
+                stand_still(server.pid)
             waker = [server.pid for server in two.servers]
             import threading
 
@@ -347,9 +348,7 @@ def test_a_simulation_whose_server_was_stopped_goes_on(
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
         write_steps([sim], [0], lambda n: reference(SHAPE, "f8", n))
-        os.kill(one.servers[0].pid, signal.SIGSTOP)
-        # Each thread for itself: before that, one may still answer.
-        wait_until(lambda: threads_are_stopped(one.servers[0].pid))
+        stand_still(one.servers[0].pid)
         try:
             with pytest.raises(forebay.Timeout, match="server0"):
                 write_steps([sim], [1], lambda n: reference(SHAPE, "f8", n))
@@ -385,9 +384,8 @@ def test_a_stopped_coordinator_is_not_taken_for_dead(two: forebay.LocalGroup) ->
             write(rank, 0)
         reader.next().release()
         pid = process_of(two, first)
-        os.kill(pid, signal.SIGSTOP)
         stack.callback(os.kill, pid, signal.SIGCONT)
-        wait_until(lambda: threads_are_stopped(pid))
+        stand_still(pid)
         with pytest.raises(forebay.Timeout, match=f"server{first} has not taken"):  # noqa: PT012
             for number in range(1, 9000):
                 write(1 - first, number)
@@ -496,11 +494,6 @@ def test_servers_end_with_the_process_that_started_them(
     assert owner.code() == -how
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and is_alive(pid) for pid in pids), 10)
     assert not list((own_place / "tmp").iterdir())
-
-
-def threads_are_stopped(pid: int) -> bool:
-    stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def is_alive(pid: int) -> bool:
@@ -717,7 +710,7 @@ def test_a_stopped_consumer_costs_its_window(
                 rank.array("U", dtype="f8", shape=(300, 400))
             write_steps(sim, [0], lambda n: reference((300, 400), "f8", n))
             stuck.expect("0")
-            stuck.kill(signal.SIGSTOP)
+            stand_still(stuck.pid)
             reader.next().release()
             for number in range(1, 120):
                 write_steps(sim, [number], lambda n: reference((300, 400), "f8", n))

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from support import Child, is_asleep, is_stopped, wait_until
+from support import Child, is_asleep, stand_still, wait_until
 
 import forebay
 
@@ -83,8 +83,7 @@ def interrupt(group: forebay.LocalGroup, child: Callable[..., Child], transport:
     """Interrupts a call while the server stands still; all is well when it goes on."""
     waiting = child(CODE, group.path, transport, call)
     waiting.expect("ready")
-    os.kill(group.servers[0].pid, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(group.servers[0].pid))
+    stand_still(group.servers[0].pid)
     try:
         waiting.say()
         wait_until(lambda: is_asleep(waiting.pid))

@@ -20,6 +20,8 @@ from support import (
     wait_until,
     write_steps,
 )
+from test_directory import RANKS, many_ranks, write_large
+from test_directory import SHAPE as LARGE
 from test_elastic import COUNT, SHAPE, ids, name_at, told
 from test_replicas import RANK, READ, check_all, end, lacking, open_ranks, run
 
@@ -354,3 +356,54 @@ def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
             wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
         assert out.read_text().splitlines()[-1].split()[:2] == ["3", "2"]
         admin.destroy_pipeline("sum")
+
+
+def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) -> None:
+    """What they hold and what they know of others' blocks; puts and reads go on meanwhile."""
+    shape = (211, 190, 17)
+    whole = reference(shape)
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        with forebay.Space(group=group.path, transport=transport, timeout=20) as mine:
+            for step in range(3):
+                for begin in range(0, 200, 50):
+                    end = begin + 50 if begin < 150 else 211
+                    mine.put("T", step + whole[begin:end], step=step, offset=(begin, 0, 0), shape=shape)
+                mine.put("small", np.arange(7.0) * step, step=step)
+            for step in range(3, 7):
+                group.add_servers()
+                leave(group, min(ids(group)))
+                mine.put("T", step + whole, step=step)
+                mine.put("small", np.arange(7.0) * step, step=step)
+                with forebay.Space(group=group.path, transport=transport, timeout=20) as other:
+                    for space in (mine, other):
+                        for known in range(step + 1):
+                            np.testing.assert_array_equal(space.get("T", step=known), known + whole)
+                            np.testing.assert_array_equal(
+                                space.get("small", step=known), np.arange(7.0) * known
+                            )
+            for step in range(7):
+                mine.remove("T", step=step)
+                mine.remove("small", step=step)
+        # What a reader has mapped is used again when it is gone.
+        wait_until(lambda: all(server["staged_bytes"] == 0 for server in told(group)["servers"]))
+
+
+def test_a_large_run_outlives_an_owner_that_leaves(own_place: Path) -> None:
+    """Who knows blocks of its tiles, which other servers hold, and holds blocks that others know."""
+    with (
+        forebay.local(servers=3, budget=BUDGET) as group,
+        forebay.Consumer("s", group=group.path, timeout=20, window=4) as reader,
+        many_ranks(group) as sim,
+    ):
+        for number in range(2):
+            write_large(sim, number)
+        held = [reader.next(), reader.next()]
+        coordinator = next(stream["server"] for stream in told(group)["streams"])
+        leave(group, (coordinator + 1) % 3)
+        for number, step in enumerate(held):
+            np.testing.assert_array_equal(step["U"][...], reference(LARGE, "f8", number))
+            assert {block.rank for block in step["U"].blocks()} == set(range(RANKS))
+        write_large(sim, 2)
+        with reader.next() as step:
+            np.testing.assert_array_equal(step["U"][...], reference(LARGE, "f8", 2))
+        del held, step

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import FOREBAY, MARK, Child, command, consumer, marked_processes, producer, wait_until
+from support import (
+    FOREBAY,
+    MARK,
+    Child,
+    command,
+    consumer,
+    marked_processes,
+    producer,
+    stand_still,
+    wait_until,
+)
 
 import forebay
 
@@ -270,7 +280,7 @@ def test_servers_that_stand_still_share_one_deadline(own_place: Path) -> None:
     with forebay.local(servers=6, budget=16 << 20) as group:
         first = forebay.Admin(group=group.path).status()["servers"]
         for server in first[:5]:
-            os.kill(server["pid"], signal.SIGSTOP)
+            stand_still(server["pid"])
         with forebay.Admin(group=group.path, timeout=2) as admin:
             with within(8):
                 servers = admin.status()["servers"]

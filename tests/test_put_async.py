@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support import is_given_back, reference, wait_until
+from support import is_given_back, reference, stand_still, wait_until
 
 import forebay
 
@@ -46,12 +45,6 @@ def test_what_is_put_is_what_is_read(two: forebay.LocalGroup, transport: str) ->
     wait_until(lambda: is_given_back(two))
 
 
-def has_stopped(pid: int) -> bool:
-    """Whether SIGSTOP has reached every thread of a process."""
-    states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
-
-
 def test_no_answer_is_waited_for(one: forebay.LocalGroup) -> None:
     """A server that answers nothing takes them all the same, until somebody waits."""
     whole = reference((ROWS, COLUMNS))
@@ -62,9 +55,8 @@ def test_no_answer_is_waited_for(one: forebay.LocalGroup) -> None:
     ):
         sim.array("U", dtype="f8", shape=whole.shape)
         with sim.step(0) as step:
-            os.kill(one.servers[0].pid, signal.SIGSTOP)
             stack.callback(os.kill, one.servers[0].pid, signal.SIGCONT)
-            wait_until(lambda: has_stopped(one.servers[0].pid))
+            stand_still(one.servers[0].pid)
             for row in range(ROWS):
                 assert step.put("U", whole[row : row + 1], offset=(row, 0), number=row, wait=False)
             with pytest.raises(forebay.Timeout, match="to hold a block"):

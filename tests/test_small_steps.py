@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from support import consumer, is_stopped, open_ranks, producer, stream_status, wait_until
+from support import consumer, open_ranks, producer, stand_still, stream_status, wait_until
 
 import forebay
 
@@ -20,8 +20,7 @@ SMALL, LARGE = 4, 4000  # elements: 32 bytes travel in a message, 32,000 need me
 def stopped(group: forebay.LocalGroup) -> Iterator[None]:
     """The group's servers stand still meanwhile."""
     for server in group.servers:
-        os.kill(server.pid, signal.SIGSTOP)
-        wait_until(lambda pid=server.pid: is_stopped(pid))
+        stand_still(server.pid)
     try:
         yield
     finally:

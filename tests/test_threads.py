@@ -103,8 +103,7 @@ def test_who_looks_does_not_wait_for_who_begins(one: forebay.LocalGroup, child: 
         sim.array("U", dtype="f8", shape=(300,))
         with sim.step(0) as step:
             step.put("U", np.ones(300))
-        os.kill(server, signal.SIGSTOP)
-        wait_until(lambda: is_stopped(server))
+        stand_still(server)
         main = threading.get_native_id()
 
         def look():

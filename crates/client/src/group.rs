@@ -64,7 +64,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
 /// Within this, a group gives up a member whose death can be proven or whose connections broke.
-const GIVEN_UP: Duration = Duration::from_secs(3);
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
@@ -81,8 +81,6 @@ pub struct Known {
     pub file: ConnectionFile,
     /// The view that it describes.
     pub view: View,
-    /// The servers that share the tiles of the directory, as if they were all members.
-    pub(crate) owners: View,
     /// The highest number of a server that was ever told: ids grow, so that a lower one which is not there has left.
     highest: Option<ServerId>,
 }
@@ -91,7 +89,7 @@ impl Known {
     fn new(file: ConnectionFile, before: Option<ServerId>) -> Arc<Known> {
         let view = file.view();
         let highest = view.members.last().copied().max(before);
-        Arc::new(Known { view, owners: file.founders_view(), file, highest })
+        Arc::new(Known { view, file, highest })
     }
 
     fn server(&self, id: ServerId) -> Option<&ServerEntry> {

@@ -1,5 +1,6 @@
 //! Where the blocks of a step in a run of many ranks are: asked from the owners of the field's tiles.
 
+use crate::group::{GIVEN_UP, look_again};
 use crate::holder::Holders;
 use forebay_core::block::BlockRecord;
 use forebay_core::coverage;
@@ -8,10 +9,12 @@ use forebay_core::region::Region;
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::blocking;
 use forebay_wire::message::{ToClient, ToServer};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How many answers a step keeps.
 const ANSWERS_MAX: usize = 64;
@@ -60,9 +63,36 @@ impl Asked {
     }
 }
 
-/// Asks the owners of a field's tiles, all at once, for its blocks or for those that meet a region. What an
-/// owner knew that is gone is missing, unless another owner knows it too: then it is said to be lost.
+/// Asks the owners of a field's tiles, all at once, for its blocks or for those that meet a region. An owner that has
+/// gone has a successor soon, which those that hold blocks tell of them. Blocks that nobody knows any more are said to be
+/// lost.
 pub(crate) fn records(
+    holders: &Holders,
+    id: &StepId,
+    found: &FieldReport,
+    region: Option<&Region>,
+) -> Result<Vec<BlockRecord>> {
+    let deadline = Instant::now() + GIVEN_UP;
+    loop {
+        match records_now(holders, id, found, region) {
+            Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
+            Err(error) if Instant::now() >= deadline || blocking::interrupted() => {
+                let name = &found.field.name;
+                let text = format!(
+                    "field '{name}' at {id}: where some of its blocks are is not known any more: {error}"
+                );
+                return Err(Error::new(ErrorKind::Lost, text));
+            }
+            Err(_) => {
+                look_again();
+                let _ = holders.group().refresh();
+            }
+            records => return records,
+        }
+    }
+}
+
+fn records_now(
     holders: &Holders,
     id: &StepId,
     found: &FieldReport,
@@ -106,14 +136,19 @@ pub(crate) fn records(
     let records: Vec<BlockRecord> = known.into_values().collect();
     if let Some(region) = region {
         // Whether what is missing was never put or is lost, the number of all blocks tells.
-        let doubtful = gone.is_some() && !is_covered(region, &records);
-        return if doubtful { self::records(holders, id, found, None) } else { Ok(records) };
+        return match is_covered(region, &records) {
+            true => Ok(records),
+            false => records_now(holders, id, found, None).map(|_| records),
+        };
     }
     if from_owners < found.registered {
-        let why = gone.map_or_else(|| "servers forgot them".to_owned(), |error| error.to_string());
-        let text =
-            format!("field '{name}' at {id}: where some of its blocks are is not known any more: {why}");
-        return Err(Error::new(ErrorKind::Lost, text));
+        let lost = || {
+            let (there, all) = (from_owners, found.registered);
+            let text =
+                format!("field '{name}' at {id}: {} of its {all} blocks are lost with a server", all - there);
+            Error::new(ErrorKind::Lost, text)
+        };
+        return Err(gone.unwrap_or_else(lost));
     }
     Ok(records)
 }

@@ -35,7 +35,11 @@ const SOCKET_MAX: u64 = 64 << 10;
 pub struct Space {
     guard: ForkGuard,
     holders: Holders,
-    home: ServerId,
+    /// Which of the servers is its home follows from this.
+    number: u32,
+    home: Mutex<ServerId>,
+    /// Servers that have said that they take nothing any more.
+    leaving: Mutex<Vec<ServerId>>,
     numbers: AtomicU64,
     /// Made at the first put of a large array over shared memory.
     storage: Mutex<Option<Arc<Storage>>>,
@@ -61,11 +65,13 @@ impl Space {
         // Spread over the servers by process and handle, since there is no rank.
         static HANDLES: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id().wrapping_add(HANDLES.fetch_add(1, Ordering::Relaxed));
-        let home = group.home_of(number)?;
+        let home = Mutex::new(group.home_of(number)?);
         Ok(Space {
             guard: ForkGuard::new(),
             holders: Holders::new(group),
+            number,
             home,
+            leaving: Mutex::default(),
             numbers: AtomicU64::new(0),
             storage: Mutex::default(),
             known: Mutex::default(),
@@ -77,9 +83,20 @@ impl Space {
         self.guard.check("space")
     }
 
+    /// The server that blocks are put to: another one when it has gone, or leaves.
+    fn home(&self) -> Result<ServerId> {
+        let group = self.holders.group();
+        let leaving = lock(&self.leaving).clone();
+        let mut home = lock(&self.home);
+        if leaving.contains(&home) || !group.known().view.members.contains(&home) {
+            *home = group.home_of_but(self.number, &leaving)?;
+        }
+        Ok(*home)
+    }
+
     /// The server that describes a field at a step.
     fn describer(&self, field: &str, step: StepNumber) -> Result<ServerId> {
-        let describer = self.holders.group().known().owners.owner_of(hash_in_space(field, step));
+        let describer = self.holders.group().known().file.seats.holder_of(hash_in_space(field, step));
         describer.ok_or_else(|| Error::not_found("the group has no server"))
     }
 
@@ -100,10 +117,15 @@ impl Space {
                 &stored[..]
             )));
         }
+        self.holders.group().outlive(|| self.put_now(put, source))
+    }
+
+    fn put_now(&self, put: &SpacePut, source: &Source<'_>) -> Result<()> {
         let bytes = put.extent.bytes(put.field.dtype)?;
-        let rpc = self.holders.connection(self.home)?;
+        let home = self.home()?;
+        let rpc = self.holders.connection(home)?;
         if rpc.kind() == Kind::Shm && bytes > SOCKET_MAX {
-            return self.put_through_arena(put, source, rpc, bytes);
+            return self.put_through_arena(put, source, (home, rpc), bytes);
         }
         let gathered;
         let dense = match source.as_dense() {
@@ -116,10 +138,12 @@ impl Space {
         if dense.len() <= INLINE_MAX {
             // A small block goes straight to its owner, so that reading it is one hop.
             let owners = self.tiles(&put.field, put.step).owners_of(&put.extent.interior());
-            let owner = self.holders.connection(owners.first().copied().unwrap_or(self.home))?;
-            return self.keep(&owner, put, Bytes::Inline(dense.into()), None);
+            let owner = owners.first().copied().filter(|owner| !lock(&self.leaving).contains(owner));
+            let owner = owner.unwrap_or(home);
+            let rpc = self.holders.connection(owner)?;
+            return self.keep(owner, &rpc, put, Bytes::Inline(dense.into()), None);
         }
-        self.keep(&rpc, put, Bytes::Payload, Some(Payload(dense)))
+        self.keep(home, &rpc, put, Bytes::Payload, Some(Payload(dense)))
     }
 
     /// Puts by one copy into memory that is shared with the server.
@@ -127,42 +151,63 @@ impl Space {
         &self,
         put: &SpacePut,
         source: &Source<'_>,
-        rpc: Arc<Rpc>,
+        (home, rpc): (ServerId, Arc<Rpc>),
         bytes: u64,
     ) -> Result<()> {
-        let storage = self.storage(rpc)?;
-        let full = || Error::new(ErrorKind::Full, format!("{} has no room for {bytes} bytes", self.home));
+        let storage = self.storage(home, rpc)?;
+        let full = || Error::new(ErrorKind::Full, format!("{home} has no room for {bytes} bytes"));
         let grant = storage.reserve(bytes)?.ok_or_else(full)?;
         let Some(arena) = &storage.arena else { return Err(Error::protocol("no arena came to write to")) };
         let placed = storage.copy_in(arena, grant, source, None)?;
         let granted =
             Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
-        self.keep(&storage.rpc, put, granted, None)
+        self.keep(home, &storage.rpc, put, granted, None)
     }
 
     /// The home server with an arena to write to; another one after the connection broke.
-    fn storage(&self, rpc: Arc<Rpc>) -> Result<Arc<Storage>> {
+    fn storage(&self, home: ServerId, rpc: Arc<Rpc>) -> Result<Arc<Storage>> {
         let mut storage = lock(&self.storage);
         if let Some(known) = storage.as_ref().filter(|known| Arc::ptr_eq(&known.rpc, &rpc)) {
             return Ok(known.clone());
         }
-        let opened = Arc::new(Storage::open(self.home, rpc, &ToServer::SpaceStore)?);
+        let opened = Arc::new(Storage::open(home, rpc, &ToServer::SpaceStore)?);
         Ok(storage.insert(opened).clone())
     }
 
     /// Waits until a server keeps a block and its directory knows it.
-    fn keep(&self, rpc: &Rpc, put: &SpacePut, bytes: Bytes, payload: Option<Payload<'_>>) -> Result<()> {
+    fn keep(
+        &self,
+        server: ServerId,
+        rpc: &Rpc,
+        put: &SpacePut,
+        bytes: Bytes,
+        payload: Option<Payload<'_>>,
+    ) -> Result<()> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let field = put.field.name.clone();
         let block = PutBlock { field, number, level: 0, extent: put.extent.clone(), stats: None, bytes };
         let message = ToServer::SpacePut { field: put.field.clone(), step: put.step, block };
-        rpc.call_within(&message, payload, rpc.patience(), "to keep an array").map(drop)
+        match rpc.call_within(&message, payload, rpc.patience(), "to keep an array")?.message {
+            ToClient::Leaves => {
+                lock(&self.leaving).push(server);
+                Err(Error::unreachable(format!("{server} leaves the group")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
         self.guard.check("space")?;
-        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), sane(timeout))?;
+        let deadline = deadline_after(timeout);
+        self.holders.group().outlive(|| {
+            let left = sane(deadline.saturating_duration_since(Instant::now()));
+            self.field_now(field, step, left)
+        })
+    }
+
+    fn field_now(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
+        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), timeout)?;
         let field = found.report.field.clone();
         self.remember(&field);
         Ok(field)
@@ -180,6 +225,16 @@ impl Space {
     ) -> Result<Found<'_>> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
+        self.holders.group().outlive(|| self.find_now(field, step, region, deadline))
+    }
+
+    fn find_now(
+        &self,
+        field: &str,
+        step: StepNumber,
+        region: &Region,
+        deadline: Instant,
+    ) -> Result<Found<'_>> {
         let left = || deadline.saturating_duration_since(Instant::now());
         let describer = self.describer(field, step)?;
         // Whom to ask follows from the shape, and most fields have one at all steps.
@@ -202,7 +257,7 @@ impl Space {
                 return Ok(found);
             }
             // Something is not there yet, or the field is another one now.
-            let now = self.field(field, step, left())?;
+            let now = self.field_now(field, step, left())?;
             if now.shape == as_known.shape
                 && let Some(found) = ask(Some(left()))?
             {
@@ -237,8 +292,10 @@ impl Space {
         let question = find_message(field, step, region, shape, patience);
         let rpc = self.holders.connection(server)?;
         let answer = rpc.call_within(&question, None, patience + GRACE, "to find an array")?;
-        let ToClient::Found { lease, report, .. } = answer.message else {
-            return Err(unexpected(&answer.message));
+        let (lease, report) = match answer.message {
+            ToClient::Found { lease, report, .. } => (lease, report),
+            ToClient::NotOwned => return Err(not_owned(server, field, step)),
+            other => return Err(unexpected(&other)),
         };
         let leases = if lease == 0 { Vec::new() } else { vec![(server, lease)] };
         Ok(Found { space: self, report: *report, step, leases })
@@ -275,6 +332,9 @@ impl Space {
                 }
                 // Of another shape than thought.
                 Ok(ToClient::Found { .. }) => complete = false,
+                Ok(ToClient::NotOwned) => {
+                    failure = failure.or(Some(not_owned(owner, &field.name, step)));
+                }
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) if !waits && matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => {
                     complete = false;
@@ -293,9 +353,21 @@ impl Space {
     /// Removes what was put of a field at a step, on every server. When it returns nobody finds it any more.
     pub fn remove(&self, field: &str, step: StepNumber) -> Result<()> {
         self.guard.check("space")?;
-        let rpc = self.holders.connection(self.describer(field, step)?)?;
-        rpc.call(&ToServer::SpaceRemove { field: field.to_owned(), step }, "to remove an array").map(drop)
+        self.holders.group().outlive(|| {
+            let describer = self.describer(field, step)?;
+            let remove = ToServer::SpaceRemove { field: field.to_owned(), step };
+            let answer = self.holders.connection(describer)?.call(&remove, "to remove an array")?;
+            match answer.message {
+                ToClient::NotOwned => Err(not_owned(describer, field, step)),
+                _ => Ok(()),
+            }
+        })
     }
+}
+
+/// The error of a server that does not own what the connection file has it own: one of the two is behind.
+fn not_owned(server: ServerId, field: &str, step: StepNumber) -> Error {
+    Error::unreachable(format!("{server} does not own what was asked of field '{field}' at step {step}"))
 }
 
 fn find_message(

@@ -86,6 +86,9 @@ impl fmt::Display for StepId {
     }
 }
 
+/// Which description of a field of the space at a step; later ones are greater, whoever gives them. 0 is none.
+pub type DescriptionNumber = u128;
+
 /// The longest name of a stream, field, pipeline or dimension, in bytes.
 pub const NAME_MAX: usize = 255;
 

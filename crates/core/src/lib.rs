@@ -7,7 +7,7 @@
 //! - who demands what from which step on: [`demand`], [`cut`];
 //! - a step's life: [`steps`];
 //! - who the members are: [`roster`], [`agreement`], [`lease`], [`membership`];
-//! - where blocks are: [`view`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
+//! - where blocks are: [`view`], [`seats`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
 
 pub mod agreement;
 pub mod attr;
@@ -26,6 +26,7 @@ pub mod membership;
 pub mod placement;
 pub mod region;
 pub mod roster;
+pub mod seats;
 mod seeded;
 #[cfg(test)]
 mod simulation;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::ids::{Epoch, Lineage, ServerId};
+use crate::seats::Seats;
 use crate::seeded::{Bug, seeded};
 use crate::view::View;
 use serde::{Deserialize, Serialize};
@@ -70,8 +71,8 @@ pub struct Roster {
     pub former: Vec<ServerId>,
     /// How many servers the group waits for before it is used; 0 once they have come.
     pub awaited: u32,
-    /// The members when all had come that were waited for. They own the tiles of the directory.
-    pub founders: Vec<ServerId>,
+    /// Who owns which share of the directory: one for each member when all had come that were waited for.
+    pub seats: Seats,
     /// The members that were given up last.
     pub lost: Vec<Lost>,
 }
@@ -80,9 +81,9 @@ impl Roster {
     /// The first of a lineage: one server founds a group that is to be used once it has so many servers.
     pub fn founded(lineage: Lineage, founder: Candidate, servers: u32) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
-        let (next_id, former, founders, lost) = (ServerId(1), Vec::new(), Vec::new(), Vec::new());
-        let mut roster =
-            Roster { lineage, epoch: 1, members, next_id, former, awaited: servers, founders, lost };
+        let (next_id, former, lost) = (ServerId(1), Vec::new(), Vec::new());
+        let (awaited, seats) = (servers, Seats::default());
+        let mut roster = Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, lost };
         roster.complete();
         roster
     }
@@ -95,7 +96,7 @@ impl Roster {
     fn complete(&mut self) {
         if self.awaited > 0 && self.members.len() >= self.awaited as usize {
             self.awaited = 0;
-            self.founders = self.ids().collect();
+            self.seats = Seats::of(self.ids());
         }
     }
 
@@ -103,8 +104,9 @@ impl Roster {
     pub fn check(&self) -> Result<()> {
         let ordered = self.members.windows(2).all(|pair| pair[0].id < pair[1].id);
         let below_next = self.members.last().is_some_and(|last| last.id < self.next_id);
-        let founded = self.awaited > 0 || !self.founders.is_empty();
-        if ordered && below_next && founded && self.epoch > 0 && self.lost.len() <= LOST_MAX {
+        let founded = self.awaited > 0 || !self.seats.is_empty();
+        let seated = self.seats.holders().all(|holder| self.contains(holder));
+        if ordered && below_next && founded && seated && self.epoch > 0 && self.lost.len() <= LOST_MAX {
             return Ok(());
         }
         Err(Error::protocol(format!(
@@ -116,11 +118,6 @@ impl Roster {
     /// The view.
     pub fn view(&self) -> View {
         View { lineage: self.lineage, epoch: self.epoch, members: self.ids().collect() }
-    }
-
-    /// The founders, as if they were all members: they share the tiles of the directory.
-    pub fn founders_view(&self) -> View {
-        View { lineage: self.lineage, epoch: self.epoch, members: self.founders.clone() }
     }
 
     /// The members' ids, in order.
@@ -171,6 +168,8 @@ impl Roster {
             }
         }
         next.complete();
+        let members: Vec<ServerId> = next.ids().collect();
+        next.seats.pass_on(&members);
         next.lost.drain(..next.lost.len().saturating_sub(LOST_MAX));
         (!next.members.is_empty() && next.members != self.members).then_some(next)
     }
@@ -197,12 +196,12 @@ mod tests {
         assert_eq!(third.find(Incarnation(13)).unwrap().id, ServerId(3));
         assert!(!third.contains(ServerId(2)));
         assert_eq!(third.lost, [Lost { id: ServerId(2), pid: 7, epoch: 3 }], "who leaves is not lost");
-        assert_eq!(third.founders, [0, 1, 2].map(ServerId));
+        assert_eq!(third.seats, Seats::of([3, 1, 1].map(ServerId)));
         let mut disordered = second.clone();
         disordered.members.swap(0, 1);
         let unknown_next = Roster { next_id: ServerId(1), ..second.clone() };
         let nobody = Roster { members: Vec::new(), ..second.clone() };
-        let unfounded = Roster { founders: Vec::new(), ..second.clone() };
+        let unfounded = Roster { seats: Seats::default(), ..second.clone() };
         assert!([first, second, third.clone()].iter().all(|roster| roster.check().is_ok()));
         assert!([disordered, unknown_next, nobody, unfounded].iter().all(|roster| roster.check().is_err()));
         assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);

@@ -8,7 +8,8 @@
 use crate::hilbert::Tiling;
 use crate::ids::{ServerId, StepId, StepNumber};
 use crate::region::{Dims, Region};
-use crate::view::{View, hash_name, mix};
+use crate::seats::Seats;
+use crate::view::{hash_name, mix};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub struct TileMap {
 }
 
 impl TileMap {
-    /// The server that describes the field. `None` if the view has no members.
+    /// The server that describes the field. `None` if there are no seats.
     pub fn descriptor(&self) -> Option<ServerId> {
         self.order.first().copied()
     }
@@ -55,7 +56,18 @@ impl TileMap {
         let mut ranges: Vec<usize> =
             (0..tiling.len() as u32).map(|place| tiling.range_of(place, self.order.len())).collect();
         ranges.dedup();
-        ranges.into_iter().map(|range| self.order[range]).collect()
+        self.holders_of(ranges)
+    }
+
+    /// Who holds these ranges, each once.
+    fn holders_of(&self, ranges: Vec<usize>) -> Vec<ServerId> {
+        let mut holders = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            if !holders.contains(&self.order[range]) {
+                holders.push(self.order[range]);
+            }
+        }
+        holders
     }
 
     /// The servers that answer for parts of a region, each once; the descriptor alone for an empty region.
@@ -68,7 +80,7 @@ impl TileMap {
         ranges.dedup();
         match ranges.is_empty() {
             true => self.descriptor().into_iter().collect(),
-            false => ranges.into_iter().map(|range| self.order[range]).collect(),
+            false => self.holders_of(ranges),
         }
     }
 
@@ -93,30 +105,29 @@ pub struct TileCache {
 
 impl TileCache {
     /// The map of a field with this shape, named by a hash; unplaced fields have one tile.
-    pub fn map(&mut self, view: &View, hash: u64, shape: Option<&[u64]>) -> TileMap {
+    pub fn map(&mut self, seats: &Seats, hash: u64, shape: Option<&[u64]>) -> TileMap {
         let volume = shape.map_or(0, |shape| shape.iter().fold(1u64, |volume, n| volume.saturating_mul(*n)));
-        let servers = view.members.len();
+        let servers = seats.len();
         let wanted = (volume / TILE_ELEMENTS_MIN).min((servers * TILES_PER_SERVER) as u64) as usize;
         let Some(shape) = shape.filter(|_| wanted > 1 && servers > 1) else {
-            return TileMap { tiling: None, order: view.owner_of(hash).into_iter().collect() };
+            return TileMap { tiling: None, order: seats.holder_of(hash).into_iter().collect() };
         };
         let key = (Dims::from(shape), wanted);
         if self.tilings.len() >= TILINGS_MAX && !self.tilings.contains_key(&key) {
             self.tilings.clear();
         }
         let tiling = self.tilings.entry(key).or_insert_with(|| Arc::new(Tiling::new(shape, wanted)));
-        TileMap { tiling: Some(tiling.clone()), order: view.order_for(hash) }
+        TileMap { tiling: Some(tiling.clone()), order: seats.order_for(hash) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Lineage;
     use std::collections::BTreeMap;
 
-    fn view(members: u32) -> View {
-        View { lineage: Lineage([0; 16]), epoch: 1, members: (0..members).map(ServerId).collect() }
+    fn seats(members: u32) -> Seats {
+        Seats::of((0..members).map(ServerId))
     }
 
     #[test]
@@ -125,14 +136,14 @@ mod tests {
         for shape in [None, Some(&[][..]), Some(&[0, 9][..]), Some(&[250, 260][..])] {
             for step in 0..20 {
                 let hash = hash_in_space("T", step);
-                let map = cache.map(&view(5), hash, shape);
+                let map = cache.map(&seats(5), hash, shape);
                 assert!(map.is_single());
-                assert_eq!(map.owners(), [view(5).owner_of(hash).unwrap()]);
-                assert_eq!(map.descriptor(), view(5).owner_of(hash));
+                assert_eq!(map.owners(), [seats(5).holder_of(hash).unwrap()]);
+                assert_eq!(map.descriptor(), seats(5).holder_of(hash));
             }
         }
-        assert!(cache.map(&view(1), 7, Some(&[1000, 1000])).is_single());
-        assert_eq!(cache.map(&view(0), 7, Some(&[1000, 1000])).descriptor(), None);
+        assert!(cache.map(&seats(1), 7, Some(&[1000, 1000])).is_single());
+        assert_eq!(cache.map(&seats(0), 7, Some(&[1000, 1000])).descriptor(), None);
     }
 
     #[test]
@@ -142,9 +153,9 @@ mod tests {
             [(3, [500, 70, 33], [3, 1, 0], [497, 60, 33]), (7, [90, 801, 40], [80, 0, 3], [1, 801, 2])]
         {
             let hash = hash_in_stream(&StepId { stream: "s".into(), run: 1, step: 8 }, "U");
-            let map = cache.map(&view(servers), hash, Some(&shape));
-            assert_eq!(map.descriptor(), view(servers).owner_of(hash));
-            assert_eq!(map.owners(), view(servers).order_for(hash), "every server has a range");
+            let map = cache.map(&seats(servers), hash, Some(&shape));
+            assert_eq!(map.descriptor(), seats(servers).holder_of(hash));
+            assert_eq!(map.owners(), seats(servers).order_for(hash), "every server has a range");
             let region = Region::new(&low, &extent).unwrap();
             let owners = map.owners_of(&region);
             let mut volume = 0;
@@ -163,7 +174,7 @@ mod tests {
 
     #[test]
     fn ranges_are_nearly_equal_and_a_range_is_near_itself() {
-        let map = TileCache::default().map(&view(8), 42, Some(&[256, 192, 320]));
+        let map = TileCache::default().map(&seats(8), 42, Some(&[256, 192, 320]));
         let whole = Region::whole(&[256, 192, 320]).unwrap();
         let volumes: BTreeMap<ServerId, u64> = map
             .owners()
@@ -176,11 +187,26 @@ mod tests {
         assert!(map.owners_of(&corner).len() <= 2);
     }
 
+    /// Of three servers one has gone: its ranges lie between those of the others.
+    #[test]
+    fn who_holds_several_ranges_is_named_once() {
+        let mut seats = seats(3);
+        seats.pass_on(&[ServerId(1), ServerId(2)]);
+        let map = TileCache::default().map(&seats, 42, Some(&[256, 192, 320]));
+        let whole = Region::whole(&[256, 192, 320]).unwrap();
+        let volume = |owner| map.parts_of(owner, &whole).iter().map(Region::volume).sum::<u64>();
+        assert_eq!(volume(ServerId(1)) + volume(ServerId(2)), whole.volume());
+        for owners in [map.owners(), map.owners_of(&whole)] {
+            assert_eq!(owners.iter().collect::<std::collections::BTreeSet<_>>().len(), owners.len());
+            assert_eq!(owners.len(), 2);
+        }
+    }
+
     #[test]
     fn few_tilings_are_remembered() {
         let mut cache = TileCache::default();
         for n in 0..3 * TILINGS_MAX as u64 {
-            cache.map(&view(3), n, Some(&[1000 + n, 1000]));
+            cache.map(&seats(3), n, Some(&[1000 + n, 1000]));
             assert!(cache.tilings.len() <= TILINGS_MAX);
         }
     }

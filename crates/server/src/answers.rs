@@ -43,7 +43,8 @@ impl Answers {
         self.0.iter().filter_map(mine).collect()
     }
 
-    fn get(&self, key: ArenaKey) -> Option<ArenaKey> {
+    /// Who answers for an arena, and under which number.
+    pub(crate) fn get(&self, key: ArenaKey) -> Option<ArenaKey> {
         self.0.get(&key)?.iter().next().map(|(server, arena)| (*server, *arena))
     }
 

@@ -12,12 +12,15 @@ use crate::node::{Node, State};
 use endings::Endings;
 use forebay_core::Result;
 use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::region::Region;
+use forebay_core::seats::Seats;
 use forebay_core::steps::{FieldReport, StepReport};
+use forebay_core::tiles::hash_in_stream;
 use forebay_wire::message::ToClient;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{PeerMessage, Range};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// About how many bytes of records are told at a time.
@@ -29,8 +32,15 @@ pub(crate) struct Directory {
     /// Blocks that touch tiles which this server owns, by step and field.
     owned: HashMap<StepId, BTreeMap<String, FieldIndex>>,
     /// Blocks that this server holds, by step and field: for the worker beside it.
-    held: HashMap<StepId, BTreeMap<String, Vec<BlockRecord>>>,
+    held: HashMap<StepId, BTreeMap<String, HeldField>>,
     endings: Endings,
+}
+
+/// Blocks of one field that this server holds.
+#[derive(Debug)]
+struct HeldField {
+    field: Field,
+    blocks: Vec<BlockRecord>,
 }
 
 impl Directory {
@@ -45,9 +55,9 @@ impl Directory {
     /// About how many bytes the records of the blocks take that are held here.
     pub(crate) fn held_bytes(&self) -> u64 {
         let held = self.held.values().flat_map(BTreeMap::values);
-        let bytes = |records: &Vec<BlockRecord>| {
-            let heap: usize = records.iter().map(BlockRecord::heap_bytes).sum();
-            (records.capacity() * size_of::<BlockRecord>() + heap) as u64
+        let bytes = |held: &HeldField| {
+            let heap: usize = held.blocks.iter().map(BlockRecord::heap_bytes).sum();
+            (held.blocks.capacity() * size_of::<BlockRecord>() + heap) as u64
         };
         held.map(bytes).sum()
     }
@@ -68,10 +78,22 @@ impl Directory {
         self.held.remove(id);
     }
 
+    /// The records of blocks of a step that lie in these ranges.
+    pub(crate) fn records_in(&self, id: &StepId, ranges: &[Range]) -> Vec<FieldReport> {
+        let Some(fields) = self.held.get(id) else { return Vec::new() };
+        let ranges: HashSet<(u32, u64)> = ranges.iter().map(|range| (range.arena, range.offset)).collect();
+        let meant = |block: &&BlockRecord| ranges.contains(&(block.location.arena, block.location.offset));
+        let report = |held: &HeldField| {
+            FieldReport::new(held.field.clone(), held.blocks.iter().filter(meant).cloned().collect())
+        };
+        fields.values().map(report).filter(|report| !report.blocks.is_empty()).collect()
+    }
+
     /// Keeps what is held here. Each block is told once.
-    fn hold(&mut self, id: &StepId, report: FieldReport) {
+    pub(crate) fn hold(&mut self, id: &StepId, report: FieldReport) {
         let step = self.held.entry(id.clone()).or_default();
-        let known = step.entry(report.field.name).or_default();
+        let new = || HeldField { field: report.field.clone(), blocks: Vec::new() };
+        let known = &mut step.entry(report.field.name.clone()).or_insert_with(new).blocks;
         if known.capacity() - known.len() < report.blocks.len() {
             // By a quarter, not doubled: there are very many of these.
             known.reserve_exact(report.blocks.len().max(known.len() / 4));
@@ -84,7 +106,7 @@ impl Directory {
         let Some(held) = self.held.get(&report.id) else { return };
         for field in report.fields.iter_mut().filter(|field| field.registered > 0) {
             let told: HashSet<BlockKey> = field.blocks.iter().map(|block| block.key).collect();
-            let held = held.get(&field.field.name).into_iter().flatten();
+            let held = held.get(&field.field.name).into_iter().flat_map(|held| &held.blocks);
             field.blocks.extend(held.filter(|block| !told.contains(&block.key)).cloned());
         }
     }
@@ -120,6 +142,51 @@ impl Node {
         self.tell(state, from, PeerMessage::StepRegistered { token, refused, error });
     }
 
+    /// Seats have passed on: their new holders are told of the blocks that this server holds and the old ones knew.
+    pub(crate) fn register_again(&self, state: &mut State, before: &Seats) {
+        let standing = self.standing();
+        let mut told: BTreeMap<ServerId, HashMap<StepId, BTreeMap<String, FieldReport>>> = BTreeMap::new();
+        let State { directory, tiles, .. } = &mut *state;
+        for (id, fields) in &directory.held {
+            for (name, held) in fields {
+                let hash = hash_in_stream(id, name);
+                let shape = held.field.shape.as_deref();
+                let (old, new) =
+                    (tiles.map(before, hash, shape), tiles.map(&standing.roster.seats, hash, shape));
+                for block in held.blocks.iter().filter(|block| block.level == 0) {
+                    let interior = block.extent.interior();
+                    let known = old.owners_of(&interior);
+                    for owner in new.owners_of(&interior).into_iter().filter(|owner| !known.contains(owner)) {
+                        let fields = told.entry(owner).or_default().entry(id.clone()).or_default();
+                        let report = || FieldReport::new(held.field.clone(), Vec::new());
+                        fields.entry(name.clone()).or_insert_with(report).blocks.push(block.clone());
+                    }
+                }
+            }
+        }
+        for (owner, steps) in told {
+            for (id, fields) in steps {
+                for part in fields.into_values().flat_map(in_parts) {
+                    self.tell(state, owner, PeerMessage::StepKnow { id: id.clone(), owned: vec![part] });
+                }
+            }
+        }
+    }
+
+    /// A holder tells of blocks that touch tiles which this server owns now.
+    pub(crate) fn step_know(&self, state: &mut State, id: &StepId, owned: Vec<FieldReport>) {
+        for report in owned {
+            let fields = state.directory.owned.entry(id.clone()).or_default();
+            let index =
+                fields.entry(report.field.name.clone()).or_insert_with(|| FieldIndex::new(report.field));
+            for block in report.blocks {
+                if let Err(error) = index.insert(block) {
+                    tracing::warn!("a block of {id} is not taken over: {error}");
+                }
+            }
+        }
+    }
+
     /// Other owners refused these blocks.
     pub(crate) fn step_unregister(
         &self,
@@ -139,20 +206,22 @@ impl Node {
                 index.remove(|block| keys.contains(&block.key));
             }
             if let Some(held) = directory.held.get_mut(id).and_then(|fields| fields.get_mut(name)) {
-                held.retain(|block| !keys.contains(&block.key));
+                held.blocks.retain(|block| !keys.contains(&block.key));
             }
         }
         self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
     }
 
-    /// The blocks of a step that this server knows as the owner of tiles.
-    pub(crate) fn find_blocks(
+    /// The blocks of a step that this server knows as the owner of tiles. Waits until it has been told of those that owners
+    /// knew which have gone; the caller sets the deadline.
+    pub(crate) async fn find_blocks(
         &self,
         id: &StepId,
         field: &str,
         region: Option<&Region>,
         skip: usize,
     ) -> Result<ToClient> {
+        self.told_by_all().await;
         let state = self.state.lock();
         let index = state.directory.owned.get(id).and_then(|fields| fields.get(field));
         Ok(match (index, region) {
@@ -163,14 +232,34 @@ impl Node {
     }
 }
 
+/// A report in parts that messages take.
+pub(crate) fn in_parts(report: FieldReport) -> impl Iterator<Item = FieldReport> {
+    let FieldReport { field, blocks, .. } = report;
+    let mut blocks = blocks.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut part = Vec::new();
+        let mut bytes = 0;
+        while bytes < ANSWER_BYTES {
+            let Some(block) = blocks.next() else { break };
+            bytes += bytes_of(&block);
+            part.push(block);
+        }
+        (!part.is_empty()).then(|| FieldReport::new(field.clone(), part))
+    })
+}
+
+/// About how many bytes a record takes in a message.
+fn bytes_of(block: &BlockRecord) -> usize {
+    size_of::<BlockRecord>() + block.heap_bytes() + block.inline.as_ref().map_or(0, |inline| inline.len())
+}
+
 /// As many records as one answer takes.
 fn some_of<'a>(mut blocks: impl Iterator<Item = &'a BlockRecord>) -> ToClient {
     let mut told = Vec::new();
     let mut bytes = 0;
     while bytes < ANSWER_BYTES {
         let Some(block) = blocks.next() else { return ToClient::Records { blocks: told, more: false } };
-        let inline = block.inline.as_ref().map_or(0, |inline| inline.len());
-        bytes += size_of::<BlockRecord>() + block.heap_bytes() + inline;
+        bytes += bytes_of(block);
         told.push(block.clone());
     }
     ToClient::Records { blocks: told, more: blocks.next().is_some() }

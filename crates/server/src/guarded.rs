@@ -3,16 +3,18 @@
 use crate::forming;
 use crate::node::{Held, Node, State};
 use crate::takeover::tell_rank;
-use forebay_core::ids::{RunNumber, ServerId, StepId};
-use forebay_core::steps::{Inheritance, Ledger};
+use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
+use forebay_core::ids::{BlockKey, RunNumber, ServerId};
+use forebay_core::steps::{FieldReport, Inheritance, Ledger};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
 use forebay_transport::host;
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Hello, Part, Role, ToClient, ToServer};
-use forebay_wire::peer::{Keep, PeerMessage, Range};
+use forebay_wire::peer::{Keep, Kept, PeerMessage, Range, SpaceBlock};
 use rustix::fd::OwnedFd;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,7 +34,7 @@ pub(crate) struct Guarded {
     ledger: Ledger,
     /// Its arenas, by their number there.
     arenas: HashMap<u32, Guard>,
-    steps: HashMap<StepId, GuardedStep>,
+    kept: HashMap<Kept, GuardedStep>,
     /// Where orders wait for bytes that are fetched.
     orders: Option<mpsc::Sender<Order>>,
 }
@@ -51,24 +53,29 @@ struct GuardedStep {
     guardians: Vec<ServerId>,
     /// Where its blocks are, here.
     ranges: BTreeSet<Range>,
+    /// Their records, where only owners of tiles know them.
+    records: BTreeMap<String, (Field, BTreeMap<BlockKey, BlockRecord>)>,
+    /// What its owners know, if it is a block of the space.
+    space: Option<SpaceBlock>,
 }
 
 /// What another server wants done, in order.
 #[derive(Debug)]
 enum Order {
     Keep(u64, Box<Keep>),
-    KeepNoMore(StepId),
+    KeepNoMore(Kept),
 }
 
 impl Guarded {
     /// Of how many steps something is held.
     pub(crate) fn steps(&self) -> usize {
-        self.steps.len()
+        self.kept.len()
     }
 
     /// The streams of which something is held.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
-        self.steps.keys().map(|id| &id.stream).chain(self.ledger.streams())
+        let steps = self.kept.keys().filter_map(Kept::step);
+        steps.map(|id| &id.stream).chain(self.ledger.streams())
     }
 
     /// A rank with its home at the other server is gone.
@@ -140,7 +147,7 @@ impl Node {
     /// Finds room for blocks of a step of another server; those that are new here, each with where it is there.
     fn keep_ranges(&self, state: &mut State, from: ServerId, keep: &Keep) -> Result<Vec<(Range, Range)>> {
         let guarded = state.guarded.entry(from).or_default();
-        let step = guarded.steps.entry(keep.id.clone()).or_default();
+        let step = guarded.kept.entry(keep.id.clone()).or_default();
         step.copies = step.copies.max(keep.copies);
         step.guardians.clone_from(&keep.guardians);
         let mut store = self.store.lock();
@@ -175,7 +182,7 @@ impl Node {
     }
 
     /// Another server has freed its part of a step.
-    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, id: StepId) {
+    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, id: Kept) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
         match &guarded.orders {
             // If too many wait, it is found when that server is dead.
@@ -184,10 +191,12 @@ impl Node {
         }
     }
 
-    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &StepId) {
+    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &Kept) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
-        guarded.ledger.free(id);
-        if let Some(step) = guarded.steps.remove(id) {
+        if let Some(id) = id.step() {
+            guarded.ledger.free(id);
+        }
+        if let Some(step) = guarded.kept.remove(id) {
             self.free(step.ranges.iter().map(held));
         }
     }
@@ -228,9 +237,20 @@ impl Node {
                 }
             }
         }
-        tracing::info!("copies of {} steps of {dead} are here", guarded.steps.len());
-        for (id, step) in guarded.steps {
-            state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
+        tracing::info!("copies of {} steps of {dead} are here", guarded.kept.len());
+        for (id, step) in guarded.kept {
+            match &id {
+                Kept::Step(id) => {
+                    state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
+                    for (field, blocks) in step.records.into_values() {
+                        state.directory.hold(id, FieldReport::new(field, blocks.into_values().collect()));
+                    }
+                }
+                Kept::Space(_) => {
+                    let held = step.ranges.first().map(held);
+                    held.zip(step.space).into_iter().for_each(|(held, block)| state.space.take(held, block));
+                }
+            }
             let living: Vec<ServerId> =
                 step.guardians.into_iter().filter(|id| *id != dead && !state.gone.contains(id)).collect();
             if living.iter().min() == Some(&self.id) {
@@ -276,8 +296,18 @@ fn held(range: &Range) -> Held {
 /// What ranks told of a step is kept.
 fn kept_told(state: &mut State, from: ServerId, keep: Keep) {
     let Some(guarded) = state.guarded.get_mut(&from) else { return };
-    for (rank, ended) in keep.ended {
-        guarded.ledger.ended(&keep.id.stream, keep.id.run, rank, ended);
+    if let Some(id) = keep.id.step() {
+        for (rank, ended) in keep.ended {
+            guarded.ledger.ended(&id.stream, id.run, rank, ended);
+        }
+    }
+    if let Some(step) = guarded.kept.get_mut(&keep.id) {
+        step.space = keep.space.or(step.space.take());
+        for FieldReport { field, blocks, .. } in keep.records {
+            let name = field.name.clone();
+            let known = &mut step.records.entry(name).or_insert_with(|| (field, BTreeMap::new())).1;
+            known.extend(blocks.into_iter().map(|block| (block.key, block)));
+        }
     }
 }
 
@@ -311,7 +341,7 @@ async fn fetch_new(
     node: &Node,
     from: ServerId,
     connection: &mut Option<Connection>,
-    id: &StepId,
+    id: &Kept,
     new: Vec<(Range, Range)>,
 ) -> Result<()> {
     let mut result = Ok(());
@@ -325,7 +355,7 @@ async fn fetch_new(
         }
         let mut state = node.state.lock();
         // Unless it was let go of, or taken over, with what had come.
-        let step = state.guarded.get_mut(&from).and_then(|guarded| guarded.steps.get_mut(id));
+        let step = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(id));
         if step.is_some_and(|step| step.ranges.remove(&mine)) {
             node.free([held(&mine)]);
         }

@@ -223,7 +223,11 @@ impl Node {
                     rank.note(error);
                 }
             }
+            M::StepKnow { id, owned } => self.step_know(state, &id, owned),
             M::SpaceRegister { .. } => self.space_register(state, from, message),
+            M::SpaceKnow { step, description, report } => {
+                self.space_know(state, from, step, description, report);
+            }
             M::SpaceRegistered { token, result } => self.space_registered(state, token, result),
             M::SpaceUnregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
             M::SpaceRevoke { token, description } => self.space_revoke(state, from, token, description),

@@ -5,11 +5,12 @@
 //! answer for what it held, as if it had died.
 
 use crate::membership::{entry, is_here};
-use crate::node::{Node, State};
+use crate::node::{Held, Node, State};
 use forebay_core::ids::{ServerId, StepId};
 use forebay_core::roster::Change;
+use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::peer::{Kept, PeerMessage, Range};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,13 +122,6 @@ impl Node {
             return Err(Error::conflict(format!("{} is leaving already", self.id)));
         }
         self.is_last_one(&state, discard)?;
-        if !discard && state.space.is_used() {
-            return Err(Error::unsupported(format!(
-                "{} holds blocks that were put into the space, or knows where some are: they cannot go to another \
-                 server yet; remove them, or give them up with --discard",
-                self.id
-            )));
-        }
         state.leaving.phase = Phase::Drains;
         state.leaving.told.clear();
         drop(state);
@@ -301,13 +295,12 @@ impl Node {
 
     /// Has others hold all that nobody else holds; why some could not, if so.
     async fn hand_over_all(&self, discard: bool) -> Option<Error> {
-        let mut steps = self.only_here(&self.state.lock());
-        steps.sort_unstable_by_key(|id| (id.stream.clone(), id.run, id.step));
+        let all = self.only_here(&self.state.lock());
         self.tell_of_runs();
         let mut refused = None;
-        for steps in steps.chunks(AT_ONCE) {
+        for some in all.chunks(AT_ONCE) {
             let mut tasks = JoinSet::new();
-            for id in steps {
+            for id in some {
                 let Some(node) = self.me.upgrade() else { continue };
                 let id = id.clone();
                 tasks.spawn(async move { node.hand_over(id).await });
@@ -321,32 +314,24 @@ impl Node {
         refused.filter(|_| !discard)
     }
 
-    /// The steps of which something is here that no other server would answer for.
-    fn only_here(&self, state: &State) -> Vec<StepId> {
-        let known: BTreeSet<(String, u64, u64)> = state
-            .held
-            .keys()
-            .cloned()
-            .chain(state.ledger.all_steps())
-            .map(|StepId { stream, run, step }| (stream, run, step))
-            .collect();
-        let ids = known.into_iter().map(|(stream, run, step)| StepId { stream, run, step });
-        ids.filter(|id| !self.is_elsewhere(state, id)).collect()
+    /// What is here that no other server would answer for, in order.
+    fn only_here(&self, state: &State) -> Vec<Kept> {
+        let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
+        let all = steps.into_iter().map(Kept::Step).chain(state.space.all_held());
+        all.filter(|id| !self.is_elsewhere(state, id)).collect()
     }
 
-    fn is_elsewhere(&self, state: &State, id: &StepId) -> bool {
-        let held = state.held.get(id).map_or(0, Vec::len);
-        let told = state.ledger.told_of(id).len();
-        state.replicas.is_kept(id, held, told)
+    fn is_elsewhere(&self, state: &State, id: &Kept) -> bool {
+        let (held, told) = held_of(state, id);
+        state.replicas.is_kept(id, held.len(), told.len())
     }
 
-    /// Has another server hold all of a step that this one holds.
-    async fn hand_over(self: Arc<Node>, id: StepId) -> Result<()> {
+    /// Has another server hold all that this one holds of something.
+    async fn hand_over(self: Arc<Node>, id: Kept) -> Result<()> {
         let (copies, ranges, told) = {
             let mut state = self.state.lock();
             let state = &mut *state;
-            let held = state.held.get(&id).cloned().unwrap_or_default();
-            let told = state.ledger.told_of(&id);
+            let (held, told) = held_of(state, &id);
             if held.is_empty() && told.is_empty() {
                 return Ok(());
             }
@@ -385,6 +370,9 @@ impl Node {
         if let Some((stream, member)) = state.members.iter().find(|(_, member)| !member.ranks.is_empty()) {
             let rank = member.ranks.keys().map(|(_, rank)| *rank).min().unwrap_or(0);
             return Some(format!("rank {rank} of stream '{stream}' to end its step"));
+        }
+        if state.space.is_put_to() {
+            return Some("blocks that are just put into the space".to_owned());
         }
         if state.directory.has_endings() {
             return Some("copies of steps".to_owned());
@@ -467,6 +455,14 @@ impl Node {
             .collect();
         able.sort_unstable();
         able.into_iter().map(|(.., id)| id).collect()
+    }
+}
+
+/// The ranges that this server holds of something, and what ranks told of it.
+fn held_of(state: &State, id: &Kept) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) {
+    match id {
+        Kept::Step(id) => (state.held.get(id).cloned().unwrap_or_default(), state.ledger.told_of(id)),
+        Kept::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
     }
 }
 

@@ -38,13 +38,11 @@ const ASK: Duration = Duration::from_secs(5);
 pub(crate) struct Standing {
     pub(crate) roster: Arc<Roster>,
     pub(crate) view: View,
-    /// Who shares the tiles of the directory.
-    pub(crate) owners: View,
 }
 
 impl Standing {
     pub(crate) fn new(roster: Arc<Roster>) -> Standing {
-        Standing { view: roster.view(), owners: roster.founders_view(), roster }
+        Standing { view: roster.view(), roster }
     }
 }
 
@@ -248,6 +246,12 @@ impl Node {
             *self.standing.write() = standing.clone();
             for server in &came {
                 state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
+            }
+            if before.roster.seats != roster.seats {
+                self.register_again(&mut state, &before.roster.seats);
+            }
+            if !left.is_empty() {
+                self.space_register_again(&mut state, &before.roster.seats);
             }
             orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
             guarded.retain(|stream| !orphans.contains(stream));

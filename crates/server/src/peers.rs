@@ -138,10 +138,15 @@ fn about_bytes(message: &PeerMessage) -> usize {
         PeerMessage::StepRegister { owned, held, .. } => {
             owned.iter().chain(held).map(|report| of(&report.blocks)).sum()
         }
-        PeerMessage::SpaceRegister { report, .. } => of(&report.blocks),
+        PeerMessage::StepKnow { owned, .. } => owned.iter().map(|report| of(&report.blocks)).sum(),
+        PeerMessage::SpaceRegister { report, .. } | PeerMessage::SpaceKnow { report, .. } => {
+            of(&report.blocks)
+        }
         PeerMessage::Keep { keep, .. } => {
             let fields = keep.ended.iter().flat_map(|(_, ended)| &ended.fields);
-            fields.map(|field| of(&field.blocks)).sum::<usize>() + keep.ranges.len() * size_of::<Range>()
+            let told: usize = fields.map(|field| of(&field.blocks)).sum();
+            let records: usize = keep.records.iter().map(|report| of(&report.blocks)).sum();
+            told + records + keep.ranges.len() * size_of::<Range>()
         }
         _ => 0,
     };

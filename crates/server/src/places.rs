@@ -42,9 +42,23 @@ impl Node {
     }
 
     /// Whether every other member has told which streams it coordinates in this server's place.
-    fn knows_places(&self, state: &State, view: &View) -> bool {
+    pub(crate) fn knows_places(&self, state: &State, view: &View) -> bool {
         let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
         view.members.iter().all(|id| *id == self.id || told(id) || state.gone.contains(id))
+    }
+
+    /// Waits until every other member has told what follows from the view in force: blocks that are registered with this
+    /// server in the place of one that has gone among it. The caller sets the deadline.
+    pub(crate) async fn told_by_all(&self) {
+        loop {
+            let known = self.places_known.notified();
+            tokio::pin!(known);
+            known.as_mut().enable();
+            if self.knows_places(&self.state.lock(), &self.standing().view) {
+                return;
+            }
+            known.await;
+        }
     }
 
     /// Waits until it is known who answers for a stream. The caller sets the deadline.

@@ -10,7 +10,7 @@ use forebay_core::block::Location;
 use forebay_core::ids::{RunNumber, ServerId, StepId};
 use forebay_core::steps::{RunOptions, StepEnded};
 use forebay_core::{Error, Result};
-use forebay_wire::peer::{Keep, PeerMessage, Range};
+use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ pub(crate) struct Replicas {
     arenas: HashMap<u32, BTreeSet<ServerId>>,
     /// What they were told of each run: its ledger's version.
     runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
-    steps: HashMap<StepId, Replicated>,
+    kept: HashMap<Kept, Replicated>,
 }
 
-/// A step that is to have copies.
+/// Something that is to have copies.
 #[derive(Debug, Default)]
 pub(crate) struct Replicated {
     /// How many.
@@ -52,32 +52,32 @@ pub(crate) fn copies_late() -> Error {
 impl Replicas {
     /// How many steps are to have copies that others hold, and how many of them have too few.
     pub(crate) fn status(&self) -> (usize, usize) {
-        let wanted = self.steps.values().filter(|step| step.copies > 0);
+        let wanted = self.kept.values().filter(|step| step.copies > 0);
         let lacks = |step: &&Replicated| step.kept_by.len() < step.copies as usize;
         (wanted.clone().count(), wanted.filter(lacks).count())
     }
 
     /// Whether another server keeps all of a step: so many blocks, and what so many ranks told.
-    pub(crate) fn is_kept(&self, id: &StepId, blocks: usize, told: usize) -> bool {
-        let kept = self.steps.get(id).filter(|step| !step.kept_by.is_empty());
+    pub(crate) fn is_kept(&self, id: &Kept, blocks: usize, told: usize) -> bool {
+        let kept = self.kept.get(id).filter(|step| !step.kept_by.is_empty());
         kept.is_some_and(|step| step.ranges.len() >= blocks && step.told >= told)
     }
 
     /// A step is to be kept elsewhere, since this server leaves; how many copies it is to have in any case.
-    pub(crate) fn hand_over(&mut self, id: &StepId) -> u32 {
-        self.steps.entry(id.clone()).or_default().copies
+    pub(crate) fn hand_over(&mut self, id: &Kept) -> u32 {
+        self.kept.entry(id.clone()).or_default().copies
     }
 
     /// This server stays after all: what was to be kept elsewhere for that alone, and by whom.
-    pub(crate) fn take_back(&mut self) -> Vec<(StepId, BTreeSet<ServerId>)> {
-        let handed = self.steps.extract_if(|_, step| step.copies == 0);
+    pub(crate) fn take_back(&mut self) -> Vec<(Kept, BTreeSet<ServerId>)> {
+        let handed = self.kept.extract_if(|_, step| step.copies == 0);
         handed.map(|(id, step)| (id, step.asked)).collect()
     }
 
     /// Whether steps of which a server was to keep copies would have too few without it, of those that `able` others can
     /// keep.
     pub(crate) fn would_lack(&self, server: ServerId, able: usize) -> bool {
-        let asked = self.steps.values().filter(|step| step.asked.contains(&server));
+        let asked = self.kept.values().filter(|step| step.asked.contains(&server));
         let lacks = |step: &Replicated| {
             let left = step.kept_by.iter().filter(|id| **id != server).count();
             left < able.min(step.copies as usize)
@@ -134,38 +134,38 @@ impl Node {
     ) -> Result<()> {
         let first = {
             let mut state = self.state.lock();
-            let step = state.replicas.steps.entry(id.clone()).or_default();
+            let step = state.replicas.kept.entry(Kept::Step(id.clone())).or_default();
             let first = step.ranges.is_empty() && step.told == 0;
             step.copies = step.copies.max(copies);
             step.ranges.extend(&ranges);
             step.told += ended.len();
             first
         };
-        self.keep_at(id, copies, ranges, ended, first).await
+        self.keep_at(&Kept::Step(id.clone()), copies, ranges, ended, first).await
     }
 
-    /// As `keep`, for a step that is to be kept already, of all that is held here of it: by so many servers, whatever it
-    /// is to have for good.
+    /// As `keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
+    /// for good.
     pub(crate) async fn keep_all(
         &self,
-        id: &StepId,
+        id: &Kept,
         servers: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Result<()> {
         {
             let mut state = self.state.lock();
-            let Some(step) = state.replicas.steps.get_mut(id) else { return Ok(()) };
+            let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
             step.ranges.extend(&ranges);
             step.told = step.told.max(ended.len());
         }
         self.keep_at(id, servers, ranges, ended, true).await
     }
 
-    /// `first`: those that keep this keep all of the step.
+    /// `first`: those that keep this keep all of it.
     async fn keep_at(
         &self,
-        id: &StepId,
+        id: &Kept,
         servers: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
@@ -179,20 +179,23 @@ impl Node {
                 let state = &mut *state;
                 done.retain(|guardian| !state.leaving.others.contains(guardian));
                 // It may have been freed meanwhile.
-                let Some(step) = state.replicas.steps.get_mut(id) else { return Ok(()) };
+                let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
                 let (copies, kept_by) = (step.copies, step.kept_by.clone());
                 let guardians = self.guardians(state, servers, &kept_by, &refused);
                 let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
                 if rest.is_empty() {
-                    if let Some(step) = state.replicas.steps.get_mut(id) {
+                    if let Some(step) = state.replicas.kept.get_mut(id) {
                         // Each rank's part is kept by itself.
                         step.kept_by = if first { done.clone() } else { &step.kept_by & &done };
                     }
                     break;
                 }
+                let records = id.step().map(|id| state.directory.records_in(id, &ranges)).unwrap_or_default();
+                let space = state.space.block_of(id);
                 let ask = |guardian: ServerId| {
                     let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
-                    let keep = Keep { id, copies, guardians: guardians.clone(), ranges, ended };
+                    let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
+                    let keep = Keep { id, copies, guardians, ranges, ended, records, space };
                     (guardian, self.ask_to_keep(state, guardian, keep))
                 };
                 rest.into_iter().map(ask).collect()
@@ -245,10 +248,10 @@ impl Node {
                 self.peers.send_with(guardian, PeerMessage::Guard { arena, bytes }, Some(file));
             }
         }
-        if !keep.ended.is_empty() {
-            self.tell_guardian_of_run(state, guardian, &keep.id.stream, keep.id.run);
+        if let Some(id) = keep.id.step().filter(|_| !keep.ended.is_empty()) {
+            self.tell_guardian_of_run(state, guardian, &id.stream, id.run);
         }
-        if let Some(step) = state.replicas.steps.get_mut(&keep.id) {
+        if let Some(step) = state.replicas.kept.get_mut(&keep.id) {
             step.asked.insert(guardian);
         }
         self.question(state, guardian, |token| PeerMessage::Keep { token, keep: Box::new(keep) })
@@ -289,9 +292,9 @@ impl Node {
         }
     }
 
-    /// A step is freed here: so are its copies.
-    pub(crate) fn keep_no_more(&self, state: &mut State, id: &StepId) {
-        let Some(step) = state.replicas.steps.remove(id) else { return };
+    /// Something is freed here: so are its copies.
+    pub(crate) fn keep_no_more(&self, state: &mut State, id: &Kept) {
+        let Some(step) = state.replicas.kept.remove(id) else { return };
         for guardian in step.asked {
             self.tell(state, guardian, PeerMessage::KeepNoMore(id.clone()));
         }
@@ -337,19 +340,19 @@ impl Node {
         for told in state.replicas.runs.values_mut() {
             told.retain(|guardian, _| !left.contains(guardian));
         }
-        for step in state.replicas.steps.values_mut() {
+        for step in state.replicas.kept.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
             step.kept_by.retain(|guardian| !left.contains(guardian));
         }
         let lacks = |step: &Replicated| step.kept_by.len() < step.copies as usize;
-        let lacking = state.replicas.steps.iter().filter(|(_, step)| lacks(step));
+        let lacking = state.replicas.kept.iter().filter(|(_, step)| lacks(step));
         self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());
     }
 
     /// A server leaves that may keep copies: others are to keep them.
     pub(crate) fn keep_without(&self, state: &mut State, leaving: ServerId) {
         let mut lacking = Vec::new();
-        for (id, step) in &mut state.replicas.steps {
+        for (id, step) in &mut state.replicas.kept {
             if step.kept_by.remove(&leaving) && step.kept_by.len() < step.copies as usize {
                 lacking.push(id.clone());
             }
@@ -357,26 +360,27 @@ impl Node {
         self.keep_these_again(lacking);
     }
 
-    fn keep_these_again(&self, mut lacking: Vec<StepId>) {
+    fn keep_these_again(&self, mut lacking: Vec<Kept>) {
         if lacking.is_empty() {
             return;
         }
-        lacking.sort_unstable_by_key(|id| (id.stream.clone(), id.run, id.step));
+        lacking.sort_unstable();
         let Some(node) = self.me.upgrade() else { return };
         tokio::spawn(async move {
             let steps = lacking.len();
             for id in lacking {
-                node.keep_step_again(&id).await;
+                node.keep_one_again(&id).await;
             }
             tracing::info!("copies of {steps} steps were made again");
         });
     }
 
-    async fn keep_step_again(&self, id: &StepId) {
+    async fn keep_one_again(&self, id: &Kept) {
         let (copies, ranges, told) = {
             let state = self.state.lock();
-            let Some(step) = state.replicas.steps.get(id) else { return };
-            (step.copies, step.ranges.iter().copied().collect(), state.ledger.told_of(id))
+            let Some(step) = state.replicas.kept.get(id) else { return };
+            let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
+            (step.copies, step.ranges.iter().copied().collect(), told)
         };
         if let Err(error) = self.keep_all(id, copies, ranges, told).await {
             tracing::warn!("{id} has too few copies: {error}");
@@ -387,12 +391,12 @@ impl Node {
     pub(crate) fn replicate(
         &self,
         state: &mut State,
-        id: StepId,
+        id: Kept,
         copies: u32,
         ranges: BTreeSet<Range>,
         kept_by: BTreeSet<ServerId>,
     ) {
-        let step = state.replicas.steps.entry(id).or_default();
+        let step = state.replicas.kept.entry(id).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);
         step.asked.extend(&kept_by);

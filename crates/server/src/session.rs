@@ -314,7 +314,10 @@ impl Session {
                 told
             }
             M::FindBlocks { id, field, region, skip } => {
-                self.node.find_blocks(&id, &field, region.as_ref(), skip as usize).map(Some)
+                let patience = self.patience.min(ANSWERS_PATIENCE);
+                let found = self.node.find_blocks(&id, &field, region.as_ref(), skip as usize);
+                let found = timeout(patience, found).await.map_err(|_| not_told())?;
+                found.map(Some)
             }
             M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
             M::SpaceFind { .. } => self.space_find(message).await.map(Some),
@@ -327,8 +330,8 @@ impl Session {
                 Ok(None)
             }
             M::SpaceRemove { field, step } => {
-                self.node.space_remove(&field, step).await?;
-                Ok(Some(ToClient::Done))
+                let removed = self.node.space_remove(&field, step).await?;
+                Ok(Some(if removed { ToClient::Done } else { ToClient::NotOwned }))
             }
             M::Status | M::CreatePipeline { .. } | M::DestroyPipeline { .. } | M::Shutdown => {
                 self.admin(message).await
@@ -432,6 +435,11 @@ async fn process_ended(process: Option<&Process>, known: bool) {
         Some(_) if known => tokio::time::sleep(Duration::from_millis(20)).await,
         process => process::ended(process).await,
     }
+}
+
+/// The error where it is not known in time what an owner knew that has gone.
+fn not_told() -> Error {
+    Error::timeout("not all servers have told in time which blocks they hold: one stands still")
 }
 
 /// Whether a connection cannot go on after an error.

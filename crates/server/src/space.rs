@@ -14,15 +14,15 @@ mod remove;
 
 use crate::node::{Held, Node, State};
 use described::Described;
-use forebay_core::block::Location;
+use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
-use forebay_core::ids::{BlockKey, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, Result};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{Kept, PeerMessage, SpaceBlock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// A field at a step.
 pub(crate) type Key = (String, StepNumber);
+/// How long all members may take to tell what follows from a new view.
+const TOLD_PATIENCE: Duration = Duration::from_secs(5);
 /// Blocks that one message frees: more would not fit into it.
 const FREED_AT_ONCE: usize = 1 << 18;
 
@@ -43,9 +45,10 @@ pub(crate) struct Space {
     index: BTreeMap<Key, Owned>,
     /// What is being removed by this server, with the registrations that wait for the end of that.
     removing: HashMap<Key, Vec<(ServerId, PeerMessage)>>,
-    /// Ranges of blocks that are held here, each with the owners that it is registered with; one that is just
-    /// being put has this server besides. It is free when nobody is left.
-    held: HashMap<Held, Vec<ServerId>>,
+    /// Blocks that are held here, by their ranges. One is free when nobody keeps it any more.
+    held: HashMap<Held, HeldBlock>,
+    /// Where they are.
+    by_key: HashMap<BlockKey, Held>,
     /// What readers hold: the key that each lease is on.
     leases: HashMap<u64, Key>,
     /// What was removed while readers held it; let go with the last lease on its key.
@@ -55,10 +58,24 @@ pub(crate) struct Space {
     waiting: HashMap<Key, Arc<Notify>>,
 }
 
+/// A block that is held here.
+#[derive(Debug)]
+struct HeldBlock {
+    /// The owners that it is registered with; while it is being put, this server besides.
+    keepers: Vec<ServerId>,
+    field: Arc<Field>,
+    step: StepNumber,
+    record: BlockRecord,
+    /// Under which description it is registered; 0 until it is.
+    description: DescriptionNumber,
+    /// Whether an owner has gone that may have told readers of it: they may look at it still.
+    unseen: bool,
+}
+
 /// What a reader that waits has seen, so that each block is looked at once, however many come.
 #[derive(Debug)]
 struct Seen {
-    description: u64,
+    description: DescriptionNumber,
     removals: u64,
     /// How many blocks of the index.
     blocks: usize,
@@ -70,10 +87,20 @@ struct Seen {
 #[derive(Debug)]
 struct Owned {
     /// Grows with every time that it is described anew.
-    description: u64,
+    description: DescriptionNumber,
     index: FieldIndex,
     /// Where it is described: the servers that may register under this description with other owners.
     registrants: BTreeSet<ServerId>,
+}
+
+/// What an owner finds.
+#[derive(Debug)]
+enum Looked {
+    Found(Box<Answer>),
+    /// Not all is there yet.
+    Missing,
+    /// Others own all of it.
+    NotOwned,
 }
 
 /// What an owner answers to a reader.
@@ -81,7 +108,7 @@ struct Owned {
 pub(crate) struct Answer {
     /// 0 if it only describes the field.
     pub(crate) lease: u64,
-    pub(crate) description: u64,
+    pub(crate) description: DescriptionNumber,
     pub(crate) report: FieldReport,
 }
 
@@ -104,9 +131,45 @@ impl Space {
         }
     }
 
-    /// Whether it holds or knows any block.
+    /// All blocks that are held here.
+    pub(crate) fn all_held(&self) -> impl Iterator<Item = Kept> {
+        self.held.values().filter(|block| block.description > 0).map(|block| Kept::Space(block.record.key))
+    }
+
+    /// Whether a block is being put here.
+    pub(crate) fn is_put_to(&self) -> bool {
+        self.held.values().any(|block| block.description == 0)
+    }
+
+    /// Where a block is held here.
+    pub(crate) fn range_of(&self, key: BlockKey) -> Option<Held> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// What owners know of a block that is held here.
+    pub(crate) fn block_of(&self, id: &Kept) -> Option<SpaceBlock> {
+        let Kept::Space(key) = id else { return None };
+        let block = self.held.get(&self.range_of(*key)?)?;
+        let (field, record) = (block.field.clone(), block.record.clone());
+        Some(SpaceBlock { field, step: block.step, description: block.description, record })
+    }
+
+    /// This server holds a block.
+    fn hold(&mut self, held: Held, block: HeldBlock) {
+        self.by_key.insert(block.record.key, held);
+        self.held.insert(held, block);
+    }
+
+    /// The server is dead that held a block: this one does in its place. Its owners are told.
+    pub(crate) fn take(&mut self, held: Held, block: SpaceBlock) {
+        let SpaceBlock { field, step, description, record } = block;
+        let keepers = Vec::new();
+        self.hold(held, HeldBlock { keepers, field, step, record, description, unseen: true });
+    }
+
+    /// Whether it holds any block.
     pub(crate) fn is_used(&self) -> bool {
-        !self.held.is_empty() || !self.index.is_empty()
+        !self.held.is_empty()
     }
 
     /// How many blocks its index knows, and about how many bytes that takes.
@@ -152,20 +215,12 @@ impl Node {
         step: StepNumber,
         shape: Option<&[u64]>,
     ) -> TileMap {
-        state.tiles.map(&self.standing().owners, hash_in_space(field, step), shape)
+        state.tiles.map(&self.standing().roster.seats, hash_in_space(field, step), shape)
     }
 
     /// The server that describes a field of the space at a step.
     fn space_describes(&self, field: &str, step: StepNumber) -> ServerId {
-        self.standing().owners.owner_of(hash_in_space(field, step)).unwrap_or(self.id)
-    }
-
-    fn check_describes(&self, field: &str, step: StepNumber) -> Result<()> {
-        let server = self.space_describes(field, step);
-        if server == self.id {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("{server} describes field '{field}' at step {step}, not {}", self.id)))
+        self.standing().roster.seats.holder_of(hash_in_space(field, step)).unwrap_or(self.id)
     }
 
     /// Blocks are registered with this server, which owns parts that they touch or describes the field.
@@ -173,6 +228,15 @@ impl Node {
         let PeerMessage::SpaceRegister { token, step, description, report } = message else { return };
         let key = (report.field.name.clone(), step);
         let describes = self.space_describes(&key.0, step) == self.id;
+        if describes && description == 0 && !self.knows_places(state, &self.standing().view) {
+            // Another one may have described it before, and who holds blocks is about to tell.
+            let message = PeerMessage::SpaceRegister { token, step, description, report };
+            if !state.places.defer(from, message) {
+                let result = Err(Error::conflict("too much is put while the group changes: try again"));
+                self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
+            }
+            return;
+        }
         if let Some(waiting) = state.space.removing.get_mut(&key).filter(|_| describes && description == 0) {
             waiting.push((from, PeerMessage::SpaceRegister { token, step, description, report }));
             return;
@@ -187,14 +251,17 @@ impl Node {
         state: &mut State,
         from: ServerId,
         key: &Key,
-        description: u64,
+        description: DescriptionNumber,
         report: FieldReport,
         describes: bool,
-    ) -> Result<u64> {
+    ) -> Result<DescriptionNumber> {
         let known = state.space.index.get(key).map(|owned| owned.description);
         let current = match known {
             Some(known) if description == 0 && describes => known,
-            None if description == 0 && describes => self.unique(),
+            // Later ones are greater, whoever describes the field.
+            None if description == 0 && describes => {
+                u128::from(self.epoch()) << 64 | u128::from(self.unique())
+            }
             _ if description == 0 => {
                 return Err(Error::protocol(format!("{} does not describe field '{}'", self.id, key.0)));
             }
@@ -217,13 +284,64 @@ impl Node {
         if describes && !single {
             owned.registrants.insert(from);
         }
+        let (standing, answers) = (self.standing(), &state.answers);
+        let some_have_gone = standing.roster.next_id.0 as usize > standing.view.members.len();
         for block in report.blocks {
-            owned.index.insert(block)?;
+            let again = some_have_gone.then(|| block.clone());
+            if let Err(error) = owned.index.insert(block) {
+                // What servers held that have gone is in nobody's way.
+                let held = |location: &Location| {
+                    standing.view.members.contains(&location.server)
+                        || answers.get((location.server, location.arena)).is_some()
+                };
+                owned.index.remove(|known| known.inline.is_none() && !held(&known.location));
+                owned.index.insert(again.ok_or(error)?)?;
+            }
         }
         Ok(current)
     }
 
-    /// The blocks that meet a region, once those of this owner's parts are there.
+    /// A server holds blocks that an owner knew which has gone: this one owns their parts now, or describes the field.
+    pub(crate) fn space_know(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        step: StepNumber,
+        description: DescriptionNumber,
+        report: FieldReport,
+    ) {
+        let key = (report.field.name.clone(), step);
+        let known = state.space.index.get(&key).map(|owned| owned.description);
+        if known.is_some_and(|known| known < description) {
+            self.space_let_go_of(state, &key);
+        }
+        let mut refused = Vec::new();
+        if known.is_some_and(|known| known > description) {
+            // It was removed, and put again.
+            refused.extend(report.blocks.iter().map(|block| block.location));
+        } else {
+            let single = self.space_tiles(state, &key.0, step, report.field.shape.as_deref()).is_single();
+            let owned = state.space.index.entry(key.clone()).or_insert_with(|| Owned {
+                description,
+                index: FieldIndex::of_space(report.field.clone()),
+                registrants: BTreeSet::new(),
+            });
+            if !single {
+                owned.registrants.insert(from);
+            }
+            for block in report.blocks {
+                let location = block.location;
+                if let Err(error) = owned.index.insert(block) {
+                    tracing::warn!("a block of field '{}' at step {step} is not taken over: {error}", key.0);
+                    refused.push(location);
+                }
+            }
+        }
+        self.space_free(state, refused);
+        state.space.wake(&key);
+    }
+
+    /// The blocks that meet a region, once those of this owner's parts are there. `None` if others own all of them.
     pub(crate) async fn space_find(
         &self,
         field: &str,
@@ -231,20 +349,23 @@ impl Node {
         region: Option<&Region>,
         shape: Option<&Dims>,
         patience: Duration,
-    ) -> Result<Answer> {
+    ) -> Result<Option<Answer>> {
         let key = (field.to_owned(), step);
-        if region.is_none() || shape.is_none() {
-            self.check_describes(field, step)?;
-        }
         let deadline = Instant::now() + patience;
+        let all_told = deadline.max(Instant::now() + TOLD_PATIENCE);
+        timeout_at(all_told, self.told_by_all()).await.map_err(|_| not_told(field, step))?;
         let mut seen = None;
         loop {
+            if (region.is_none() || shape.is_none()) && self.space_describes(field, step) != self.id {
+                return Ok(None);
+            }
             let changed = {
                 let mut state = self.state.lock();
-                if let Some(answer) = self.space_look(&mut state, &key, region, shape, &mut seen)? {
-                    return Ok(answer);
+                match self.space_look(&mut state, &key, region, shape, &mut seen)? {
+                    Looked::Found(answer) => return Ok(Some(*answer)),
+                    Looked::NotOwned => return Ok(None),
+                    Looked::Missing => state.space.wait_for(&key),
                 }
-                state.space.wait_for(&key)
             };
             if timeout_at(deadline, changed).await.is_err() {
                 let state = &mut *self.state.lock();
@@ -255,7 +376,7 @@ impl Node {
         }
     }
 
-    /// The blocks that meet a region; `None` if those of this owner's parts are not all there.
+    /// The blocks that meet a region, if those of this owner's parts are all there.
     fn space_look(
         &self,
         state: &mut State,
@@ -263,35 +384,33 @@ impl Node {
         region: Option<&Region>,
         shape: Option<&Dims>,
         seen: &mut Option<Seen>,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Looked> {
         let (name, step) = (&key.0, key.1);
-        let Some(owned) = state.space.index.get(key) else { return Ok(None) };
+        let Some(owned) = state.space.index.get(key) else { return Ok(Looked::Missing) };
         let field = owned.index.field().clone();
         let tiles =
-            state.tiles.map(&self.standing().owners, hash_in_space(name, step), field.shape.as_deref());
+            state.tiles.map(&self.standing().roster.seats, hash_in_space(name, step), field.shape.as_deref());
         let other = match shape {
             Some(_) => field.shape.as_ref() != shape,
             None => !tiles.is_single(),
         };
         let Some(region) = region.filter(|_| !other) else {
             let report = FieldReport::new(field, Vec::new());
-            return Ok(Some(Answer { lease: 0, description: owned.description, report }));
+            return Ok(Looked::Found(Box::new(Answer { lease: 0, description: owned.description, report })));
         };
         check_inside(&field, region)?;
         let parts = tiles.parts_of(self.id, region);
         if parts.is_empty() && tiles.descriptor() != Some(self.id) {
-            return Err(Error::invalid(format!(
-                "{} owns nothing of {region} of field '{name}' at step {step}",
-                self.id
-            )));
+            return Ok(Looked::NotOwned);
         }
         if !owned.covers(&parts, seen) {
-            return Ok(None);
+            return Ok(Looked::Missing);
         }
         let blocks = owned.index.find(region).cloned().collect();
         let (description, lease) = (owned.description, self.unique());
         state.space.leases.insert(lease, key.clone());
-        Ok(Some(Answer { lease, description, report: FieldReport::new(field, blocks) }))
+        let report = FieldReport::new(field, blocks);
+        Ok(Looked::Found(Box::new(Answer { lease, description, report })))
     }
 
     /// An error that says what is missing of this owner's parts of a region, if something is.
@@ -302,7 +421,7 @@ impl Node {
         };
         let Some(region) = region else { return Ok(()) };
         let shape = owned.index.field().shape.as_deref();
-        let tiles = state.tiles.map(&self.standing().owners, hash_in_space(name, step), shape);
+        let tiles = state.tiles.map(&self.standing().roster.seats, hash_in_space(name, step), shape);
         owned.index.check_parts_covered(&format!("step {step}"), region, &tiles.parts_of(self.id, region))
     }
 
@@ -352,7 +471,10 @@ impl Node {
 
     fn space_free(&self, state: &mut State, locations: Vec<Location>) {
         let mut by_server: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
-        for location in locations {
+        for mut location in locations {
+            if let Some((server, arena)) = state.answers.get((location.server, location.arena)) {
+                (location.server, location.arena) = (server, arena);
+            }
             by_server.entry(location.server).or_default().push(location);
         }
         for (server, locations) in by_server {
@@ -361,6 +483,13 @@ impl Node {
             }
         }
     }
+}
+
+/// The error where it is not known in time what an owner knew that has gone.
+fn not_told(field: &str, step: StepNumber) -> Error {
+    Error::timeout(format!(
+        "what there is of field '{field}' at step {step} is not known in time: a server stands still"
+    ))
 }
 
 /// Checks that a field is put as it was described.

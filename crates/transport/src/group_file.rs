@@ -3,6 +3,7 @@
 use crate::Address;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Member, Roster};
+use forebay_core::seats::Seats;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
@@ -49,7 +50,7 @@ pub struct ConnectionFile {
     /// The servers.
     pub servers: Vec<ServerEntry>,
     /// The servers when all had come that were waited for. They own the tiles of the directory.
-    pub founders: Vec<ServerId>,
+    pub seats: Seats,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +60,7 @@ struct OnDisk {
     secret: String,
     epoch: Epoch,
     awaited: u32,
-    founders: Vec<ServerId>,
+    seats: Seats,
     servers: Vec<ServerEntry>,
 }
 
@@ -90,11 +91,6 @@ impl ConnectionFile {
         View { lineage: self.lineage, epoch: self.epoch, members }
     }
 
-    /// The founders, as if they were all members: they share the tiles of the directory.
-    pub fn founders_view(&self) -> View {
-        View { lineage: self.lineage, epoch: self.epoch, members: self.founders.clone() }
-    }
-
     /// What is to be written when this roster is in force.
     pub fn of(roster: &Roster, secret: Secret) -> ConnectionFile {
         let entry = |member: &Member| ServerEntry {
@@ -108,7 +104,7 @@ impl ConnectionFile {
             epoch: roster.epoch,
             awaited: roster.awaited,
             servers: roster.members.iter().map(entry).collect(),
-            founders: roster.founders.clone(),
+            seats: roster.seats.clone(),
         }
     }
 
@@ -137,14 +133,14 @@ impl ConnectionFile {
         if disk.servers.is_empty() {
             return Err(damaged("it lists no server"));
         }
-        if disk.awaited == 0 && disk.founders.is_empty() {
-            return Err(damaged("it names no founder"));
+        if disk.awaited == 0 && disk.seats.is_empty() {
+            return Err(damaged("it names no holder of a seat"));
         }
         for server in &disk.servers {
             server.parsed().map_err(|e| e.during(origin))?;
         }
-        let OnDisk { epoch, awaited, founders, servers, .. } = disk;
-        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, founders })
+        let OnDisk { epoch, awaited, seats, servers, .. } = disk;
+        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, seats })
     }
 
     /// The file's text.
@@ -155,7 +151,7 @@ impl ConnectionFile {
             secret: hex(&self.secret.0),
             epoch: self.epoch,
             awaited: self.awaited,
-            founders: self.founders.clone(),
+            seats: self.seats.clone(),
             servers: self.servers.clone(),
         };
         serde_json::to_string_pretty(&disk)
@@ -310,7 +306,7 @@ mod tests {
             epoch: 1,
             awaited: 0,
             servers: vec![server],
-            founders: vec![ServerId(0)],
+            seats: Seats::of([ServerId(0)]),
         }
     }
 

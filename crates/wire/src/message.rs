@@ -8,7 +8,7 @@ use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{AttachmentId, Durability, FieldReport, Policy, RunOptions, Start, StepReport};
 use serde::{Deserialize, Serialize};
@@ -556,7 +556,7 @@ pub enum ToClient {
         /// Names the hold on these blocks; 0 if there is none, and the answer only describes the field.
         lease: u64,
         /// Which description of the field this is: one that was removed and put again has another.
-        description: u64,
+        description: DescriptionNumber,
         /// The field and the blocks.
         report: Box<FieldReport>,
     },
@@ -573,7 +573,10 @@ pub enum ToClient {
     Execute(Box<Execute>),
     /// To a question about a stream: another server coordinates it.
     AskInstead(ServerId),
-    /// To a rank that joins or begins a step: the server leaves the group, another one is to be the rank's home.
+    /// To a question about the space: the server does not own what was asked for, as far as it knows which members there
+    /// are. Whoever asks reads the connection file again.
+    NotOwned,
+    /// To a rank that joins or begins a step, or who puts into the space: the server leaves the group, and takes nothing.
     Leaves,
 }
 

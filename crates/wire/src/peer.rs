@@ -3,15 +3,16 @@
 
 use crate::message::{CommMember, Execute, PipelineCounts, PipelineSpec};
 use forebay_core::attr::Attr;
-use forebay_core::block::Location;
+use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::membership;
 use forebay_core::roster::{Candidate, Roster};
 use forebay_core::steps::{FieldReport, Inheritance, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// A range of an arena that holds a block.
@@ -27,11 +28,52 @@ pub struct Range {
     pub bytes: u64,
 }
 
-/// What a guardian is to hold of a step, so that it outlives the server that tells it.
+/// What is held as one, and outlives its server with a guardian.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kept {
+    /// What a server holds of a step.
+    Step(StepId),
+    /// A block of the space, by the number that the server gave it which it was put to.
+    Space(BlockKey),
+}
+
+impl Kept {
+    /// The step, if it is one.
+    pub fn step(&self) -> Option<&StepId> {
+        match self {
+            Kept::Step(id) => Some(id),
+            Kept::Space(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::Step(id) => id.fmt(f),
+            Kept::Space(key) => write!(f, "block {} of the space, put to {}", key.number, ServerId(key.rank)),
+        }
+    }
+}
+
+/// A block of the space, as its owners know it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpaceBlock {
+    /// The field.
+    pub field: Arc<Field>,
+    /// The step.
+    pub step: StepNumber,
+    /// Under which description it is registered.
+    pub description: DescriptionNumber,
+    /// The block.
+    pub record: BlockRecord,
+}
+
+/// What a guardian is to hold, so that it outlives the server that tells it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Keep {
-    /// The step.
-    pub id: StepId,
+    /// Of what.
+    pub id: Kept,
     /// How many servers are to hold copies.
     pub copies: u32,
     /// Those that do: the first of them that lives takes the place of the one that tells.
@@ -40,6 +82,10 @@ pub struct Keep {
     pub ranges: Vec<Range>,
     /// What ranks told of the step.
     pub ended: Vec<(u32, Arc<StepEnded>)>,
+    /// The records of those blocks, by field, where only owners of tiles know them.
+    pub records: Vec<FieldReport>,
+    /// What its owners know, if it is a block of the space.
+    pub space: Option<SpaceBlock>,
 }
 
 /// The run that a rank has joined.
@@ -299,8 +345,8 @@ pub enum PeerMessage {
         /// What.
         keep: Box<Keep>,
     },
-    /// The sender has freed its part of a step.
-    KeepNoMore(StepId),
+    /// The sender has freed what it held of this.
+    KeepNoMore(Kept),
     /// A rank of a run whose ranks have their home with the sender is gone.
     GuardedRankGone {
         /// The stream.
@@ -333,6 +379,13 @@ pub enum PeerMessage {
         refused: Vec<(String, BlockKey)>,
         /// Why the first of them was.
         error: Option<Error>,
+    },
+    /// To who owns tiles now whose owner has gone: the sender holds these blocks, which touch them.
+    StepKnow {
+        /// The step.
+        id: StepId,
+        /// The blocks, by field.
+        owned: Vec<FieldReport>,
     },
     /// These blocks were refused by another owner. Answer: `Answer`.
     StepUnregister {
@@ -422,7 +475,7 @@ pub enum PeerMessage {
         step: StepNumber,
         /// Under which description of the field; 0 asks the server that describes it which one is in force,
         /// and describes it if none is.
-        description: u64,
+        description: DescriptionNumber,
         /// The field and the blocks.
         report: FieldReport,
     },
@@ -431,7 +484,17 @@ pub enum PeerMessage {
         /// The question's token.
         token: u64,
         /// Under which description they are registered; 0: not at all, that description is no longer in force.
-        result: Result<u64, Error>,
+        result: Result<DescriptionNumber, Error>,
+    },
+    /// To who owns parts of the field now whose owner has gone, or describes it: these blocks are held by the sender, and
+    /// were registered under this description.
+    SpaceKnow {
+        /// The step.
+        step: StepNumber,
+        /// The description.
+        description: DescriptionNumber,
+        /// The field and the blocks.
+        report: FieldReport,
     },
     /// To an owner: the put failed elsewhere. It lets go of these blocks, also if it does not know them.
     SpaceUnregister {
@@ -448,7 +511,7 @@ pub enum PeerMessage {
         /// Ties the answer to it.
         token: u64,
         /// The description.
-        description: u64,
+        description: DescriptionNumber,
     },
     /// To an owner: what was registered under this description is removed. Answer: `Answer`.
     SpaceForget {
@@ -459,7 +522,7 @@ pub enum PeerMessage {
         /// The step.
         step: StepNumber,
         /// The description.
-        description: u64,
+        description: DescriptionNumber,
     },
     /// To a holder: the sender has let go of these blocks.
     SpaceFree(Vec<Location>),

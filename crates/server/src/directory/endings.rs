@@ -11,7 +11,7 @@ use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::peer::{Kept, PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ impl Node {
         let placed = ended.fields.iter().filter(|f| register && f.field.shape.is_some());
         for EndedField { field, blocks, .. } in placed {
             let hash = hash_in_stream(&id, &field.name);
-            let tiles = state.tiles.map(&self.standing().owners, hash, field.shape.as_deref());
+            let tiles = state.tiles.map(&self.standing().roster.seats, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
             // A refined level has an index space of its own, which is not cut into tiles: its blocks travel.
             for block in blocks.iter().filter(|block| block.level == 0) {
@@ -342,7 +342,7 @@ impl Node {
     /// Nobody needs a step any more. Where it is not known who may still look at it (`unseen`), its memory is used again
     /// when all have gone that could.
     pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen: bool) {
-        self.keep_no_more(state, id);
+        self.keep_no_more(state, &Kept::Step(id.clone()));
         state.ledger.free(id);
         state.directory.forget(id);
         if let Some(held) = state.held.remove(id) {

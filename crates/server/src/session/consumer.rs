@@ -145,16 +145,17 @@ impl Session {
             forebay_core::directory::check_block_fits(&field, &name, block.level, &block.extent)?;
             block.extent.bytes(field.dtype)
         });
+        let leaves = *self.node.leaves.borrow();
         let bytes = match checked {
-            Ok(bytes) => bytes,
-            Err(error) => {
+            Ok(bytes) if !leaves => bytes,
+            refused => {
                 if let (Bytes::Granted { offset, generation, .. }, Some(writing)) =
                     (&block.bytes, &mut self.space_writing)
                 {
                     writing.abort(&self.node, *offset, *generation);
                 }
                 self.receiver.discard_payload(header).await?;
-                return Err(error);
+                return refused.map(|_| Some(ToClient::Leaves));
             }
         };
         let node = self.node.clone();
@@ -221,6 +222,7 @@ impl Session {
                 return Err(Error::unreachable("the client left while it waited for blocks"));
             }
         };
+        let Some(found) = found else { return Ok(ToClient::NotOwned) };
         if found.lease != 0 {
             self.leases.push(found.lease);
         }

@@ -146,8 +146,9 @@ impl Producing {
         let coordinator = node.coordinator_of(state, &self.stream);
         let standing = node.standing();
         // In a large run it may be any that owns tiles.
-        let owners = (self.ranks > RECORDS_TRAVEL_RANKS_MAX).then_some(&standing.owners.members);
-        let told = owners.into_iter().flatten().copied().chain([coordinator]);
+        let registers = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
+        let owners = standing.roster.seats.holders().filter(|_| registers);
+        let told = owners.chain([coordinator]);
         told.into_iter().find(|server| node.peers.is_behind(*server))
     }
 

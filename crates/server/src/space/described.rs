@@ -7,7 +7,7 @@
 use super::{Key, check_same};
 use forebay_core::Result;
 use forebay_core::contract::Field;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{DescriptionNumber, ServerId};
 use std::collections::HashMap;
 
 /// How many descriptions are remembered besides those in use.
@@ -16,9 +16,9 @@ const IDLE_MAX: usize = 1024;
 /// The descriptions that this server knows.
 #[derive(Debug, Default)]
 pub(super) struct Described {
-    by_number: HashMap<u64, Description>,
+    by_number: HashMap<DescriptionNumber, Description>,
     /// The one in force, as far as is known.
-    latest: HashMap<Key, u64>,
+    latest: HashMap<Key, DescriptionNumber>,
     /// Fields whose description was asked for, by the question's token.
     asked: HashMap<u64, (Key, Field)>,
 }
@@ -35,7 +35,7 @@ struct Description {
 
 impl Described {
     /// A put begins to register: under which description, if one is known. Fails if the field is another.
-    pub(super) fn begin(&mut self, key: &Key, field: &Field) -> Result<Option<u64>> {
+    pub(super) fn begin(&mut self, key: &Key, field: &Field) -> Result<Option<DescriptionNumber>> {
         let Some(number) = self.latest.get(key).copied() else { return Ok(None) };
         let Some(description) = self.by_number.get_mut(&number) else { return Ok(None) };
         check_same(&description.field, field, key.1)?;
@@ -49,7 +49,7 @@ impl Described {
     }
 
     /// The question was answered, or is given up. A put begins to register if it was answered with a number.
-    pub(super) fn answered(&mut self, token: u64, number: Option<u64>) {
+    pub(super) fn answered(&mut self, token: u64, number: Option<DescriptionNumber>) {
         let Some((key, field)) = self.asked.remove(&token) else { return };
         let Some(number) = number.filter(|number| *number > 0) else { return };
         if self.by_number.len() >= IDLE_MAX {
@@ -63,7 +63,7 @@ impl Described {
     }
 
     /// A put has finished registering. Returns who waits for that, now that nothing is on its way.
-    pub(super) fn end(&mut self, number: u64) -> Vec<(ServerId, u64)> {
+    pub(super) fn end(&mut self, number: DescriptionNumber) -> Vec<(ServerId, u64)> {
         let Some(description) = self.by_number.get_mut(&number) else { return Vec::new() };
         description.in_flight = description.in_flight.saturating_sub(1);
         if description.in_flight > 0 || description.revoked.is_empty() {
@@ -73,7 +73,7 @@ impl Described {
     }
 
     /// Does not use a description any more for what comes.
-    pub(super) fn doubt(&mut self, number: u64) {
+    pub(super) fn doubt(&mut self, number: DescriptionNumber) {
         if let Some(description) = self.by_number.get(&number)
             && self.latest.get(&description.key) == Some(&number)
         {
@@ -82,7 +82,7 @@ impl Described {
     }
 
     /// A description is taken back. Whether that can be answered at once.
-    pub(super) fn revoke(&mut self, number: u64, from: ServerId, token: u64) -> bool {
+    pub(super) fn revoke(&mut self, number: DescriptionNumber, from: ServerId, token: u64) -> bool {
         self.doubt(number);
         match self.by_number.get_mut(&number) {
             Some(description) if description.in_flight > 0 => {
@@ -128,9 +128,9 @@ mod tests {
         let mut described = Described::default();
         for n in 1..4 * IDLE_MAX as u64 {
             described.ask(n, ("T".to_owned(), n), field(5));
-            described.answered(n, Some(n));
+            described.answered(n, Some(n.into()));
             if n % 100 != 0 {
-                described.end(n);
+                described.end(n.into());
             }
         }
         assert!(described.by_number.len() <= IDLE_MAX && described.latest.len() <= IDLE_MAX);

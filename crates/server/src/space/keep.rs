@@ -1,25 +1,35 @@
 //! The server that a block of the space is put to: reserves, keeps, registers with the owners.
 
-use super::Key;
+use super::{HeldBlock, Key};
+use crate::directory::in_parts;
 use crate::node::{Held, Node, State};
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
-use forebay_core::ids::{BlockKey, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
+use forebay_core::seats::Seats;
 use forebay_core::steps::FieldReport;
+use forebay_core::tiles::hash_in_space;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Bytes, PutBlock};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{Kept, PeerMessage};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long the owners of a field may take to register a block, or to remove one.
 pub(super) const OWNERS_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Within this, a server that has died is given up, and others hold its seats.
+const GIVEN_UP: Duration = Duration::from_secs(3);
+/// How long to wait before a block is registered again.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+
 /// What an owner says to a registration.
 #[derive(Debug)]
 enum Said {
     /// It is registered under this description.
-    Registered(u64),
+    Registered(DescriptionNumber),
     /// The description is no longer in force.
     Stale,
     /// It does not fit, or the owner is gone: not registered.
@@ -86,20 +96,100 @@ impl Node {
             inline,
             stats: block.stats,
         };
-        self.state.lock().space.held.insert(held, vec![self.id]);
-        let registered = self.space_register_with_owners(&field, step, record).await;
+        let block = HeldBlock {
+            keepers: vec![self.id],
+            field: Arc::new(field.clone()),
+            step,
+            record: record.clone(),
+            description: 0,
+            unseen: false,
+        };
+        self.state.lock().space.hold(held, block);
+        let before = self.standing();
+        let registered = self.space_register_in_time(&field, step, record).await;
         let mut state = self.state.lock();
+        if let (Ok(description), Some(block)) = (&registered, state.space.held.get_mut(&held)) {
+            block.description = *description;
+            // Seats may have passed on while it was registered.
+            self.space_tell_owners(&mut state, &[held], &before.roster.seats);
+        }
         self.space_let_go_held(&mut state, self.id, held);
-        registered
+        self.drain(&mut state);
+        registered.map(drop)
     }
 
-    /// Registers a block with the owners of all parts that it touches, or with none.
+    /// Registers a block with the owners of all parts that it touches, or with none. An owner that has just gone has a
+    /// successor soon.
+    async fn space_register_in_time(
+        &self,
+        field: &Field,
+        step: StepNumber,
+        record: BlockRecord,
+    ) -> Result<DescriptionNumber> {
+        let deadline = Instant::now() + GIVEN_UP;
+        loop {
+            match self.space_register_with_owners(field, step, record.clone()).await {
+                Err(error) if error.kind == ErrorKind::Unreachable && Instant::now() < deadline => {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+                registered => return registered,
+            }
+        }
+    }
+
+    /// Seats have passed on: owners that do not know blocks which this server holds are told of them.
+    pub(crate) fn space_register_again(&self, state: &mut State, before: &Seats) {
+        let held: Vec<Held> = state.space.held.keys().copied().collect();
+        self.space_tell_owners(state, &held, before);
+    }
+
+    fn space_tell_owners(&self, state: &mut State, held: &[Held], before: &Seats) {
+        let standing = self.standing();
+        let mut told: BTreeMap<(ServerId, StepNumber, DescriptionNumber, String), FieldReport> =
+            BTreeMap::new();
+        let State { space, tiles, .. } = &mut *state;
+        for held in held {
+            let Some(block) = space.held.get_mut(held).filter(|block| block.description > 0) else {
+                continue;
+            };
+            let HeldBlock { keepers, field, step, record, description, .. } = block;
+            let step = *step;
+            let hash = hash_in_space(&field.name, step);
+            let describer = tiles.map(before, hash, field.shape.as_deref()).descriptor();
+            let tiles = tiles.map(&standing.roster.seats, hash, field.shape.as_deref());
+            let mut owners = tiles.owners_of(&record.extent.interior());
+            if tiles.is_single() {
+                owners = tiles.descriptor().into_iter().collect();
+            }
+            let key = |owner: ServerId| (owner, step, *description, field.name.clone());
+            let new = || FieldReport::new((**field).clone(), Vec::new());
+            // Who describes the field now is to know it, even if it owns none of these parts.
+            if let Some(describer) = tiles.descriptor().filter(|new| Some(*new) != describer) {
+                told.entry(key(describer)).or_insert_with(new);
+            }
+            for owner in owners {
+                if !keepers.contains(&owner) {
+                    told.entry(key(owner)).or_insert_with(new).blocks.push(record.clone());
+                    keepers.push(owner);
+                }
+            }
+            keepers.retain(|keeper| standing.view.members.contains(keeper));
+        }
+        for ((owner, step, description, _), report) in told {
+            let empty = report.blocks.is_empty().then(|| FieldReport::new(report.field.clone(), Vec::new()));
+            for report in in_parts(report).chain(empty) {
+                self.tell(state, owner, PeerMessage::SpaceKnow { step, description, report });
+            }
+        }
+    }
+
+    /// Under which description it is registered.
     async fn space_register_with_owners(
         &self,
         field: &Field,
         step: StepNumber,
         record: BlockRecord,
-    ) -> Result<()> {
+    ) -> Result<DescriptionNumber> {
         let deadline = Instant::now() + OWNERS_PATIENCE;
         let key: Key = (field.name.clone(), step);
         let report = |blocks| FieldReport::new(field.clone(), blocks);
@@ -111,9 +201,10 @@ impl Node {
         if tiles.is_single() {
             let block = place_of(&record);
             let question = [(describer, 0, report(vec![record]))];
+            let mut description = 0;
             for (owner, said) in self.space_ask(&key, question, false, deadline).await {
                 match said {
-                    Said::Registered(_) => {}
+                    Said::Registered(number) => description = number,
                     Said::Stale => return Err(Error::internal("a description of no number is not in force")),
                     Said::Refused(error) => return Err(error),
                     Said::Silent(error) => {
@@ -122,7 +213,7 @@ impl Node {
                     }
                 }
             }
-            return Ok(());
+            return Ok(description);
         }
         let owners = tiles.owners_of(&record.extent.interior());
         loop {
@@ -170,7 +261,7 @@ impl Node {
             }
             match failure {
                 Some(error) => return Err(error),
-                None if !failed => return Ok(()),
+                None if !failed => return Ok(description),
                 None if Instant::now() >= deadline => {
                     return Err(Error::timeout(format!(
                         "field '{}' at step {step} is removed again and again while it is put",
@@ -188,7 +279,7 @@ impl Node {
     async fn space_ask(
         &self,
         key: &Key,
-        questions: impl IntoIterator<Item = (ServerId, u64, FieldReport)>,
+        questions: impl IntoIterator<Item = (ServerId, DescriptionNumber, FieldReport)>,
         more: bool,
         deadline: Instant,
     ) -> Vec<(ServerId, Said)> {
@@ -197,8 +288,8 @@ impl Node {
             let mut state = self.state.lock();
             for (owner, description, report) in questions {
                 let held = report.blocks.first().map(|block| held_of(&block.location));
-                if let Some(keepers) = held.and_then(|held| state.space.held.get_mut(&held)) {
-                    keepers.push(owner);
+                if let Some(block) = held.and_then(|held| state.space.held.get_mut(&held)) {
+                    block.keepers.push(owner);
                 }
                 let asked = more.then(|| report.field.clone());
                 let step = key.1;
@@ -240,7 +331,7 @@ impl Node {
     }
 
     /// The question in which a description was asked for is answered.
-    pub(crate) fn space_registered(&self, state: &mut State, token: u64, result: Result<u64>) {
+    pub(crate) fn space_registered(&self, state: &mut State, token: u64, result: Result<DescriptionNumber>) {
         let pending = state.pending.remove(&token);
         let number = result.as_ref().ok().copied().filter(|_| pending.is_some());
         state.space.described.answered(token, number);
@@ -250,7 +341,7 @@ impl Node {
     }
 
     /// A put has finished registering under a description, and may have learned that it is no longer in force.
-    fn space_registered_under(&self, description: u64, stale: bool) {
+    fn space_registered_under(&self, description: DescriptionNumber, stale: bool) {
         let mut state = self.state.lock();
         if stale {
             state.space.described.doubt(description);
@@ -262,7 +353,13 @@ impl Node {
     }
 
     /// A description under which this server registers is taken back.
-    pub(crate) fn space_revoke(&self, state: &mut State, from: ServerId, token: u64, description: u64) {
+    pub(crate) fn space_revoke(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        token: u64,
+        description: DescriptionNumber,
+    ) {
         if state.space.described.revoke(description, from, token) {
             self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
         }
@@ -292,22 +389,26 @@ impl Node {
 
     /// One of those that keep a range lets go of it; it is free when it was the last.
     fn space_let_go_held(&self, state: &mut State, keeper: ServerId, held: Held) {
-        let Some(keepers) = state.space.held.get_mut(&held) else { return };
-        if let Some(at) = keepers.iter().position(|known| *known == keeper) {
-            keepers.swap_remove(at);
+        let Some(block) = state.space.held.get_mut(&held) else { return };
+        if let Some(at) = block.keepers.iter().position(|known| *known == keeper) {
+            block.keepers.swap_remove(at);
         }
-        if keepers.is_empty() {
+        if block.keepers.is_empty() {
+            let (unseen, key) = (block.unseen, block.record.key);
             state.space.held.remove(&held);
-            self.free([held]);
+            state.space.by_key.remove(&key);
+            self.keep_no_more(state, &Kept::Space(key));
+            if unseen { self.free_unseen([held]) } else { self.free([held]) }
         }
     }
 
-    /// A server died: it keeps nothing any more that another owner knows as well. What it alone knew stays,
-    /// since readers that it told may still read it.
+    /// A server died: it keeps nothing any more that another owner knows as well. What it alone knew stays until its
+    /// successor is told of it; readers that it told may still read it.
     pub(crate) fn space_peer_gone(&self, state: &mut State, peer: ServerId) {
-        for keepers in state.space.held.values_mut() {
-            if keepers.iter().any(|keeper| *keeper != peer) {
-                keepers.retain(|keeper| *keeper != peer);
+        for block in state.space.held.values_mut().filter(|block| block.keepers.contains(&peer)) {
+            block.unseen = true;
+            if block.keepers.iter().any(|keeper| *keeper != peer) {
+                block.keepers.retain(|keeper| *keeper != peer);
             }
         }
     }

@@ -1,18 +1,23 @@
 //! Removing a field of the space at a step, everywhere: by the server that describes it.
 
 use super::keep::OWNERS_PATIENCE;
+use super::not_told;
 use crate::node::{Node, State};
-use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::PeerMessage;
 use tokio::time::{Instant, timeout_at};
 
 impl Node {
     /// Removes a field's blocks at a step: when this has returned nobody finds them any more. Their memory is
-    /// free once no reader holds them. Waits for the other owners of the field, and for what is just being put.
-    pub(crate) async fn space_remove(&self, field: &str, step: StepNumber) -> Result<()> {
-        self.check_describes(field, step)?;
+    /// free once no reader holds them. Waits for the other owners of the field, and for what is just being put. `false` if
+    /// another server describes the field.
+    pub(crate) async fn space_remove(&self, field: &str, step: StepNumber) -> Result<bool> {
         let deadline = Instant::now() + OWNERS_PATIENCE;
+        timeout_at(deadline, self.told_by_all()).await.map_err(|_| not_told(field, step))?;
+        if self.space_describes(field, step) != self.id {
+            return Ok(false);
+        }
         let key = (field.to_owned(), step);
         let late =
             || Error::timeout(format!("another removal of field '{field}' at step {step} takes too long"));
@@ -20,12 +25,12 @@ impl Node {
             let changed = {
                 let mut state = self.state.lock();
                 if !state.space.removing.contains_key(&key) {
-                    let Some(owned) = self.space_let_go_of(&mut state, &key) else { return Ok(()) };
+                    let Some(owned) = self.space_let_go_of(&mut state, &key) else { return Ok(true) };
                     let shape = owned.index.field().shape.clone();
                     let tiles = self.space_tiles(&mut state, field, step, shape.as_deref());
                     if tiles.is_single() {
                         self.drain(&mut state);
-                        return Ok(());
+                        return Ok(true);
                     }
                     state.space.removing.insert(key.clone(), Vec::new());
                     let description = owned.description;
@@ -54,11 +59,17 @@ impl Node {
         state.queue.extend(waiting);
         state.space.wake(&key);
         self.drain(&mut state);
-        revoked.and(forgotten)
+        revoked.and(forgotten).map(|()| true)
     }
 
     /// What was registered under a description is removed.
-    pub(crate) fn space_forget(&self, state: &mut State, field: String, step: StepNumber, description: u64) {
+    pub(crate) fn space_forget(
+        &self,
+        state: &mut State,
+        field: String,
+        step: StepNumber,
+        description: DescriptionNumber,
+    ) {
         let key = (field, step);
         if state.space.index.get(&key).is_some_and(|owned| owned.description == description) {
             self.space_let_go_of(state, &key);

@@ -1,0 +1,99 @@
+//! Seats: the shares of the directory, and which member holds each.
+//!
+//! There are as many as there were servers when the group was first complete. Where a block is registered follows from seats,
+//! so that a change of the members moves only what was registered with those that have gone: their seats pass on to others.
+
+use crate::ids::ServerId;
+use crate::view::mix;
+use serde::{Deserialize, Serialize};
+
+/// The member that holds each seat.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seats(Vec<ServerId>);
+
+impl Seats {
+    /// One for each of these members.
+    pub fn of(members: impl IntoIterator<Item = ServerId>) -> Seats {
+        Seats(members.into_iter().collect())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none, since the group is not complete yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Who holds them. A member may hold several.
+    pub fn holders(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Who answers for something with this hash: rendezvous hashing over the seats (Thaler and Ravishankar, 1998).
+    pub fn holder_of(&self, hash: u64) -> Option<ServerId> {
+        let best = (0..self.0.len()).max_by_key(|seat| weight(hash, *seat))?;
+        self.0.get(best).copied()
+    }
+
+    /// The holders of all seats in the order of their seats' weights for something with this hash.
+    pub fn order_for(&self, hash: u64) -> Vec<ServerId> {
+        let mut order: Vec<usize> = (0..self.0.len()).collect();
+        order.sort_by_cached_key(|seat| std::cmp::Reverse(weight(hash, *seat)));
+        order.into_iter().map(|seat| self.0[seat]).collect()
+    }
+
+    /// The members are others: seats of those that have gone pass on to those who hold the fewest, the oldest of them first.
+    pub fn pass_on(&mut self, members: &[ServerId]) {
+        for seat in 0..self.0.len() {
+            if members.contains(&self.0[seat]) {
+                continue;
+            }
+            let held = |member: &ServerId| self.0.iter().filter(|holder| *holder == member).count();
+            if let Some(heir) = members.iter().copied().min_by_key(|member| (held(member), *member)) {
+                self.0[seat] = heir;
+            }
+        }
+    }
+}
+
+/// How much a seat weighs for something with this hash. Numbers settle ties.
+fn weight(hash: u64, seat: usize) -> (u64, usize) {
+    (mix(hash ^ mix(seat as u64 + 1)), seat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::hash_name;
+
+    fn ids(numbers: &[u32]) -> Vec<ServerId> {
+        numbers.iter().copied().map(ServerId).collect()
+    }
+
+    #[test]
+    fn seats_of_the_gone_pass_on_and_others_stay() {
+        let before = Seats::of(ids(&[0, 1, 2, 5]));
+        let mut after = before.clone();
+        after.pass_on(&ids(&[0, 2, 5, 6, 7]));
+        assert_eq!(after, Seats::of(ids(&[0, 6, 2, 5])), "the oldest of those that hold none");
+        let mut counts = [0; 8];
+        for i in 0..4000 {
+            let hash = hash_name(&format!("field{i}"));
+            let (was, is) = (before.holder_of(hash).unwrap(), after.holder_of(hash).unwrap());
+            assert!(was == is || (was, is) == (ServerId(1), ServerId(6)));
+            assert_eq!((before.order_for(hash)[0], after.order_for(hash)[0]), (was, is));
+            counts[is.0 as usize] += 1;
+        }
+        assert!([0, 2, 5, 6].iter().all(|id| (850..1150).contains(&counts[*id])), "{counts:?}");
+        after.pass_on(&ids(&[7]));
+        assert_eq!(after, Seats::of(ids(&[7, 7, 7, 7])));
+        after.pass_on(&ids(&[8, 9]));
+        assert_eq!(after, Seats::of(ids(&[8, 9, 8, 9])));
+        after.pass_on(&[]);
+        assert_eq!(after.len(), 4, "nobody is left to hold them");
+    }
+}
