@@ -62,6 +62,14 @@ def is_stopped(pid: int) -> bool:
     return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether any thread of a process runs: one that nobody has asked for its end yet does not."""
+    with contextlib.suppress(OSError):
+        states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        return any(state.rpartition(")")[2].split()[0] not in "ZX" for state in states)
+    return False
+
+
 def stand_still(pid: int) -> None:
     """Stops a process; returns once no thread of it can answer."""
     os.kill(pid, signal.SIGSTOP)

@@ -20,6 +20,7 @@ from support import (
     check_it_works,
     command,
     consumer,
+    is_alive,
     is_given_back,
     open_ranks,
     producer,
@@ -61,12 +62,14 @@ def ids(group: Any) -> list[int]:
     return [server["id"] for server in file["servers"]]
 
 
-def kill(group: forebay.LocalGroup, *numbers: int) -> list[int]:
-    """Ends the servers of these numbers at once; their processes."""
+def kill(group: forebay.LocalGroup, *numbers: int, wait: bool = False) -> list[int]:
+    """Ends the servers of these numbers at once; their processes. `wait`s until they have ended, if asked to."""
     processes = {server["server"]: server["pid"] for server in told(group)["servers"]}
     pids = [int(processes[number]) for number in numbers]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+    if wait:
+        wait_until(lambda: not any(is_alive(pid) for pid in pids))
     return pids
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support import (
     Child,
+    is_alive,
     is_given_back,
     open_ranks,
     open_ranks_of,
@@ -492,14 +493,8 @@ def test_servers_end_with_the_process_that_started_them(
     assert list((own_place / "tmp").iterdir())
     owner.kill(how)
     assert owner.code() == -how
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and is_alive(pid) for pid in pids), 10)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), 10)
     assert not list((own_place / "tmp").iterdir())
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 # ---- producers ----------------------------------------------------------------------------------

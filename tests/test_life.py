@@ -20,6 +20,7 @@ from support import (
     Child,
     command,
     consumer,
+    is_alive,
     marked_processes,
     producer,
     stand_still,
@@ -37,12 +38,6 @@ def within(seconds: float) -> Iterator[None]:
     started = time.monotonic()
     yield
     assert time.monotonic() - started < seconds
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def pipelines(group: forebay.LocalGroup) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ use crate::typed::check_dtype;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::coverage;
+use forebay_core::ids::Epoch;
 use forebay_core::region::{Dims, Region};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
@@ -87,10 +88,18 @@ impl Selection {
     }
 }
 
+/// What blocks are read from.
+pub(crate) struct Origin<'a> {
+    pub(crate) holders: &'a Holders,
+    /// The step, for errors.
+    pub(crate) step: String,
+    /// The term in which was told of them.
+    pub(crate) term: Epoch,
+}
+
 /// Fills `target`, which has the selection's shape, from these blocks of a field.
 pub(crate) fn read(
-    holders: &Holders,
-    step: &str,
+    from: &Origin<'_>,
     field: &Field,
     blocks: &[BlockRecord],
     selection: &Selection,
@@ -105,8 +114,9 @@ pub(crate) fn read(
             &selection.shape[..]
         )));
     }
+    let step = &from.step;
     for (block, part) in parts(step, field, blocks, selection)? {
-        read_part(holders, field, block, selection, &part, &mut target.part(&part)?)
+        read_part(from, field, block, selection, &part, &mut target.part(&part)?)
             .map_err(|error| error.during(format!("{} of field '{}' at {step}", block.key, field.name)))?;
     }
     Ok(())
@@ -149,7 +159,7 @@ pub(crate) fn parts<'a>(
 }
 
 fn read_part(
-    holders: &Holders,
+    &Origin { holders, term, .. }: &Origin<'_>,
     field: &Field,
     block: &BlockRecord,
     selection: &Selection,
@@ -164,7 +174,7 @@ fn read_part(
     if let Some(inline) = &block.inline {
         return target.fill_from_slice(inline, &stored, &offset, &selection.step);
     }
-    if let Some(arena) = holders.arena(&block.location)? {
+    if let Some(arena) = holders.arena(&block.location, term)? {
         let (mapping, start) = arena.show_all(block.location.offset, block.location.bytes)?;
         return target.fill_from_mapping(&mapping, start, &stored, &offset, &selection.step);
     }

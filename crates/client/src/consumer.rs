@@ -2,7 +2,7 @@
 
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions, look_again};
-use crate::holder::Holders;
+use crate::holder::{ARENAS_KEPT, Holders};
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
@@ -10,11 +10,11 @@ use crate::step::Step;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, Start};
+use forebay_core::steps::{AttachmentId, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::message::{ToClient, ToServer};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -66,22 +66,13 @@ pub struct Consumer {
     group: Group,
     attach: ToServer,
     stream: String,
-    guard: ForkGuard,
-    /// What it is attached with; another one after the server that coordinated the stream has died.
-    attached: Mutex<Attached>,
+    shared: Arc<Shared>,
+    /// Locked by the thread that attaches again.
+    attaching: Mutex<()>,
     state: Mutex<State>,
     /// The attributes that were told last: a step tells them only when they are others, and they are taken off it
     /// in the order in which steps are told.
     attrs: Mutex<Arc<Attrs>>,
-}
-
-/// One attachment.
-#[derive(Debug, Clone)]
-struct Attached {
-    shared: Arc<Shared>,
-    id: AttachmentId,
-    /// Who coordinates the stream.
-    server: ServerId,
 }
 
 #[derive(Debug, Default)]
@@ -99,11 +90,19 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) guard: ForkGuard,
-    pub(crate) rpc: Arc<Rpc>,
     pub(crate) holders: Arc<Holders>,
+    /// Who is told what is done with; another one after the server that coordinated the stream has died.
+    link: Mutex<Link>,
+    /// The steps of which a handle or an array lives; whether only arrays do.
+    pub(crate) held: Mutex<BTreeMap<(RunNumber, StepNumber), bool>>,
+}
+
+/// The server that is told what is done with.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) rpc: Arc<Rpc>,
+    pub(crate) server: ServerId,
     pub(crate) held_as: HeldAs,
-    /// The steps of which a handle or an array lives.
-    pub(crate) held: Mutex<BTreeSet<(RunNumber, StepNumber)>>,
 }
 
 /// In whose name a step is held.
@@ -131,31 +130,33 @@ impl Consumer {
             window: options.window,
             start: options.start,
             follow: options.follow,
+            held: Vec::new(),
         };
         let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
-        let (attached, next) = Attached::to(&group, &attach, holders)?;
+        let (link, next) = attach_to(&group, &attach, &holders)?;
         Ok(Consumer {
             group,
             attach,
             stream: options.stream.clone(),
-            guard: ForkGuard::new(),
-            attached: Mutex::new(attached),
+            shared: Arc::new(Shared::new(holders, link)),
+            attaching: Mutex::default(),
             state: Mutex::new(State { next, ..State::default() }),
             attrs: Mutex::default(),
         })
     }
 
-    fn attached(&self) -> Attached {
-        lock(&self.attached).clone()
-    }
-
     /// The server that coordinated the stream is gone: attaches at the one that takes its place, and goes on with the step
     /// after the last one that came.
-    fn attach_again(&self, deadline: Instant, gone: Error) -> Result<Attached> {
+    fn attach_again(&self, deadline: Instant, before: &Link, gone: Error) -> Result<Link> {
+        let _attaching = lock(&self.attaching);
+        let link = self.shared.link();
+        if link.held_as != before.held_as {
+            // Another thread has done it.
+            return Ok(link);
+        }
         let deadline = deadline.min(Instant::now() + ATTACH_AGAIN);
-        let Attached { shared, server, .. } = self.attached();
         // It lives, and has given up this reader for something that it did.
-        if self.group.answers(server) {
+        if self.group.answers(before.server) {
             return Err(self.over(gone));
         }
         loop {
@@ -163,16 +164,17 @@ impl Consumer {
             if left.is_zero() || !self.group.one_answers() {
                 return Err(self.over(gone));
             }
-            let attach = self.attach_from(lock(&self.state).next);
-            match Attached::to(&self.group.with_patience(left), &attach, shared.holders.clone()) {
-                Ok((attached, from)) => {
+            let held = self.shared.held_steps();
+            let attach = self.attach_from(lock(&self.state).next, held.clone());
+            match attach_to(&self.group.with_patience(left), &attach, &self.shared.holders) {
+                Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     state.next = from.or(state.next);
                     drop(state);
-                    *lock(&self.attached) = attached.clone();
                     // They are told anew.
                     *lock(&self.attrs) = Arc::default();
-                    return Ok(attached);
+                    self.shared.go_on_at(link.clone(), &held);
+                    return Ok(link);
                 }
                 Err(error) if error.kind == ErrorKind::Unreachable => look_again(),
                 Err(error) => return Err(self.over(error)),
@@ -184,10 +186,11 @@ impl Consumer {
     }
 
     /// What it attaches with to go on from a step.
-    fn attach_from(&self, next: Option<(RunNumber, StepNumber)>) -> ToServer {
+    fn attach_from(&self, next: Option<(RunNumber, StepNumber)>, still_held: Vec<HeldStep>) -> ToServer {
         let mut attach = self.attach.clone();
-        if let (ToServer::Attach { start, .. }, Some((run, step))) = (&mut attach, next) {
-            *start = Start::From(run, step);
+        if let ToServer::Attach { start, held, .. } = &mut attach {
+            *held = still_held;
+            *start = next.map_or(*start, |(run, step)| Start::From(run, step));
         }
         attach
     }
@@ -200,48 +203,49 @@ impl Consumer {
     /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
     /// with). `ErrorKind::Ended` when the simulation has ended.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
-        self.guard.check("consumer")?;
+        self.shared.guard.check("consumer")?;
         if let Some(over) = lock(&self.state).over.clone() {
             return Err(over);
         }
         let deadline = deadline_after(timeout.unwrap_or(self.group.options().patience()));
         let what = format!("to tell the next step of stream '{}'", self.stream);
-        let Attached { mut shared, mut id, .. } = self.attached();
+        let mut link = self.shared.link();
         loop {
+            let id = link.attachment();
             let with_attrs = |mut message| {
                 let mut attrs = lock(&self.attrs);
                 if let ToClient::Step { attachment, report } = &mut message
-                    && *attachment == id
+                    && Some(*attachment) == id
                     && let Some(told) = report.attrs.take()
                 {
                     *attrs = Arc::from(told);
                 }
                 (message, attrs.clone())
             };
-            match shared.rpc.told(deadline, &what, with_attrs) {
-                Ok((ToClient::Step { attachment, report }, attrs)) if attachment == id => {
-                    shared.holders.forget_unused_arenas(64);
+            match link.rpc.told(deadline, &what, with_attrs) {
+                Ok((ToClient::Step { attachment, report }, attrs)) if Some(attachment) == id => {
+                    self.shared.holders.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);
                     state.latest = Some(report.id.step);
                     state.next = Some((report.id.run, report.id.step.saturating_add(1)));
                     drop(state);
-                    return Ok(Step::new(shared.clone(), *report, attrs));
+                    return Ok(Step::new(self.shared.clone(), *report, attrs));
                 }
-                Ok((ToClient::Ended { attachment, missed }, _)) if attachment == id => {
+                Ok((ToClient::Ended { attachment, missed }, _)) if Some(attachment) == id => {
                     let mut text = format!("stream '{}' has ended", self.stream);
                     if missed > 0 {
                         text += &format!("; steps dropped after the last one that was told: {missed}");
                     }
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
-                Ok((ToClient::Detached { attachment, error }, _)) if attachment == id => {
+                Ok((ToClient::Detached { attachment, error }, _)) if Some(attachment) == id => {
                     return Err(self.over(error));
                 }
                 // Of no concern to this attachment.
                 Ok(_) => {}
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(self.too_late(&error)),
                 Err(error) if error.kind == ErrorKind::Unreachable => {
-                    Attached { shared, id, .. } = self.attach_again(deadline, error)?;
+                    link = self.attach_again(deadline, &link, error)?;
                 }
                 Err(error) => return Err(self.over(error)),
             }
@@ -268,23 +272,23 @@ impl Consumer {
 
     /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
     pub fn close(&self) -> Result<()> {
-        if self.guard.is_child() {
+        let shared = &self.shared;
+        if shared.guard.is_child() {
             return Ok(());
         }
-        let Attached { shared, id, .. } = self.attached();
+        let link = shared.link();
         let closed =
             Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.stream));
         if !std::mem::replace(&mut lock(&self.state).closed, true) {
             lock(&self.state).over = Some(closed);
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
-            shared.holders.forget_unused_arenas(0);
-            let held: Vec<_> = lock(&shared.held).iter().copied().collect();
-            let nothing_held = held.is_empty();
-            let detach = ToServer::Detach { attachment: id, held };
-            let detached = shared.rpc.call(&detach, "to detach").map(drop);
+            shared.holders.forget_unused_arenas(0, 0);
+            let Some(detach) = shared.detach(&link) else { return Ok(()) };
+            let nothing_held = matches!(&detach, ToServer::Detach { held, .. } if held.is_empty());
+            let detached = link.rpc.call(&detach, "to detach").map(drop);
             if nothing_held {
                 // Nobody has anything to say any more: servers need not keep connections until this is dropped.
-                shared.rpc.hang_up();
+                link.rpc.hang_up();
                 shared.holders.hang_up();
             }
             return match detached {
@@ -301,44 +305,45 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if !self.guard.is_child() && !lock(&self.state).closed {
-            let Attached { shared, id, .. } = self.attached();
-            let held = lock(&shared.held).iter().copied().collect();
-            let _ = shared.rpc.tell(&ToServer::Detach { attachment: id, held });
+        if !self.shared.guard.is_child() && !lock(&self.state).closed {
+            let link = self.shared.link();
+            if let Some(detach) = self.shared.detach(&link) {
+                let _ = link.rpc.tell(&detach);
+            }
         }
     }
 }
 
-impl Attached {
-    /// Attaches at the server that coordinates the stream. The run and the step from which on it takes part are known
-    /// unless there has been none.
-    fn to(
-        group: &Group,
-        attach: &ToServer,
-        holders: Arc<Holders>,
-    ) -> Result<(Attached, Option<(RunNumber, StepNumber)>)> {
-        let ToServer::Attach { stream, .. } = attach else {
-            return Err(Error::internal("not an attachment"));
-        };
-        let ask = |rpc: &Rpc| Ok(rpc.call(attach, "to attach")?.message);
-        let (coordinator, rpc, answer) = group.at_coordinator(stream, ask)?;
-        let (rpc, ToClient::Attached { attachment: id, from }) = (Arc::new(rpc), &answer) else {
-            return Err(unexpected(&answer));
-        };
-        holders.adopt(coordinator, rpc.clone());
-        let (guard, held_as) = (ForkGuard::new(), HeldAs::Attachment(*id));
-        let shared = Shared { guard, rpc, holders, held_as, held: Mutex::default() };
-        Ok((Attached { shared: Arc::new(shared), id: *id, server: coordinator }, *from))
-    }
+/// Attaches at the server that coordinates the stream. The run and the step from which on it takes part are known
+/// unless there has been none.
+fn attach_to(
+    group: &Group,
+    attach: &ToServer,
+    holders: &Holders,
+) -> Result<(Link, Option<(RunNumber, StepNumber)>)> {
+    let ToServer::Attach { stream, .. } = attach else {
+        return Err(Error::internal("not an attachment"));
+    };
+    let ask = |rpc: &Rpc| Ok(rpc.call(attach, "to attach")?.message);
+    let (server, rpc, answer) = group.at_coordinator(stream, ask)?;
+    let (rpc, ToClient::Attached { attachment, from }) = (Arc::new(rpc), &answer) else {
+        return Err(unexpected(&answer));
+    };
+    holders.adopt(server, rpc.clone());
+    Ok((Link { rpc, server, held_as: HeldAs::Attachment(*attachment) }, *from))
 }
 
-impl Shared {
-    /// Tells the server that a step is done with, or that only views of it are left (`pinned`). One that is
-    /// gone needs not be told.
-    pub(crate) fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
-        if self.guard.is_child() {
-            return;
+impl Link {
+    fn attachment(&self) -> Option<AttachmentId> {
+        match self.held_as {
+            HeldAs::Attachment(id) => Some(id),
+            HeldAs::Execution(_) => None,
         }
+    }
+
+    /// Tells the server that a step is done with, or that only arrays of it are left (`pinned`). One that is gone needs
+    /// not be told.
+    fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
         let message = match self.held_as {
             HeldAs::Attachment(attachment) => ToServer::Release { attachment, run, step, pinned },
             // A worker says by itself that it is done; its views may outlive that.
@@ -346,5 +351,52 @@ impl Shared {
             HeldAs::Execution(execution) => ToServer::WorkerReleased { execution },
         };
         let _ = self.rpc.tell(&message);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(holders: Arc<Holders>, link: Link) -> Shared {
+        Shared { guard: ForkGuard::new(), holders, link: Mutex::new(link), held: Mutex::default() }
+    }
+
+    fn link(&self) -> Link {
+        lock(&self.link).clone()
+    }
+
+    /// The message with which it detaches.
+    fn detach(&self, link: &Link) -> Option<ToServer> {
+        let held = lock(&self.held).keys().copied().collect();
+        Some(ToServer::Detach { attachment: link.attachment()?, held })
+    }
+
+    fn held_steps(&self) -> Vec<HeldStep> {
+        let held = lock(&self.held);
+        held.iter().map(|(&(run, step), &pinned)| HeldStep { run, step, pinned }).collect()
+    }
+
+    /// Of a step only arrays live on.
+    pub(crate) fn pin(&self, run: RunNumber, step: StepNumber) {
+        if let Some(pinned) = lock(&self.held).get_mut(&(run, step)) {
+            *pinned = true;
+        }
+        self.link().release(run, step, true);
+    }
+
+    /// A step is done with.
+    pub(crate) fn release(&self, run: RunNumber, step: StepNumber) {
+        lock(&self.held).remove(&(run, step));
+        self.link().release(run, step, false);
+    }
+
+    /// Another server is told from now on what is done with. What was released since it was told that `told` are held
+    /// went to the one before.
+    fn go_on_at(&self, link: Link, told: &[HeldStep]) {
+        *lock(&self.link) = link.clone();
+        for HeldStep { run, step, pinned } in told {
+            let now = lock(&self.held).get(&(*run, *step)).copied();
+            if now != Some(*pinned) {
+                link.release(*run, *step, now.is_some());
+            }
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! The servers that hold blocks, as a reader reaches them: their arenas, mapped once, and fetches.
 
 use crate::buffers::Buffers;
+use crate::fork::ForkGuard;
 use crate::group::Group;
 use crate::pins::{PIN_BYTES, Pins};
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::tiles::{TileCache, TileMap};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
@@ -14,8 +15,12 @@ use forebay_transport::Kind;
 use forebay_wire::message::{Part, Role, ToClient, ToServer};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
+pub(crate) const ARENAS_KEPT: usize = 64;
 
 /// Connections and mappings of one reader.
 #[derive(Debug)]
@@ -25,16 +30,23 @@ pub(crate) struct Holders {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) pins: Pins,
     connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
-    arenas: Mutex<HashMap<(ServerId, u32), Arc<ReadableArena>>>,
+    /// By their servers, numbers and the term in which was told of what is looked at there.
+    arenas: Mutex<HashMap<(ServerId, u32, Epoch), Arc<ReadableArena>>>,
+    /// The latest term in which it was told of anything.
+    term: AtomicU64,
     tiles: Mutex<TileCache>,
     /// Who answers for arenas of servers that are gone.
     answers: Mutex<HashMap<(ServerId, u32), (ServerId, u32)>>,
 }
 
-/// An arena, for reading.
+/// An arena, for reading. Its server is told when nobody looks at it any more.
 #[derive(Debug)]
 pub(crate) struct ReadableArena {
     mapped: Mapped,
+    guard: ForkGuard,
+    rpc: Arc<Rpc>,
+    /// As in [`ToClient::Arena`].
+    reader: u64,
 }
 
 #[derive(Debug)]
@@ -47,15 +59,15 @@ enum Mapped {
 }
 
 impl ReadableArena {
-    fn new(file: OwnedFd, bytes: u64) -> ReadableArena {
+    fn new(file: OwnedFd, bytes: u64, rpc: Arc<Rpc>, reader: u64) -> ReadableArena {
         let mapped = match Mapping::new(file.as_fd(), bytes, Access::Read) {
             Ok(mapping) => Mapped::Whole(Arc::new(mapping), Mutex::default()),
             Err(_) => Mapped::Parts(file),
         };
-        ReadableArena { mapped }
+        ReadableArena { mapped, guard: ForkGuard::new(), rpc, reader }
     }
 
-    /// A mapping that shows a range, and where the range starts in it.
+    /// A mapping that shows a range, and where the range starts in it. Valid as long as this arena lives.
     pub(crate) fn show(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
         match &self.mapped {
             Mapped::Whole(mapping, _) => Ok((mapping.clone(), offset)),
@@ -83,14 +95,13 @@ impl ReadableArena {
         }
         Ok((mapping, start))
     }
+}
 
-    /// Whether nobody looks at it.
-    fn is_unused(self: &Arc<ReadableArena>) -> bool {
-        let shown = match &self.mapped {
-            Mapped::Whole(mapping, _) => Arc::strong_count(mapping) > 1,
-            Mapped::Parts(_) => false,
-        };
-        Arc::strong_count(self) == 1 && !shown
+impl Drop for ReadableArena {
+    fn drop(&mut self) {
+        if !self.guard.is_child() {
+            let _ = self.rpc.tell(&ToServer::CloseArena { reader: self.reader });
+        }
     }
 }
 
@@ -108,6 +119,7 @@ impl Holders {
             pins,
             connections: Mutex::default(),
             arenas: Mutex::default(),
+            term: AtomicU64::new(0),
             tiles: Mutex::default(),
             answers: Mutex::default(),
         }
@@ -171,9 +183,9 @@ impl Holders {
         lock(&self.connections).insert(server, rpc);
     }
 
-    /// The arena that a block is in; `None` if its server is reached over the network.
-    pub(crate) fn arena(&self, location: &Location) -> Result<Option<Arc<ReadableArena>>> {
-        let key = (location.server, location.arena);
+    /// The arena that a block is in of which was told in this term; `None` if its server is reached over the network.
+    pub(crate) fn arena(&self, location: &Location, term: Epoch) -> Result<Option<Arc<ReadableArena>>> {
+        let key = (location.server, location.arena, term);
         if let Some(arena) = lock(&self.arenas).get(&key) {
             return Ok(Some(arena.clone()));
         }
@@ -181,14 +193,18 @@ impl Holders {
             if rpc.kind() != Kind::Shm {
                 return Ok(None);
             }
-            rpc.call(&ToServer::OpenArena { arena }, "to share an arena").map(Some)
+            let answer = rpc.call(&ToServer::OpenArena { arena, term }, "to share an arena")?;
+            Ok(Some((rpc.clone(), answer)))
         })?;
-        let Some(answer) = &mut answer else { return Ok(None) };
-        let (ToClient::Arena { bytes }, Some(file)) = (&answer.message, answer.descriptors.pop()) else {
+        let Some((rpc, answer)) = &mut answer else { return Ok(None) };
+        let (ToClient::Arena { bytes, reader }, Some(file)) = (&answer.message, answer.descriptors.pop())
+        else {
             return Err(unexpected(&answer.message));
         };
-        let arena = Arc::new(ReadableArena::new(file, *bytes));
-        lock(&self.arenas).insert(key, arena.clone());
+        let arena = Arc::new(ReadableArena::new(file, *bytes, rpc.clone(), *reader));
+        if term >= self.term.load(Ordering::Relaxed) {
+            lock(&self.arenas).insert(key, arena.clone());
+        }
         Ok(Some(arena))
     }
 
@@ -256,11 +272,18 @@ impl Holders {
         })
     }
 
-    /// Forgets arenas that no longer exist, so that their memory can go: keeps those that are in use.
-    pub(crate) fn forget_unused_arenas(&self, keep: usize) {
+    /// Forgets arenas that nobody looks at if there are many: they may not exist any more, and their memory is to go. Those
+    /// of an earlier term than this one are remembered only by who looks at them: servers wait for that before they use
+    /// their memory again.
+    pub(crate) fn forget_unused_arenas(&self, keep: usize, term: Epoch) {
+        self.term.fetch_max(term, Ordering::Relaxed);
         let mut arenas = lock(&self.arenas);
-        if arenas.len() > keep {
-            arenas.retain(|_, arena| !arena.is_unused());
-        }
+        let many = arenas.len() > keep;
+        let is_unused = |arena: &Arc<ReadableArena>| Arc::strong_count(arena) == 1;
+        let forgotten: Vec<_> =
+            arenas.extract_if(|key, arena| key.2 < term || (many && is_unused(arena))).collect();
+        drop(arenas);
+        // Their servers are told.
+        drop(forgotten);
     }
 }

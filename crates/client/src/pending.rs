@@ -4,14 +4,17 @@
 //! what is outstanding are answers, a few bytes each; how many is bounded all the same, since the other side's
 //! buffers are.
 
-use crate::producer::{Block, Counted, Outcome, Producer, State, gather, no_step, put_block};
+use crate::producer::{
+    Block, Counted, Open, Outcome, Producer, State, WhereBytes, Written, gather, no_step, put_block,
+};
 use crate::rpc::{Payload, Rpc, lock};
+use crate::storage::Storage;
 use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
-use forebay_wire::message::{Bytes, ToServer};
+use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
 
@@ -47,18 +50,34 @@ impl Producer {
     }
 
     fn post(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
-        if self.home().arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
+        let home = self.home();
+        if home.arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
             return self.stage(block, field, source);
         }
         // Of a block that another server is to hold, the home is told once that one has it.
-        if !Arc::ptr_eq(&self.storage_for(block)?, &self.home()) {
+        if !Arc::ptr_eq(&self.storage_for(block, &home)?, &home) {
             return self.stage(block, field, source);
         }
         self.make_way()?;
+        match self.post_to(&home, block, field, source) {
+            Err(error) if self.goes_on_elsewhere(&home, &error) => self.post(block, field, source),
+            posted => posted,
+        }
+    }
+
+    fn post_to(
+        &self,
+        home: &Arc<Storage>,
+        block: &Block<'_>,
+        field: &Field,
+        source: &Source<'_>,
+    ) -> Result<Outcome> {
         let mut counted = Counted::new(field, block);
         let dense = gather(source, counted.while_copied());
-        let put = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
-        let request = self.home().rpc.post(&put, Payload(&dense))?;
+        let message = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
+        let request = home.rpc.post(&message, Payload(&dense))?;
+        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        self.note_written(home, Written { put, bytes: WhereBytes::Away })?;
         match lock(&self.state).open.as_mut() {
             Some(open) => {
                 let (field, number) = (block.field.to_owned(), block.number);
@@ -133,7 +152,14 @@ impl Producer {
             let answer = self.home().rpc.collect(posted.request, "to hold a block");
             state = lock(&self.state);
             // Only who has the turn ends a step.
-            let (Err(error), Some(open)) = (answer, state.open.as_mut()) else { continue };
+            let Some(open) = state.open.as_mut() else { continue };
+            let error = match answer {
+                Ok(answer) => {
+                    open.was_put(&posted, &answer);
+                    continue;
+                }
+                Err(error) => error,
+            };
             match error.kind {
                 ErrorKind::Timeout => {
                     open.pending.waiting.push_front(posted);
@@ -143,6 +169,7 @@ impl Producer {
                     open.blocks -= 1;
                     open.dropped = true;
                     open.pending.dropped += 1;
+                    open.written.retain(|written| !posted.is_of(&written.put));
                 }
                 ErrorKind::Unreachable => {
                     open.dropped = true;
@@ -161,6 +188,23 @@ impl Producer {
             }
         }
         (state, Ok(()))
+    }
+}
+
+impl Posted {
+    fn is_of(&self, put: &PutBlock) -> bool {
+        put.number == self.number && put.field == self.field
+    }
+}
+
+impl Open {
+    /// A block that was posted has come; the answer says where it is, if other servers hold it too.
+    fn was_put(&mut self, posted: &Posted, answer: &ToClient) {
+        let placed = matches!(answer, ToClient::Placed(_));
+        let written = self.written.iter_mut().find(|written| placed && posted.is_of(&written.put));
+        if let Some(written) = written {
+            *written = Written::sent(written.put.clone(), answer);
+        }
     }
 }
 

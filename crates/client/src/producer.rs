@@ -1,11 +1,14 @@
 //! Producers: one rank of a simulation.
 
 mod come_back;
+mod ended;
 mod options;
 mod put;
+mod put_again;
 
 pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
 pub(crate) use put::{Counted, gather, put_block};
+pub(crate) use put_again::{WhereBytes, Written};
 
 use crate::fork::ForkGuard;
 use crate::group::Group;
@@ -13,6 +16,7 @@ use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{lock, unexpected};
 use crate::storage::{GRACE, Storage};
+use ended::{Ended, EndedSteps};
 use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
@@ -47,6 +51,8 @@ pub struct Producer {
     placement: Mutex<Placement>,
     /// Held by calls that wait in the name of the whole rank: they take turns.
     pub(crate) turn: Mutex<()>,
+    /// Held by the call that finds another home within a step.
+    moving: Mutex<()>,
     /// Never held while something is waited for, so that whoever only looks needs not wait either.
     pub(crate) state: Mutex<State>,
 }
@@ -61,6 +67,7 @@ pub(crate) struct State {
     pub(crate) species: Species,
     demand: Demand,
     pub(crate) open: Option<Open>,
+    ended: EndedSteps,
     last: Option<StepNumber>,
     /// The last step that the home server was told of, if the next like it needs no memory.
     small: Option<StepNumber>,
@@ -83,7 +90,7 @@ struct Begun {
     passing: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Open {
     step: StepNumber,
     time: f64,
@@ -92,6 +99,8 @@ pub(crate) struct Open {
     /// Something was put that memory had to be found for.
     needs_memory: bool,
     grants: Vec<Grant>,
+    /// What the home was told of.
+    pub(crate) written: Vec<Written>,
     /// Field and number of each block, so that a mistake is told at once.
     pub(crate) keys: HashSet<(String, u64)>,
     pub(crate) blocks: u64,
@@ -148,7 +157,7 @@ impl Producer {
                 }
             }
         })?;
-        let ToClient::Producing { run, arena } = answer.message else {
+        let ToClient::Producing { run, arena, .. } = answer.message else {
             return Err(unexpected(&answer.message));
         };
         Ok(Producer {
@@ -164,6 +173,7 @@ impl Producer {
             on_loss: options.on_loss,
             placement: Mutex::new(options.placement.clone()),
             turn: Mutex::default(),
+            moving: Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -269,7 +279,7 @@ impl Producer {
                 // At once where steps were left out: others may wait for this rank there.
                 let next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
                 let told = if next { home.rpc.queue(&began) } else { home.rpc.tell(&began) };
-                told.or_else(|error| self.survive(&mut state, error))?;
+                told.or_else(|error| self.give_up(&mut state, error))?;
             }
             let begun = state.lost.is_none().then_some(Begun { grants: Vec::new(), passing: !wanted });
             return Ok((state, begun));
@@ -307,7 +317,7 @@ impl Producer {
                 Ok((state, None))
             }
             Err(error) => {
-                self.survive(&mut state, error)?;
+                self.give_up(&mut state, error)?;
                 Ok((state, None))
             }
         }
@@ -337,7 +347,11 @@ impl Producer {
         let (mut state, begun) = match begun {
             None => {
                 let state = self.go_on(state)?;
-                self.ask_to_begin(state, step, time)?
+                let (mut state, begun) = self.ask_to_begin(state, step, time)?;
+                if let Some(error) = state.lost.take_if(|_| self.on_loss == OnLoss::Fail) {
+                    return Err(error);
+                }
+                (state, begun)
             }
             begun => (state, begun),
         };
@@ -346,20 +360,7 @@ impl Producer {
             state.skipped += 1;
         }
         state.last = Some(step);
-        state.open = Some(Open {
-            step,
-            time,
-            passing,
-            needs_memory: false,
-            grants,
-            keys: HashSet::new(),
-            blocks: 0,
-            dropped: false,
-            allocations: HashMap::new(),
-            elsewhere: BTreeMap::new(),
-            counts: HashMap::new(),
-            pending: Pending::default(),
-        });
+        state.open = Some(Open { step, time, passing, grants, ..Open::default() });
         Ok(())
     }
 
@@ -401,27 +402,52 @@ impl Producer {
             return waited.map(drop);
         }
         open.dropped |= waited.is_err();
-        let told = if !open.passing {
-            let end = ToServer::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
+        let (passing, ended) = (open.passing, Ended { step: open.step, time: open.time, ..Ended::default() });
+        let (told, ended) = if !passing {
             // The home is told first: from then on it answers for the blocks that other servers hold.
-            let told = self.tell_end(&self.home(), &end);
-            open.elsewhere
+            let (open, told) = self.tell_home_of_end(open);
+            let end = open.end();
+            let told = open
+                .elsewhere
                 .values()
-                .fold(told, |told, storage| told.and(self.tell_end_elsewhere(storage, &end)))
+                .fold(told, |told, storage| told.and(self.tell_end_elsewhere(storage, &end)));
+            let Open { blocks, dropped, written, .. } = open;
+            (told, Some(Ended { blocks, dropped, written, ..ended }))
         } else if wanted {
-            self.home().rpc.tell(&ToServer::Passed { step: open.step, time: open.time })
+            (self.home().rpc.tell(&ToServer::Passed { step: ended.step, time: ended.time }), Some(ended))
         } else {
             // Where nothing of the stream is wanted, nobody needs to know of the step.
-            Ok(())
+            (Ok(()), None)
         };
+        if let Some(ended) = ended {
+            self.note_ended(ended);
+        }
         told.or_else(|error| self.survive(&mut lock(&self.state), error)).and(waited).map(drop)
+    }
+
+    /// As `tell_end`, for the home, or for another one where the step goes on when that has died.
+    fn tell_home_of_end(&self, mut open: Open) -> (Open, Result<()>) {
+        loop {
+            let home = self.home();
+            let told = self.tell_end(&home, &open.end());
+            let Err(error) = told else { return (open, told) };
+            lock(&self.state).open = Some(open);
+            let goes_on = self.goes_on_elsewhere(&home, &error);
+            match lock(&self.state).open.take() {
+                Some(taken) => open = taken,
+                None => return (Open::default(), Err(no_step("an end"))),
+            }
+            if !goes_on {
+                return (open, Err(error));
+            }
+        }
     }
 
     /// As `tell_end`, for a server that is not the home. What one held that has died is lost, and said so to those who
     /// read it.
     fn tell_end_elsewhere(&self, storage: &Arc<Storage>, end: &ToServer) -> Result<()> {
         match self.tell_end(storage, end) {
-            Err(error) if self.is_gone(storage, &error) => {
+            Err(error) if self.is_gone(storage, &self.home(), &error) => {
                 let needs_copies = self.options.copies() > 0 && !storage.rpc.was_let_go();
                 if needs_copies && self.on_loss == OnLoss::Fail {
                     return Err(error);
@@ -452,9 +478,13 @@ impl Producer {
             return Ok(());
         }
         drop(state);
-        match self.home().rpc.call(&ToServer::Flush, "to hold what was put") {
-            Ok(_) => Ok(()),
-            Err(error) => self.survive(&mut lock(&self.state), error),
+        loop {
+            let home = self.home();
+            return match home.rpc.call(&ToServer::Flush, "to hold what was put") {
+                Ok(_) => Ok(()),
+                Err(error) if self.goes_on_elsewhere(&home, &error) => continue,
+                Err(error) => self.survive(&mut lock(&self.state), error),
+            };
         }
     }
 
@@ -507,11 +537,19 @@ impl Producer {
     }
 }
 
+impl Open {
+    /// What its servers are told at its end.
+    fn end(&self) -> ToServer {
+        ToServer::End { step: self.step, blocks: self.blocks, dropped: self.dropped }
+    }
+}
+
 impl State {
     /// A block was not put after all: its number may be used again.
     pub(crate) fn forget(&mut self, field: &str, number: u64) {
         if let Some(open) = self.open.as_mut() {
             open.keys.remove(&(field.to_owned(), number));
+            open.written.retain(|written| written.put.number != number || written.put.field != field);
             self.species.forget(open, field, number);
         }
     }

@@ -191,12 +191,12 @@ impl Rpc {
 
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
     /// be asked for again, or be forgotten.
-    pub(crate) fn collect(&self, request: u64, what: &str) -> Result<()> {
+    pub(crate) fn collect(&self, request: u64, what: &str) -> Result<ToClient> {
         let answer = self.answer_to(request, Instant::now() + self.patience, what)?;
         self.forget(request);
         match answer.message {
             ToClient::Failed(error) => Err(error),
-            _ => Ok(()),
+            message => Ok(message),
         }
     }
 

@@ -3,14 +3,14 @@
 use crate::assemble::{self, Selection};
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
-use crate::holder::Holders;
+use crate::holder::{ARENAS_KEPT, Holders};
 use crate::rpc::{Payload, Rpc, lock, unexpected};
 use crate::seconds::{deadline_after, sane};
 use crate::storage::{GRACE, Storage};
 use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
-use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::ids::{Epoch, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
@@ -292,13 +292,13 @@ impl Space {
         let question = find_message(field, step, region, shape, patience);
         let rpc = self.holders.connection(server)?;
         let answer = rpc.call_within(&question, None, patience + GRACE, "to find an array")?;
-        let (lease, report) = match answer.message {
-            ToClient::Found { lease, report, .. } => (lease, report),
+        let (lease, (term, report)) = match answer.message {
+            ToClient::Found { lease, term, report, .. } => (lease, (term, report)),
             ToClient::NotOwned => return Err(not_owned(server, field, step)),
             other => return Err(unexpected(&other)),
         };
         let leases = if lease == 0 { Vec::new() } else { vec![(server, lease)] };
-        Ok(Found { space: self, report: *report, step, leases })
+        Ok(Found { space: self, report: *report, step, term, leases })
     }
 
     /// Asks all owners of a region at once. `None` if they know different fields or, without `patience`, if some
@@ -317,15 +317,16 @@ impl Space {
         let questions = owners.iter().map(|owner| (*owner, question.clone()));
         let answers = self.holders.ask_all(questions, patience + GRACE, "to find an array");
         let report = FieldReport::new(field.clone(), Vec::new());
-        let mut found = Found { space: self, report, step, leases: Vec::new() };
+        let mut found = Found { space: self, report, step, term: Epoch::MAX, leases: Vec::new() };
         let mut descriptions = BTreeSet::new();
         let mut blocks = BTreeMap::new();
         let mut complete = true;
         let mut failure = None;
         for (owner, answer) in answers {
             match answer {
-                Ok(ToClient::Found { lease, description, report }) if lease != 0 => {
+                Ok(ToClient::Found { lease, description, term, report }) if lease != 0 => {
                     found.leases.push((owner, lease));
+                    found.term = found.term.min(term);
                     found.report.field = report.field;
                     descriptions.insert(description);
                     blocks.extend(report.blocks.into_iter().map(|block| (block.key, block)));
@@ -387,6 +388,8 @@ pub struct Found<'a> {
     space: &'a Space,
     report: FieldReport,
     step: StepNumber,
+    /// The first epoch in which one of them was told.
+    term: Epoch,
     leases: Vec<(ServerId, u64)>,
 }
 
@@ -398,8 +401,10 @@ impl Found<'_> {
 
     /// Copies exactly the selected elements into `target`.
     pub fn read(&self, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
-        let step = format!("step {}", self.step);
-        assemble::read(&self.space.holders, &step, &self.report.field, &self.report.blocks, selection, target)
+        let holders = &self.space.holders;
+        holders.forget_unused_arenas(ARENAS_KEPT, self.term);
+        let from = assemble::Origin { holders, step: format!("step {}", self.step), term: self.term };
+        assemble::read(&from, &self.report.field, &self.report.blocks, selection, target)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::assemble::{self, Selection};
 use crate::buffers::Buffer;
 use crate::consumer::Shared;
+use crate::holder::ReadableArena;
 use crate::lookup::{self, Asked, Records};
 use crate::rpc::lock;
 use forebay_core::attr::Attrs;
@@ -46,7 +47,7 @@ impl Hold {
         let bytes = self.bytes.load(Ordering::Relaxed);
         self.pinned.store(bytes, Ordering::Relaxed);
         self.shared.holders.pins.pin(bytes);
-        self.shared.release(self.run, self.step, true);
+        self.shared.pin(self.run, self.step);
     }
 }
 
@@ -57,8 +58,7 @@ impl Drop for Hold {
             return;
         }
         self.shared.holders.pins.unpin(self.pinned.load(Ordering::Relaxed));
-        lock(&self.shared.held).remove(&(self.run, self.step));
-        self.shared.release(self.run, self.step, false);
+        self.shared.release(self.run, self.step);
     }
 }
 
@@ -88,6 +88,7 @@ pub struct MappedBytes {
     mapping: Arc<Mapping>,
     offset: u64,
     bytes: u64,
+    _arena: Arc<ReadableArena>,
     _hold: Arc<Hold>,
 }
 
@@ -106,7 +107,7 @@ impl BlockBytes {
 
 impl Step {
     pub(crate) fn new(shared: Arc<Shared>, report: StepReport, attrs: Arc<Attrs>) -> Step {
-        lock(&shared.held).insert((report.id.run, report.id.step));
+        lock(&shared.held).insert((report.id.run, report.id.step), false);
         let blocks = report.fields.iter().flat_map(|field| &field.blocks);
         let bytes = blocks.map(|block| block.location.bytes).sum();
         let hold = Hold {
@@ -235,7 +236,7 @@ impl Step {
         }
         let (offset, bytes) = (record.location.offset, record.location.bytes);
         let holders = &self.shared.holders;
-        if let Some(arena) = holders.arena(&record.location)? {
+        if let Some(arena) = holders.arena(&record.location, self.report.term)? {
             if holders.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
                 let mut copy = holders.buffers.take(bytes as usize);
                 let (mapping, start) = arena.show_all(offset, bytes)?;
@@ -243,7 +244,7 @@ impl Step {
                 return Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(copy)) });
             }
             let (mapping, offset) = arena.show(offset, bytes)?;
-            let mapped = MappedBytes { mapping, offset, bytes, _hold: hold.clone() };
+            let mapped = MappedBytes { mapping, offset, bytes, _arena: arena, _hold: hold.clone() };
             return Ok(BlockView { field, record, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
         }
         let stored = record.extent.stored_shape();
@@ -261,8 +262,9 @@ impl Step {
         let _hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
-        let step = self.report.id.to_string();
-        let read = assemble::read(&self.shared.holders, &step, &found.field, &records, selection, target);
+        let (step, term) = (self.report.id.to_string(), self.report.term);
+        let from = assemble::Origin { holders: &self.shared.holders, step, term };
+        let read = assemble::read(&from, &found.field, &records, selection, target);
         read.map_err(|error| match error.kind {
             ErrorKind::NotCovered if self.report.torn => {
                 let text = format!("{} (the step is torn: a rank died in it, or left it out)", error.text);

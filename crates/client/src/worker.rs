@@ -1,9 +1,8 @@
 //! The worker's side of a pipeline: connects to its server, takes orders, reports.
 
-use crate::consumer::{HeldAs, Shared};
-use crate::fork::ForkGuard;
+use crate::consumer::{HeldAs, Link, Shared};
 use crate::group::{Group, GroupOptions};
-use crate::holder::Holders;
+use crate::holder::{ARENAS_KEPT, Holders};
 use crate::rpc::Rpc;
 use crate::seconds::deadline_after;
 use crate::step::Step;
@@ -15,7 +14,7 @@ use forebay_transport::Address;
 use forebay_transport::host::end_with_parent;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What runs one pipeline beside one server.
@@ -93,13 +92,10 @@ impl Worker {
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
         let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
-        let shared = Shared {
-            guard: ForkGuard::new(),
-            rpc: self.rpc.clone(),
-            holders: self.holders.clone(),
-            held_as: HeldAs::Execution(order.execution),
-            held: Mutex::default(),
-        };
+        self.holders.forget_unused_arenas(ARENAS_KEPT, order.report.term);
+        let held_as = HeldAs::Execution(order.execution);
+        let link = Link { rpc: self.rpc.clone(), server: self.server, held_as };
+        let shared = Shared::new(self.holders.clone(), link);
         let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);
         let step = Step::new(Arc::new(shared), order.report, attrs);
         Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))

@@ -19,7 +19,7 @@ use crate::block::BlockRecord;
 use crate::contract::Field;
 use crate::cut::{Cuts, Decision};
 use crate::directory::check_blocks;
-use crate::ids::{RunNumber, ServerId, StepId};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -80,6 +80,19 @@ pub struct StepReport {
     pub fields: Vec<FieldReport>,
     /// The run's attributes, if they are others than this reader was told last.
     pub attrs: Option<Box<Attrs>>,
+    /// Since which epoch the server that tells of it has coordinated the stream, if another one did before; else 0.
+    pub term: Epoch,
+}
+
+/// A step that a reader which comes back held in its time with the coordinator before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldStep {
+    /// The run.
+    pub run: RunNumber,
+    /// The step.
+    pub step: StepNumber,
+    /// Whether the reader has finished with it, and only arrays of it live on.
+    pub pinned: bool,
 }
 
 /// What must be done after something happened.
@@ -107,8 +120,9 @@ pub enum Effect {
         id: StepId,
         /// The servers that hold blocks of it, or know some as owners of tiles.
         servers: Vec<ServerId>,
-        /// Whether it is not known who may still look at them.
-        unseen: bool,
+        /// Readers may look at them who were told of them in a term before this one, and have not come back; 0 if there
+        /// are none.
+        unseen_before: Epoch,
     },
     /// Tell every server from which step of a run each demand holds, since another server coordinates it now.
     Cuts {
@@ -139,4 +153,6 @@ pub struct Joined {
     pub cuts: Cuts,
     /// The version of the change of the demand that is being agreed, if any.
     pub agreeing: Option<u64>,
+    /// The coordinator knows all that the rank did in the steps below this one.
+    pub below: StepNumber,
 }

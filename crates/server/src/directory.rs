@@ -133,7 +133,13 @@ impl Node {
             let index = fields.entry(name.clone()).or_insert_with(|| FieldIndex::new(report.field));
             for block in report.blocks {
                 let key = block.key;
-                if let Err(problem) = index.insert(block) {
+                let mut inserted = index.insert(block.clone());
+                if inserted.is_err() && !state.gone.is_empty() {
+                    // A rank that put it at a server which is dead puts it again.
+                    index.remove(|known| known.key == key && state.gone.contains(&known.location.server));
+                    inserted = index.insert(block);
+                }
+                if let Err(problem) = inserted {
                     refused.push((name.clone(), key));
                     error.get_or_insert(problem);
                 }

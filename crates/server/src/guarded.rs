@@ -5,7 +5,7 @@ use crate::node::{Held, Node, State};
 use crate::takeover::tell_rank;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId};
+use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId};
 use forebay_core::steps::{FieldReport, Inheritance, Ledger};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
@@ -220,8 +220,8 @@ impl Node {
         state.guarded.entry(from).or_default().ledger.copied(stream, told);
     }
 
-    /// A server is dead: this one answers for what it held for it.
-    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId) {
+    /// A server is dead, as the view of this epoch says: this one answers for what it held for it.
+    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId, epoch: Epoch) {
         let Some(mut guarded) = state.guarded.remove(&dead) else { return };
         drop(guarded.orders.take());
         {
@@ -248,7 +248,9 @@ impl Node {
                 }
                 Kept::Space(_) => {
                     let held = step.ranges.first().map(held);
-                    held.zip(step.space).into_iter().for_each(|(held, block)| state.space.take(held, block));
+                    held.zip(step.space)
+                        .into_iter()
+                        .for_each(|(held, block)| state.space.take(held, block, epoch));
                 }
             }
             let living: Vec<ServerId> =

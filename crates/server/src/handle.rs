@@ -5,7 +5,7 @@ use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
 use forebay_core::error::{Error, ErrorKind};
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, Effect, StepReport, StreamCoordinator};
+use forebay_core::steps::{AttachmentId, Effect, Joined, StepReport, StreamCoordinator};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::{JoinedRun, PeerMessage};
@@ -57,14 +57,16 @@ impl Node {
                 let coordinator = self.coordinator(state, &stream);
                 let joined = match back_to {
                     None => coordinator.join(rank, from, options.clone()),
-                    Some((run, demand)) => coordinator.come_back(run, rank, from, options.clone(), demand),
+                    Some((run, demand)) => {
+                        coordinator.come_back((run, rank), from, options.clone(), demand, self.epoch())
+                    }
                 };
                 let result = match joined {
                     Ok((joined, effects)) => {
                         // The answer goes first: a decision that follows must find the run there.
                         let (demand, cuts) = cuts_to_tell(&joined.cuts);
-                        let (run, agreeing) = (joined.run, joined.agreeing);
-                        let result = Ok(JoinedRun { run, options, demand, cuts, agreeing });
+                        let Joined { run, agreeing, below, .. } = joined;
+                        let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below });
                         self.tell(state, from, M::Joined { token, stream: stream.clone(), rank, result });
                         self.apply(state, &stream, effects);
                         if self.all_told(state) {
@@ -85,7 +87,7 @@ impl Node {
                     }
                     return;
                 };
-                if let Ok(JoinedRun { run, options, demand, cuts, agreeing }) = &result {
+                if let Ok(JoinedRun { run, options, demand, cuts, agreeing, .. }) = &result {
                     let member = state.members.entry(pending.stream.clone()).or_default();
                     let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
                     member.cut.open_run(*run, cuts, *agreeing);
@@ -212,7 +214,7 @@ impl Node {
                     state.ledger.demand_changed(&stream, run);
                 }
             }
-            M::Free { id, unseen } => self.free_step(state, &id, unseen),
+            M::Free { id, unseen_before } => self.free_step(state, &id, unseen_before),
             M::Inherit { epoch, stream, told } => self.inherit(state, from, epoch, stream, *told),
             M::Holds { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
@@ -305,9 +307,9 @@ impl Node {
                     Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
                     None => {}
                 },
-                Effect::Free { id, servers, unseen } => {
+                Effect::Free { id, servers, unseen_before } => {
                     for server in servers {
-                        self.tell(state, server, PeerMessage::Free { id: id.clone(), unseen });
+                        self.tell(state, server, PeerMessage::Free { id: id.clone(), unseen_before });
                     }
                 }
                 Effect::Cuts { run, cuts } => {

@@ -236,7 +236,10 @@ impl Node {
             let mut guarded = BTreeSet::new();
             for server in &left {
                 guarded.extend(self.guarded_streams(&state, *server));
-                self.take_guarded(&mut state, *server);
+                self.take_guarded(&mut state, *server, roster.epoch);
+            }
+            if !state.gone.iter().any(|id| standing.view.members.contains(id)) {
+                self.space_gone_since(&mut state, roster.epoch);
             }
             state.answers.forget(&left);
             state.leaving.keep_members(&standing.view.members);

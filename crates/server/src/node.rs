@@ -15,7 +15,7 @@ use crate::session::BeginPage;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
-use forebay_core::ids::{Lineage, RunNumber, ServerId, StepId};
+use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, Ledger, StreamCoordinator};
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
@@ -353,23 +353,15 @@ impl Node {
 
     /// Frees ranges and lets those who wait for memory look again.
     pub(crate) fn free(&self, held: impl IntoIterator<Item = Held>) {
-        self.give_back(held, Store::free);
+        self.free_unseen(held, 0);
     }
 
-    /// The same for ranges of steps whose coordinator is gone, and with it who knew their readers: those that a client
-    /// may look at are free only when it is gone.
-    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>) {
-        self.give_back(held, Store::free_unseen);
-    }
-
-    fn give_back(
-        &self,
-        held: impl IntoIterator<Item = Held>,
-        free: fn(&mut Store, u32, u64, u64) -> Result<()>,
-    ) {
+    /// The same where it is not known who may still look at them, of those who were told of them in a term before this one:
+    /// they are free when these are gone.
+    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>, before: Epoch) {
         let mut store = self.store.lock();
-        for range in held {
-            if let Err(error) = free(&mut store, range.arena, range.offset, range.generation) {
+        for Held { arena, offset, generation } in held {
+            if let Err(error) = store.free_unseen(arena, offset, generation, before) {
                 tracing::warn!("a range was freed twice: {error}");
             }
         }

@@ -20,6 +20,7 @@ use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
 use forebay_wire::peer::PeerMessage;
 use producer::Producing;
 use rustix::fd::OwnedFd;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use storing::Storing;
@@ -58,8 +59,8 @@ pub(crate) struct Session {
     space_writing: Option<Writing>,
     attachments: Vec<(AttachmentId, String)>,
     leases: Vec<u64>,
-    /// Its number as one that has arenas mapped for reading.
-    reader: Option<u64>,
+    /// The numbers of its mappings of arenas.
+    readers: BTreeSet<u64>,
     /// Whether the server leaves the group.
     leaves: watch::Receiver<bool>,
 }
@@ -124,7 +125,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         space_writing: None,
         attachments: Vec::new(),
         leases: Vec::new(),
-        reader: None,
+        readers: BTreeSet::new(),
     };
     let result = session.serve(&hello, frame.header.request).await;
     if let Err(error) = &result {
@@ -287,8 +288,8 @@ impl Session {
                 self.store(header.request, stream, run, rank, policy, (copies, durability))
             }
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
-            M::Attach { stream, needs, window, start, follow } => {
-                self.attach(stream, needs, window, start, follow).await.map(Some)
+            M::Attach { stream, needs, window, start, follow, held } => {
+                self.attach(stream, needs, window, start, (follow, held)).await.map(Some)
             }
             M::Release { attachment, run, step, pinned } => {
                 self.release(attachment, run, step, pinned);
@@ -303,7 +304,11 @@ impl Session {
                 let (server, arena) = self.node.who_answers(server, arena, deadline).await?;
                 Ok(Some(ToClient::AnswersFor { server, arena }))
             }
-            M::OpenArena { arena } => self.open_arena(header.request, arena),
+            M::OpenArena { arena, term } => self.open_arena(header.request, arena, term),
+            M::CloseArena { reader } => {
+                self.close_arena(reader);
+                Ok(None)
+            }
             M::Fetch { .. } => self.fetch(header.request, message),
             M::SpaceStore => {
                 let writing = Writing::open(&self.node, self.shared_memory)?;
@@ -398,7 +403,7 @@ impl Session {
         for lease in std::mem::take(&mut self.leases) {
             self.node.space_release(lease);
         }
-        if let Some(reader) = self.reader {
+        for reader in std::mem::take(&mut self.readers) {
             self.node.reader_gone(reader);
         }
     }

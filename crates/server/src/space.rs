@@ -17,7 +17,7 @@ use described::Described;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
-use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
@@ -68,8 +68,9 @@ struct HeldBlock {
     record: BlockRecord,
     /// Under which description it is registered; 0 until it is.
     description: DescriptionNumber,
-    /// Whether an owner has gone that may have told readers of it: they may look at it still.
-    unseen: bool,
+    /// The epoch since which an owner is gone that may have told readers of it, who may look at it still; 0 if none is, the
+    /// highest number while that is being agreed.
+    unseen_before: Epoch,
 }
 
 /// What a reader that waits has seen, so that each block is looked at once, however many come.
@@ -161,10 +162,10 @@ impl Space {
     }
 
     /// The server is dead that held a block: this one does in its place. Its owners are told.
-    pub(crate) fn take(&mut self, held: Held, block: SpaceBlock) {
+    pub(crate) fn take(&mut self, held: Held, block: SpaceBlock, epoch: Epoch) {
         let SpaceBlock { field, step, description, record } = block;
         let keepers = Vec::new();
-        self.hold(held, HeldBlock { keepers, field, step, record, description, unseen: true });
+        self.hold(held, HeldBlock { keepers, field, step, record, description, unseen_before: epoch });
     }
 
     /// Whether it holds any block.

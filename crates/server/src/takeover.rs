@@ -94,7 +94,7 @@ impl Node {
             return;
         }
         state.places.heard_of(epoch);
-        if let Err(error) = self.coordinator(state, &stream).inherit(from, told) {
+        if let Err(error) = self.coordinator(state, &stream).inherit(from, epoch, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
         }
     }
@@ -112,11 +112,16 @@ impl Node {
             return;
         }
         state.places.heard_of(epoch);
-        if !state.coordinators.contains_key(stream) && !self.all_told(state) {
+        let coordinated = state.coordinators.contains_key(stream);
+        if !coordinated && !self.all_told(state) {
             // Others may have more to tell of it.
-            self.coordinator(state, stream).take_over();
+            self.coordinator(state, stream).take_over(epoch);
         }
-        let effects = self.coordinator(state, stream).holds(from, steps);
+        let coordinator = self.coordinator(state, stream);
+        if !coordinated {
+            coordinator.begin_term(epoch);
+        }
+        let effects = coordinator.holds(from, steps);
         self.apply(state, stream, effects);
         if self.all_told(state) {
             self.settle(state, stream);

@@ -442,8 +442,14 @@ fn absurd_contracts() {
     let need = |i: u32| Need { field: i.to_string(), dtype: None, every: 1 };
     let needs = Needs::Fields((0..1_000_000).map(need).collect());
     let mut reader = group.connect(0, false, Role::Consumer);
-    let attach =
-        ToServer::Attach { stream: "s".into(), needs, window: 1, start: Default::default(), follow: false };
+    let attach = ToServer::Attach {
+        stream: "s".into(),
+        needs,
+        window: 1,
+        start: Default::default(),
+        follow: false,
+        held: Vec::new(),
+    };
     let answer = reader.ask(&attach).unwrap();
     assert!(matches!(&answer, ToClient::Failed(error) if error.kind == ErrorKind::Invalid), "{answer:?}");
     check_it_works(&group);

@@ -48,8 +48,14 @@ fn a_rank_that_joined_too_late_may_come_again() {
         assert!(Instant::now() < deadline, "the join does not arrive");
     }
     // The answer, which nobody waits for.
-    let run =
-        JoinedRun { run, options: run_options, demand: Demand::default(), cuts: Vec::new(), agreeing: None };
+    let run = JoinedRun {
+        run,
+        options: run_options,
+        demand: Demand::default(),
+        cuts: Vec::new(),
+        agreeing: None,
+        below: 0,
+    };
     home.tell(&PeerMessage::Joined { token, stream, rank: 0, result: Ok(run) }).unwrap();
     while let Err(error) = Producer::open(&options) {
         assert_eq!(error.kind, ErrorKind::Conflict);

@@ -77,6 +77,8 @@ pub struct Arena {
     idle_low: u64,
     /// Whether its memory is another server's, which lives: that one accounts for it, and gives it back.
     foreign: bool,
+    /// Whether it was, and that one is dead: readers may have it mapped of whom this one does not know.
+    inherited: bool,
 }
 
 impl Arena {
@@ -115,6 +117,7 @@ impl Arena {
             mapping: OnceLock::new(),
             idle_low: 0,
             foreign,
+            inherited: false,
         }
     }
 
@@ -207,10 +210,24 @@ impl Arena {
     /// The rest goes with the arena: somebody may still look at it.
     pub fn adopt(&mut self) {
         if std::mem::take(&mut self.foreign) {
+            self.inherited = true;
             for (start, used) in &self.used {
                 self.touched.insert(*start, start + used.length);
             }
         }
+    }
+
+    /// Whether readers may have it mapped who did so at another server, which is dead.
+    pub fn is_inherited(&self) -> bool {
+        self.inherited
+    }
+
+    /// Holds a block no longer, but does not touch its pages: they go when nobody has the arena mapped any more.
+    pub fn leave(&mut self, offset: u64, generation: u64) -> Result<()> {
+        let length = self.find(offset, generation)?.length;
+        let start = range_of(offset);
+        self.touched.remove(start, start + length);
+        self.free(offset, generation)
     }
 
     /// Takes a free range out, to touch its pages before somebody reserves them; [`Arena::free`] lets it be
@@ -225,6 +242,11 @@ impl Arena {
                 "range {offset} of generation {generation} is not in use: the handle is stale"
             ))
         })
+    }
+
+    /// Checks that a range is in use.
+    pub fn check_in_use(&mut self, offset: u64, generation: u64) -> Result<()> {
+        self.find(offset, generation).map(drop)
     }
 
     /// A reserved range now holds a block of `bytes`, from this offset on.

@@ -2,6 +2,7 @@
 
 use crate::arena::{Arena, Range};
 use crate::{Access, Mapping, PAGE, pages};
+use forebay_core::ids::Epoch;
 use forebay_core::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,8 +63,8 @@ struct Entry {
     arena: Arena,
     /// Whether somebody may still reserve: when not, it goes with its last block.
     open: bool,
-    /// The clients that have it mapped for reading.
-    readers: BTreeSet<u64>,
+    /// Those who have it mapped for reading, each with the term in which it was told of what it looks at.
+    readers: BTreeMap<u64, Epoch>,
     /// Ranges that are free but for those who may still look at them.
     seen: Vec<Seen>,
 }
@@ -99,7 +100,7 @@ impl Store {
         let arena = Arena::create(self.budget.saturating_mul(2))?;
         let (number, size) = (self.next, arena.size());
         self.next += 1;
-        let entry = Entry { arena, open: true, readers: BTreeSet::new(), seen: Vec::new() };
+        let entry = Entry { arena, open: true, readers: BTreeMap::new(), seen: Vec::new() };
         self.arenas.insert(number, entry);
         Ok((number, size))
     }
@@ -116,7 +117,7 @@ impl Store {
         };
         let number = self.next;
         self.next += 1;
-        let entry = Entry { arena, open: true, readers: BTreeSet::new(), seen: Vec::new() };
+        let entry = Entry { arena, open: true, readers: BTreeMap::new(), seen: Vec::new() };
         self.arenas.insert(number, entry);
         Ok(number)
     }
@@ -257,21 +258,29 @@ impl Store {
         result
     }
 
-    /// Gives a range back of which nobody knows any more who reads it: it is free once all clients that have its
-    /// arena mapped now are gone.
-    pub fn free_unseen(&mut self, arena: u32, offset: u64, generation: u64) -> Result<()> {
+    /// Gives a range back of which it is not known who reads it, of those who were told of it in a term before this one: it
+    /// is free once all of them are gone that have its arena mapped now.
+    pub fn free_unseen(&mut self, arena: u32, offset: u64, generation: u64, before: Epoch) -> Result<()> {
         let entry = self.entry(arena)?;
-        if entry.readers.is_empty() {
+        if before > 0 && entry.arena.is_inherited() {
+            // They mapped it at a server that is dead, so that not even their number is known.
+            let result = entry.arena.leave(offset, generation);
+            self.drop_if_done(arena);
+            return result;
+        }
+        let earlier = entry.readers.iter().filter(|(_, term)| **term < before);
+        let readers: BTreeSet<u64> = earlier.map(|(reader, _)| *reader).collect();
+        if readers.is_empty() {
             return self.free(arena, offset, generation);
         }
-        let readers = entry.readers.clone();
+        entry.arena.check_in_use(offset, generation)?;
         entry.seen.push(Seen { offset, generation, readers });
         Ok(())
     }
 
     /// Somebody reads from an arena that he did not map, until he is gone.
     pub fn add_reader(&mut self, arena: u32, reader: u64) -> Result<()> {
-        self.entry(arena)?.readers.insert(reader);
+        self.entry(arena)?.readers.insert(reader, 0);
         Ok(())
     }
 
@@ -279,7 +288,7 @@ impl Store {
     pub fn reader_gone(&mut self, reader: u64) -> bool {
         let mut freed = Vec::new();
         for (arena, entry) in &mut self.arenas {
-            if entry.readers.remove(&reader) {
+            if entry.readers.remove(&reader).is_some() {
                 entry.seen.retain_mut(|seen| {
                     seen.readers.remove(&reader);
                     if seen.readers.is_empty() {
@@ -324,11 +333,12 @@ impl Store {
         self.entry(arena)?.arena.writable_descriptor()
     }
 
-    /// A descriptor of an arena for a reader, and its size. The reader has it mapped until it is gone.
-    pub fn readable_descriptor(&mut self, arena: u32, reader: u64) -> Result<(OwnedFd, u64)> {
+    /// A descriptor of an arena for a reader, and its size. The reader has it mapped until it is gone, and looks at what
+    /// it was told of in this term.
+    pub fn readable_descriptor(&mut self, arena: u32, reader: u64, term: Epoch) -> Result<(OwnedFd, u64)> {
         let entry = self.entry(arena)?;
         let descriptor = entry.arena.readable_descriptor()?;
-        entry.readers.insert(reader);
+        entry.readers.insert(reader, term);
         Ok((descriptor, entry.arena.size()))
     }
 
@@ -365,7 +375,7 @@ mod tests {
         let ahead = store.take_ahead(a, 3 << 20).unwrap();
         assert!(store.take_ahead(a, 3 << 20).is_none(), "it is being done");
         ahead.touch();
-        let (file, _) = store.readable_descriptor(a, 1).unwrap();
+        let (file, _) = store.readable_descriptor(a, 1, 0).unwrap();
         assert_eq!(rustix::fs::fstat(&file).unwrap().st_blocks * 512, 3 << 20);
         let usage = store.usage();
         assert_eq!((usage.staged, usage.peak, usage.touched), (3 << 20, 3 << 20, 6 << 20));
@@ -391,19 +401,35 @@ mod tests {
         let range = store.reserve(a, 100).unwrap().unwrap();
         store.commit(a, range.offset, range.generation, 100).unwrap();
         for reader in 1..4 {
-            store.readable_descriptor(a, reader).unwrap();
+            store.readable_descriptor(a, reader, 0).unwrap();
         }
         assert!(!store.reader_gone(3));
-        store.free_unseen(a, range.offset, range.generation).unwrap();
-        store.readable_descriptor(a, 4).unwrap();
+        store.free_unseen(a, range.offset, range.generation, 7).unwrap();
+        store.readable_descriptor(a, 4, 0).unwrap();
         assert!(!store.reader_gone(4), "it came later");
         assert!(!store.reader_gone(1));
         assert_ne!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
         assert!(store.reader_gone(2));
         assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
-        assert!(store.free_unseen(a, range.offset, range.generation).is_err(), "it is free already");
-        store.free_unseen(a, range.offset, range.generation + 2).unwrap();
+        assert!(store.free_unseen(a, range.offset, range.generation, 7).is_err(), "it is free already");
+        store.free_unseen(a, range.offset, range.generation + 2, 7).unwrap();
         assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset, "nobody has it mapped");
+    }
+
+    #[test]
+    fn who_was_told_in_this_term_is_known() {
+        let mut store = Store::new(1 << 20);
+        let (a, _) = store.create_arena().unwrap();
+        let range = store.reserve(a, 100).unwrap().unwrap();
+        store.readable_descriptor(a, 1, 6).unwrap();
+        store.readable_descriptor(a, 2, 7).unwrap();
+        store.free_unseen(a, range.offset, range.generation, 7).unwrap();
+        assert!(!store.reader_gone(2), "it was told in this term, and has let go of it");
+        assert!(store.reader_gone(1));
+        let again = store.reserve(a, 100).unwrap().unwrap();
+        store.readable_descriptor(a, 3, 7).unwrap();
+        store.free_unseen(a, again.offset, again.generation, 7).unwrap();
+        assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, again.offset);
     }
 
     #[test]
@@ -416,7 +442,7 @@ mod tests {
             first.commit(a, range.offset, range.generation, 5000).unwrap();
             range
         };
-        let (held, other) = (put(7), put(9));
+        let (held, other, seen) = (put(7), put(9), put(8));
         let file = first.writable_descriptor(a).unwrap();
 
         let mut second = Store::new(1 << 20);
@@ -424,21 +450,27 @@ mod tests {
         assert!(second.guard_range(guarded, held.offset, held.generation, 5000).unwrap());
         assert!(second.guard_range(guarded, held.offset, held.generation + 5, 5000).is_err());
         assert!(second.guard_range(guarded, size, 9, 5000).is_err(), "beyond it");
+        assert!(second.guard_range(guarded, seen.offset, seen.generation, 5000).unwrap());
         assert_eq!(second.usage().staged, 0);
         drop(first);
         second.adopt(guarded);
-        assert_eq!((second.usage().staged, second.usage().touched), (8192, 8192));
+        assert_eq!((second.usage().staged, second.usage().touched), (16384, 16384));
         second.check_committed(guarded, held.offset, held.generation, 5000).unwrap();
         let mut found = [0; 2];
-        let (reader, _) = second.readable_descriptor(guarded, 1).unwrap();
+        let (reader, _) = second.readable_descriptor(guarded, 1, 4).unwrap();
         second.mapping(guarded).unwrap().read(held.offset + 4998, &mut found).unwrap();
         assert_eq!(found, [7; 2]);
         second.mapping(guarded).unwrap().read(other.offset, &mut found).unwrap();
         assert_eq!(found, [9; 2], "whoever looked at it does so still");
+        let mapping = second.mapping(guarded).unwrap();
+        second.free_unseen(guarded, seen.offset, seen.generation, 5).unwrap();
+        assert!(second.check_committed(guarded, seen.offset, seen.generation, 5000).is_err());
         second.free(guarded, held.offset, held.generation).unwrap();
         assert_eq!(second.usage().touched, 0);
+        mapping.read(seen.offset, &mut found).unwrap();
+        assert_eq!(found, [8; 2], "readers that mapped it at the first one may look at it");
         assert!(second.check_committed(guarded, held.offset, held.generation, 5000).is_err());
-        assert_eq!(rustix::fs::fstat(&reader).unwrap().st_blocks * 512, 8192, "only the other one's");
+        assert_eq!(rustix::fs::fstat(&reader).unwrap().st_blocks * 512, 16384, "only of what is free");
     }
 
     #[test]
@@ -465,7 +497,7 @@ mod tests {
         let range = store.reserve(a, 100).unwrap().unwrap();
         store.commit(a, range.offset, range.generation, 100).unwrap();
         store.mapping(a).unwrap().write(range.offset, &[7; 100]).unwrap();
-        let (reader, _) = store.readable_descriptor(a, 1).unwrap();
+        let (reader, _) = store.readable_descriptor(a, 1, 0).unwrap();
         let pages = || rustix::fs::fstat(&reader).unwrap().st_blocks;
         assert!(pages() > 0);
         store.close_arena(a);

@@ -8,9 +8,11 @@ use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Needs};
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{BlockKey, DescriptionNumber, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
-use forebay_core::steps::{AttachmentId, Durability, FieldReport, Policy, RunOptions, Start, StepReport};
+use forebay_core::steps::{
+    AttachmentId, Durability, FieldReport, HeldStep, Policy, RunOptions, Start, StepReport,
+};
 use serde::{Deserialize, Serialize};
 
 /// What tells whether two processes are on one host: the machine's boot, and the namespace that matters.
@@ -249,6 +251,8 @@ pub enum ToServer {
         start: Start,
         /// Whether to go on with the next run when one ends.
         follow: bool,
+        /// What a reader that comes back still holds.
+        held: Vec<HeldStep>,
     },
     /// Has finished with a step. Not answered.
     Release {
@@ -272,6 +276,13 @@ pub enum ToServer {
     OpenArena {
         /// The arena.
         arena: u32,
+        /// The term in which the client was told of what it looks at there.
+        term: Epoch,
+    },
+    /// Does not have an arena mapped any more. Not answered.
+    CloseArena {
+        /// As in [`ToClient::Arena`].
+        reader: u64,
     },
     /// Asks for bytes of a block that this client holds. Answer: [`ToClient::Data`] with a payload.
     Fetch {
@@ -490,6 +501,8 @@ pub enum ToClient {
     Producing {
         /// The run that was joined.
         run: RunNumber,
+        /// The coordinator knows all that the rank did in the steps below this one.
+        below: StepNumber,
         /// The arena to write to and its size, if memory is shared.
         arena: Option<(u32, u64)>,
     },
@@ -548,6 +561,8 @@ pub enum ToClient {
     Arena {
         /// Its size.
         bytes: u64,
+        /// Names the mapping that is made of it.
+        reader: u64,
     },
     /// To [`ToServer::Fetch`]: the bytes follow, dense and row-major.
     Data,
@@ -557,6 +572,8 @@ pub enum ToClient {
         lease: u64,
         /// Which description of the field this is: one that was removed and put again has another.
         description: DescriptionNumber,
+        /// The epoch in which it was told.
+        term: Epoch,
         /// The field and the blocks.
         report: Box<FieldReport>,
     },

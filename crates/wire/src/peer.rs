@@ -101,6 +101,8 @@ pub struct JoinedRun {
     pub cuts: Vec<(StepNumber, Demand)>,
     /// The version of a change that is being agreed: until it is decided, no step can begin.
     pub agreeing: Option<u64>,
+    /// The coordinator knows all that the rank did in the steps below this one.
+    pub below: StepNumber,
 }
 
 /// From one server to another.
@@ -451,8 +453,8 @@ pub enum PeerMessage {
     Free {
         /// The step.
         id: StepId,
-        /// Whether it is not known who may still look at it.
-        unseen: bool,
+        /// Readers may look at it who were told of it in a term before this one; 0 if there are none.
+        unseen_before: Epoch,
     },
     /// Tell a rank of what went wrong.
     RankError {

@@ -1,7 +1,6 @@
 //! What a producer does when its home server has died, or lets it go since it leaves the group: it goes on with another one.
 //!
-//! Between steps only, so that all blocks of a step go to one home. What was put in the step in which a server died is
-//! lost with that; the step is told as torn.
+//! Here between steps; within one, what was put in it is put again: see [`super::put_again`].
 
 use super::{OnLoss, Producer, State};
 use crate::group::Group;
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// How long the first attempt may take: by then the group has given up a server whose death can be proven, or whose
 /// connection broke.
-const FIRST: Duration = Duration::from_secs(2);
+pub(super) const FIRST: Duration = Duration::from_secs(2);
 /// How long each later one may take.
 const LATER: Duration = Duration::from_millis(200);
 /// How long to wait between two.
@@ -41,7 +40,7 @@ impl Producer {
             Ok(home) => {
                 tracing::info!("stream '{}': staging goes on at {}", self.stream, home.server);
                 lock(&self.others).clear();
-                *lock(&self.home) = Arc::new(home);
+                *lock(&self.home) = home;
                 state.lost = None;
                 state.come_back_at = None;
                 state.answered = false;
@@ -54,6 +53,16 @@ impl Producer {
             }
         }
         state
+    }
+
+    /// The home is gone: another one is to take this rank.
+    pub(super) fn give_up(&self, state: &mut State, error: Error) -> Result<()> {
+        if error.kind != ErrorKind::Unreachable {
+            return Err(error);
+        }
+        tracing::info!("stream '{}': {error}", self.stream);
+        state.lost.get_or_insert(error);
+        Ok(())
     }
 
     /// The home has let this rank go: it may go on at another one.
@@ -72,7 +81,7 @@ impl Producer {
         }
     }
 
-    /// Asks the home something between two steps. One that has let this rank go is replaced; `None` if staging is given up.
+    /// Asks the home something between two steps. One that is gone, or has let this rank go, is replaced; `None` if staging is given up.
     pub(crate) fn ask_home<T>(&self, ask: impl Fn(&Rpc) -> Result<T>) -> Result<Option<T>> {
         let mut moved = false;
         loop {
@@ -82,10 +91,13 @@ impl Producer {
             let home = self.home();
             match ask(&home.rpc) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if error.kind == ErrorKind::Unreachable && !moved && home.rpc.was_let_go() => {
+                Err(error) if error.kind == ErrorKind::Unreachable && !moved && home.rpc.is_broken() => {
                     moved = true;
                     let mut state = lock(&self.state);
-                    self.let_go(&mut state);
+                    match home.rpc.was_let_go() {
+                        true => self.let_go(&mut state),
+                        false => self.give_up(&mut state, error)?,
+                    }
                     drop(self.go_on(state)?);
                 }
                 Err(error) => {
@@ -97,7 +109,7 @@ impl Producer {
     }
 
     /// A server that takes this rank as its home.
-    fn find_home(&self, deadline: Instant) -> Result<Storage> {
+    pub(super) fn find_home(&self, deadline: Instant) -> Result<Arc<Storage>> {
         let mut dead = vec![self.home().server];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -128,8 +140,9 @@ impl Producer {
         }
     }
 
-    /// Joins the run again, through this server, and tells it what this rank offers; `None` if the server leaves the group.
-    fn move_to(&self, group: &Group, server: ServerId) -> Result<Option<Storage>> {
+    /// Joins the run again, through this server, and tells it what this rank offers, and what the home before may not have
+    /// told; `None` if the server leaves the group.
+    fn move_to(&self, group: &Group, server: ServerId) -> Result<Option<Arc<Storage>>> {
         let rpc = Arc::new(group.connect(server, Role::Producer)?);
         let produce = ToServer::Produce {
             stream: self.stream.clone(),
@@ -138,15 +151,15 @@ impl Producer {
             back_to: Some((self.run, lock(&self.state).demand.clone())),
         };
         let answer = rpc.call(&produce, "to go on with the stream")?;
-        let (run, arena) = match answer.message {
-            ToClient::Producing { run, arena } => (run, arena),
+        let (run, below, arena) = match answer.message {
+            ToClient::Producing { run, below, arena } => (run, below, arena),
             ToClient::Leaves => return Ok(None),
             other => return Err(unexpected(&other)),
         };
         if run != self.run {
             return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
         }
-        let home = Storage::new(server, rpc, arena, &answer)?;
+        let home = Arc::new(Storage::new(server, rpc, arena, &answer)?);
         let (fields, attrs) = {
             let state = lock(&self.state);
             (state.fields.values().cloned().collect::<Vec<_>>(), state.attrs.clone())
@@ -157,6 +170,7 @@ impl Producer {
         for ((field, key), attr) in attrs {
             home.rpc.call(&ToServer::SetAttr { field, key, attr }, "to take an attribute")?;
         }
+        self.put_ended_again(&home, below)?;
         Ok(Some(home))
     }
 }

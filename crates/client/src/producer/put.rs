@@ -1,16 +1,16 @@
 //! Putting blocks: checked, given memory by the server that is to hold them, copied once, and told to the
 //! rank's home.
 
-use super::{Allocated, Allocation, Block, Outcome, Producer, State, no_step};
+use super::{Allocated, Allocation, Block, Outcome, Producer, State, WhereBytes, Written, no_step};
 use crate::rpc::{Payload, lock, unexpected};
-use crate::storage::{GRACE, Storage};
+use crate::storage::Storage;
 use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
-use forebay_core::steps::{Durability, Policy};
+use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_store::{Mapping, stats};
@@ -102,26 +102,45 @@ impl Producer {
     }
 
     pub(crate) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+        loop {
+            let home = self.home();
+            match self.stage_through(&home, block, field, source) {
+                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
+                staged => return staged,
+            }
+        }
+    }
+
+    /// Stages a block; this home is told of it.
+    fn stage_through(
+        &self,
+        home: &Arc<Storage>,
+        block: &Block<'_>,
+        field: &Field,
+        source: &Source<'_>,
+    ) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
         if bytes <= INLINE_MAX as u64 {
             let mut counted = Counted::new(field, block);
             let inline = source.to_vec(counted.while_copied()).into_boxed_slice();
             let statistics = counted.done(&inline);
-            self.publish(put_block(block, Bytes::Inline(inline), statistics))?;
+            let put = put_block(block, Bytes::Inline(inline), statistics);
+            self.publish(home, Written { put, bytes: WhereBytes::Told })?;
             return Ok(Outcome::Staged);
         }
-        let storage = self.storage_for(block)?;
-        match self.stage_at(&storage, block, field, source) {
-            Err(error) if self.is_gone(&storage, &error) => self.stage_at(&self.home(), block, field, source),
+        let storage = self.storage_for(block, home)?;
+        match self.stage_at(&storage, home, block, field, source) {
+            Err(error) if self.is_gone(&storage, home, &error) => {
+                self.stage_at(home, home, block, field, source)
+            }
             staged => staged,
         }
     }
 
     /// Whether an error means that a server is gone that was to hold a block and is not the home. From then on the home
     /// does in its place.
-    pub(super) fn is_gone(&self, storage: &Arc<Storage>, error: &Error) -> bool {
-        let home = self.home();
-        let gone = error.kind == ErrorKind::Unreachable && !Arc::ptr_eq(storage, &home);
+    pub(super) fn is_gone(&self, storage: &Arc<Storage>, home: &Arc<Storage>, error: &Error) -> bool {
+        let gone = error.kind == ErrorKind::Unreachable && !Arc::ptr_eq(storage, home);
         if !gone || home.rpc.is_broken() {
             return false;
         }
@@ -135,10 +154,11 @@ impl Producer {
         true
     }
 
-    /// Stages a block of more than a few bytes at a server.
+    /// Stages a block of more than a few bytes at a server; the home is told of it.
     fn stage_at(
         &self,
         storage: &Arc<Storage>,
+        home: &Arc<Storage>,
         block: &Block<'_>,
         field: &Field,
         source: &Source<'_>,
@@ -147,11 +167,9 @@ impl Producer {
         let mut counted = Counted::new(field, block);
         let Some(arena) = &storage.arena else {
             let dense = gather(source, counted.while_copied());
-            return match self.send(storage, block, &dense, counted.done(&dense)) {
+            return match self.send((storage, home), block, &dense, counted.done(&dense)) {
                 Ok(()) => Ok(Outcome::Staged),
-                Err(error) if error.kind == ErrorKind::Full && self.policy != Policy::Block => {
-                    Ok(Outcome::Dropped)
-                }
+                Err(error) if error.kind == ErrorKind::Full && self.drops() => Ok(Outcome::Dropped),
                 Err(error) => Err(error),
             };
         };
@@ -159,57 +177,55 @@ impl Producer {
         let placed = storage.copy_in(arena, grant, source, counted.while_copied())?;
         let statistics =
             arena.mapping.with_readable(placed.offset, placed.bytes, |bytes| counted.done(bytes))?;
-        let held = self.hold(storage, &placed)?;
-        self.publish(put_block(block, held, statistics))?;
+        let (held, bytes) = self.hold((storage, home), &placed)?;
+        self.publish(home, Written { put: put_block(block, held, statistics), bytes })?;
         Ok(Outcome::Staged)
     }
 
-    /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together. Where a put is to
-    /// be safe when it returns, waits until it is.
-    fn publish(&self, put: PutBlock) -> Result<()> {
-        let (home, put) = (self.home(), ToServer::Put(put));
-        match self.options.durability {
-            Durability::Replicated if self.options.copies() > 0 => {
-                let patience = home.rpc.patience() + GRACE;
-                home.rpc.call_within(&put, None, patience, "to hold copies").map(drop)
-            }
-            _ => home.rpc.queue(&put),
-        }
+    /// Whether what finds no room is dropped.
+    pub(super) fn drops(&self) -> bool {
+        self.policy != Policy::Block
     }
 
     /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
     fn send(
         &self,
-        storage: &Arc<Storage>,
+        (storage, home): (&Arc<Storage>, &Arc<Storage>),
         block: &Block<'_>,
         dense: &[u8],
         stats: Option<Stats>,
     ) -> Result<()> {
-        let rpc = &storage.rpc;
-        let ask = |question: &ToServer| {
-            rpc.call_within(question, Some(Payload(dense)), rpc.patience(), "to hold a block")
-        };
-        if Arc::ptr_eq(storage, &self.home()) {
-            return ask(&ToServer::Put(put_block(block, Bytes::Payload, stats))).map(drop);
+        if Arc::ptr_eq(storage, home) {
+            let written = self.send_to(home, put_block(block, Bytes::Payload, stats), dense)?;
+            return self.note_written(home, written);
         }
         let step = self.place_on(storage)?;
         let place = ToServer::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
-        let location = placed(ask(&place)?.message)?;
+        let (rpc, payload) = (&storage.rpc, Some(Payload(dense)));
+        let location = placed(rpc.call_within(&place, payload, rpc.patience(), "to hold a block")?.message)?;
         // Answered like a put to the home: over the network what was only sent may be lost.
-        let put = ToServer::Put(put_block(block, Bytes::Placed(location), stats));
-        self.home().rpc.call(&put, "to know of a block").map(drop)
+        let message = ToServer::Put(put_block(block, Bytes::Placed(location), stats));
+        home.rpc.call(&message, "to know of a block")?;
+        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        self.note_written(home, Written { put, bytes: WhereBytes::Told })
     }
 
-    /// A range that was granted holds a block now: what its home is told of where the bytes are.
-    fn hold(&self, storage: &Arc<Storage>, grant: &Grant) -> Result<Bytes> {
+    /// A range that was granted holds a block now: what its home is told of where the bytes are, and where they are if
+    /// that is the home.
+    fn hold(
+        &self,
+        (storage, home): (&Arc<Storage>, &Arc<Storage>),
+        grant: &Grant,
+    ) -> Result<(Bytes, WhereBytes)> {
         let granted =
             Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
-        if Arc::ptr_eq(storage, &self.home()) {
-            return Ok(granted);
+        if Arc::ptr_eq(storage, home) {
+            return Ok((granted, WhereBytes::Mapped(storage.clone(), *grant)));
         }
         let step = self.place_on(storage)?;
         let place = ToServer::Place { step, size: grant.bytes, bytes: granted };
-        Ok(Bytes::Placed(placed(storage.rpc.call(&place, "to hold a block")?.message)?))
+        let location = placed(storage.rpc.call(&place, "to hold a block")?.message)?;
+        Ok((Bytes::Placed(location), WhereBytes::Told))
     }
 
     /// Notes that blocks of the open step go to a server that is not the home.
@@ -221,18 +237,18 @@ impl Producer {
     }
 
     /// The server that is to hold a block, connected to at first use; the home in the place of one that is gone.
-    pub(crate) fn storage_for(&self, block: &Block<'_>) -> Result<Arc<Storage>> {
+    pub(crate) fn storage_for(&self, block: &Block<'_>, home: &Arc<Storage>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
         let known = self.group.known();
         // Called without the lock: it may take its time.
         let placement = lock(&self.placement).clone();
-        let server = placement.server_of(&known.view, self.home().server, block.field, key, &block.extent)?;
-        if server == self.home().server {
-            return Ok(self.home());
+        let server = placement.server_of(&known.view, home.server, block.field, key, &block.extent)?;
+        if server == home.server {
+            return Ok(home.clone());
         }
         let mut others = lock(&self.others);
         if let Some(known) = others.get(&server) {
-            return Ok(known.clone().unwrap_or_else(|| self.home()));
+            return Ok(known.clone().unwrap_or_else(|| home.clone()));
         }
         let storage = match self.open_storage(server) {
             Ok(storage) => Some(Arc::new(storage)),
@@ -240,7 +256,7 @@ impl Producer {
             Err(error) => return Err(error),
         };
         others.insert(server, storage.clone());
-        Ok(storage.unwrap_or_else(|| self.home()))
+        Ok(storage.unwrap_or_else(|| home.clone()))
     }
 
     fn open_storage(&self, server: ServerId) -> Result<Storage> {
@@ -257,10 +273,16 @@ impl Producer {
         open.needs_memory = true;
         let at_hand = open.grants.iter().position(|grant| grant.bytes == bytes);
         if let Some(index) = at_hand.filter(|_| Arc::ptr_eq(storage, &self.home())) {
-            return Ok(Some(open.grants.swap_remove(index)));
+            let grant = open.grants.swap_remove(index);
+            state.ended.written_over(&grant);
+            return Ok(Some(grant));
         }
         drop(state);
-        storage.reserve(bytes)
+        let grant = storage.reserve(bytes)?;
+        if let Some(grant) = grant.filter(|_| Arc::ptr_eq(storage, &self.home())) {
+            lock(&self.state).ended.written_over(&grant);
+        }
+        Ok(grant)
     }
 
     /// Gives memory of a block to compute into, or `None` if nothing wants it (or there is no room and the
@@ -273,7 +295,13 @@ impl Producer {
                 None => return Ok(None),
             }
         };
-        let allocated = self.allocate(block, &field);
+        let allocated = loop {
+            let home = self.home();
+            match self.allocate(&home, block, &field) {
+                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
+                allocated => break allocated,
+            }
+        };
         let mut state = lock(&self.state);
         let (storage, memory, grant) = match allocated {
             Ok(Some(allocated)) => allocated,
@@ -304,9 +332,9 @@ impl Producer {
 
     /// Memory for a block at the server that is to hold it: the grant is `None` for a block without elements,
     /// the whole if there is no room and the policy is to go on.
-    fn allocate(&self, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
+    fn allocate(&self, home: &Arc<Storage>, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let storage = if bytes == 0 { self.home() } else { self.storage_for(block)? };
+        let storage = if bytes == 0 { home.clone() } else { self.storage_for(block, home)? };
         let Some(arena) = &storage.arena else {
             return Err(Error::unsupported(
                 "the server is on another host: use put, which sends from where the data lies",
@@ -317,7 +345,7 @@ impl Producer {
             return Ok(Some((storage, memory, None)));
         }
         let grant = match self.grant(&storage, bytes) {
-            Err(error) if self.is_gone(&storage, &error) => return self.allocate(block, field),
+            Err(error) if self.is_gone(&storage, home, &error) => return self.allocate(home, block, field),
             grant => grant?,
         };
         let Some(grant) = grant else { return Ok(None) };
@@ -336,18 +364,50 @@ impl Producer {
             })?;
             put.stats = Some(Box::new(computed));
         }
-        let held = grant.map_or(Ok(Bytes::Inline(Box::default())), |grant| self.hold(&storage, &grant));
-        let sent = held.and_then(|bytes| self.publish(PutBlock { bytes, ..put }));
+        let committed = loop {
+            let home = self.home();
+            match self.commit_at((&storage, &home), grant, &put) {
+                Err(error)
+                    if self.is_gone(&storage, &home, &error) || self.goes_on_elsewhere(&home, &error) => {}
+                committed => break committed,
+            }
+        };
         let mut state = lock(&self.state);
-        match sent {
-            Ok(()) => {
-                if let Some(open) = state.open.as_mut() {
-                    open.blocks += 1;
-                }
+        match (committed, state.open.as_mut()) {
+            (Ok(staged), Some(open)) => {
+                open.blocks += u64::from(staged);
+                open.dropped |= !staged;
                 Ok(())
             }
-            Err(error) => self.survive(&mut state, error),
+            (Ok(_), None) => Ok(()),
+            (Err(error), _) => self.survive(&mut state, error),
         }
+    }
+
+    /// Publishes what was written to memory of a server; if that is gone, a copy. `false` if there is no room for that, and
+    /// the policy is to go on.
+    fn commit_at(
+        &self,
+        (storage, home): (&Arc<Storage>, &Arc<Storage>),
+        grant: Option<Grant>,
+        put: &PutBlock,
+    ) -> Result<bool> {
+        let put = put.clone();
+        let Some(grant) = grant else {
+            // A block without elements.
+            self.publish(home, Written { put, bytes: WhereBytes::Told })?;
+            return Ok(true);
+        };
+        let other = lock(&self.others).get(&storage.server).cloned().flatten();
+        if !Arc::ptr_eq(storage, home) && !other.is_some_and(|other| Arc::ptr_eq(storage, &other)) {
+            let bytes = WhereBytes::Mapped(storage.clone(), grant);
+            let Some(written) = self.put_again(home, Written { put, bytes })? else { return Ok(false) };
+            self.note_written(home, written)?;
+            return Ok(true);
+        }
+        let (held, bytes) = self.hold((storage, home), &grant)?;
+        self.publish(home, Written { put: PutBlock { bytes: held, ..put }, bytes })?;
+        Ok(true)
     }
 
     /// Gives back what `alloc` gave, unpublished. Does not wait.
@@ -355,8 +415,9 @@ impl Producer {
         let Allocated { storage, grant, put, .. } = self.take_allocation(id)?;
         lock(&self.state).forget(&put.field, put.number);
         match grant.map_or(Ok(()), |grant| storage.give_back(&grant)) {
-            Ok(()) => Ok(()),
-            Err(error) => self.survive(&mut lock(&self.state), error),
+            // The memory is gone with its server.
+            Err(error) if error.kind != ErrorKind::Unreachable => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
+use super::HeldStep;
 use crate::contract::Needs;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ pub struct Attachment {
     pub(super) first: (RunNumber, StepNumber),
     /// The step that it wants next, if it came back and its run is not known yet.
     pub(super) resumes_at: Option<(RunNumber, StepNumber)>,
+    /// What it holds of the time with the coordinator before this one, which has not told of that yet.
+    pub(super) held_before: Vec<HeldStep>,
     /// Closed steps that wait for it.
     pub(super) queue: VecDeque<Queued>,
     /// Whether it takes what is staged of steps that were running when it came, before its own demand holds.
@@ -87,6 +90,7 @@ impl Attachment {
             from: None,
             first: (0, 0),
             resumes_at: None,
+            held_before: Vec::new(),
             queue: VecDeque::new(),
             oldest: false,
             delivered: BTreeSet::new(),
@@ -98,6 +102,11 @@ impl Attachment {
             last: None,
             attrs: (0, 0),
         }
+    }
+
+    /// The same of a reader that comes back, and still holds these steps.
+    pub fn holding(self, held: Vec<HeldStep>) -> Attachment {
+        Attachment { held_before: held, ..self }
     }
 
     /// What keeps the demand in force, and the steps, for readers of a run that may come back. It is told of nothing.
@@ -129,6 +138,11 @@ impl Attachment {
             true => (told_run, told) != (run, version) && (told, version) != (0, 0),
             false => version > 0,
         }
+    }
+
+    /// Whether nothing lives of the steps that it was told of, once it is closed.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.pinned.is_empty() && self.held_before.is_empty()
     }
 
     /// A closed step waits for it.

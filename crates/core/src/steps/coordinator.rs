@@ -10,7 +10,7 @@ use crate::attr::Attrs;
 use crate::contract::{Field, Needs};
 use crate::cut::CutCoordinator;
 use crate::demand::Demand;
-use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::run::{RankState, Run};
 use crate::steps::{Attachment, AttachmentId};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ pub struct StreamCoordinator {
     /// The demand changed while a cut was being agreed.
     stale: bool,
     takeover: Takeover,
+    /// The epoch in which it took the place of another one; 0 if there was none.
+    term: Epoch,
 }
 
 /// What `status` shows of a stream.
@@ -70,6 +72,7 @@ impl StreamCoordinator {
             cut: CutCoordinator::default(),
             stale: false,
             takeover: Takeover::default(),
+            term: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::contract::{Field, Needs};
 use crate::cut::Cuts;
 use crate::demand::Demand;
 use crate::directory::{FieldIndex, check_blocks};
-use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -216,6 +216,8 @@ pub(super) struct Run {
     pub(super) lost: Option<String>,
     /// Whether the coordinator learned of it from its ranks' homes, after another one had died.
     pub(super) inherited: bool,
+    /// In which term it did.
+    pub(super) term: Epoch,
     /// Whether it was told which demands hold.
     pub(super) cuts_known: bool,
     /// Whether its readers got stand-ins.
@@ -240,8 +242,8 @@ pub(super) struct Step {
     pub(super) registered: BTreeMap<String, u64>,
     /// The servers that hold or know blocks of it.
     pub(super) servers: BTreeSet<ServerId>,
-    /// Whether readers of the coordinator before this one may look at it, who have not come back.
-    pub(super) unseen: bool,
+    /// As in [`super::Effect::Free`].
+    pub(super) unseen_before: Epoch,
     pub(super) bytes: u64,
     pub(super) closed: bool,
     pub(super) torn: bool,
@@ -268,6 +270,7 @@ impl Run {
             followed: false,
             lost: None,
             inherited: false,
+            term: 0,
             cuts_known: false,
             stood_in: false,
             unclaimed: BTreeMap::new(),
@@ -342,7 +345,7 @@ impl Run {
                 fields: BTreeMap::new(),
                 registered: BTreeMap::new(),
                 servers: servers.unwrap_or_default(),
-                unseen: inherited,
+                unseen_before: if inherited { self.term } else { 0 },
                 bytes: 0,
                 closed: false,
                 torn: false,
@@ -429,7 +432,16 @@ impl Step {
                 registered: self.registered.get(&index.field().name).copied().unwrap_or(0),
             })
             .collect();
-        StepReport { id, time: self.time, missed: 0, rewound: false, torn: self.torn, fields, attrs: None }
+        StepReport {
+            id,
+            time: self.time,
+            missed: 0,
+            rewound: false,
+            torn: self.torn,
+            fields,
+            attrs: None,
+            term: 0,
+        }
     }
 
     /// How many blocks it has, here or with the owners of their tiles.

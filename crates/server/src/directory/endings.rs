@@ -7,7 +7,7 @@
 use crate::node::{Node, State};
 use crate::replicas::range_of;
 use forebay_core::block::BlockRecord;
-use forebay_core::ids::{BlockKey, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
@@ -336,17 +336,17 @@ impl Node {
 
     /// Nobody will ever read a step.
     pub(crate) fn forget_step(&self, state: &mut State, id: &StepId) {
-        self.free_step(state, id, false);
+        self.free_step(state, id, 0);
     }
 
-    /// Nobody needs a step any more. Where it is not known who may still look at it (`unseen`), its memory is used again
-    /// when all have gone that could.
-    pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen: bool) {
+    /// Nobody needs a step any more. Readers may still look at it who were told of it in a term before `unseen_before`: its
+    /// memory is used again when all have gone that could.
+    pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen_before: Epoch) {
         self.keep_no_more(state, &Kept::Step(id.clone()));
         state.ledger.free(id);
         state.directory.forget(id);
         if let Some(held) = state.held.remove(id) {
-            if unseen { self.free_unseen(held) } else { self.free(held) }
+            self.free_unseen(held, unseen_before);
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::{Session, left};
 use crate::node::{Attached, Held, Node};
 use forebay_core::contract::{Field, Needs};
-use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
-use forebay_core::steps::{Attachment, AttachmentId, Start};
+use forebay_core::steps::{Attachment, AttachmentId, HeldStep, Start};
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// How many mappings of arenas a client may have.
+const MAPPINGS_MAX: usize = 1 << 16;
 /// How much of a fetched part is gathered at a time.
 const PIECE: u64 = 1 << 20;
 
@@ -28,14 +30,14 @@ impl Session {
         needs: Needs,
         window: u32,
         start: Start,
-        follow: bool,
+        (follow, held): (bool, Vec<HeldStep>),
     ) -> Result<ToClient> {
         check_name("stream", &stream)?;
         if let Some(server) = self.find_elsewhere(&stream).await? {
             return Ok(ToClient::AskInstead(server));
         }
         let id = AttachmentId(self.node.unique());
-        let mut attachment = Attachment::new(needs, self.node.id, window);
+        let mut attachment = Attachment::new(needs, self.node.id, window).holding(held);
         attachment.follow = follow;
         let node = self.node.clone();
         {
@@ -101,17 +103,29 @@ impl Session {
     }
 
     /// Hands out an arena for reading.
-    pub(super) fn open_arena(&mut self, request: u64, arena: u32) -> Result<Option<ToClient>> {
+    pub(super) fn open_arena(&mut self, request: u64, arena: u32, term: Epoch) -> Result<Option<ToClient>> {
         if !self.shared_memory {
             return Err(Error::invalid("memory is not shared on this connection: fetch instead"));
         }
-        let reader = *self.reader.get_or_insert_with(|| self.node.unique());
-        let opened = self.node.store.lock().readable_descriptor(arena, reader);
+        if self.readers.len() >= MAPPINGS_MAX {
+            return Err(Error::invalid(format!("this client has {MAPPINGS_MAX} arenas mapped already")));
+        }
+        let reader = self.node.unique();
+        let opened = self.node.store.lock().readable_descriptor(arena, reader, term);
         let (descriptor, bytes) = opened.map_err(|_| {
             Error::new(forebay_core::ErrorKind::Lost, format!("arena {arena} is gone with all its blocks"))
         })?;
-        self.reply_with(request, ToClient::Arena { bytes }, descriptor)?;
+        self.readers.insert(reader);
+        self.reply_with(request, ToClient::Arena { bytes, reader }, descriptor)?;
         Ok(None)
+    }
+
+    /// Does not have an arena mapped any more.
+    pub(super) fn close_arena(&mut self, reader: u64) {
+        // Only its own: what another one looks at is not to be used again.
+        if self.readers.remove(&reader) {
+            self.node.reader_gone(reader);
+        }
     }
 
     /// Sends bytes of a block.
@@ -226,8 +240,8 @@ impl Session {
         if found.lease != 0 {
             self.leases.push(found.lease);
         }
-        let (lease, description) = (found.lease, found.description);
-        Ok(ToClient::Found { lease, description, report: Box::new(found.report) })
+        let (lease, description, term) = (found.lease, found.description, self.node.epoch());
+        Ok(ToClient::Found { lease, description, term, report: Box::new(found.report) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a producer's connection does: begins steps, reserves, puts, ends.
 
-use super::Session;
 use super::writing::{BeginPage, Writing};
+use super::{ANSWERS_PATIENCE, Session};
 use crate::directory::Done;
 use crate::handle::cuts_to_tell;
 use crate::node::{Held, Node, State};
@@ -17,7 +17,7 @@ use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_M
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer, key_of};
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::peer::{JoinedRun, PeerMessage, Range};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,12 +272,12 @@ impl Session {
         let joined = match begin {
             Err(error) => Err(error),
             Ok(begin) => match self.node.ask_coordinator(&stream, rank, JOIN_PATIENCE, join).await {
-                Ok(PeerMessage::Joined { result, .. }) => result.map(|joined| (joined.run, begin)),
+                Ok(PeerMessage::Joined { result, .. }) => result.map(|joined| (joined, begin)),
                 Ok(_) => Err(Error::internal("a coordinator gave another answer than asked for")),
                 Err(error) => Err(error),
             },
         };
-        let (run, begin) = match joined {
+        let (JoinedRun { run, below, .. }, begin) = match joined {
             Ok(joined) => joined,
             Err(error) => {
                 writing.close(&self.node);
@@ -289,7 +289,7 @@ impl Session {
         {
             local.begin = begin;
         }
-        let told = self.share(request, &writing, |arena| ToClient::Producing { run, arena });
+        let told = self.share(request, &writing, |arena| ToClient::Producing { run, below, arena });
         self.producing = Some(Producing {
             stream,
             rank,
@@ -328,10 +328,7 @@ impl Session {
             ToServer::Begin { step, time, known, patience_ms } => {
                 self.begin(step, time, known, Duration::from_millis(patience_ms)).await.map(Some)
             }
-            ToServer::Put(block) => {
-                self.put(header, block).await?;
-                Ok(Some(ToClient::Done))
-            }
+            ToServer::Put(block) => self.put(header, block).await.map(Some),
             ToServer::End { step, blocks, dropped } => {
                 if let Some(kept) = self.end_step(step, blocks, dropped)? {
                     self.wait_for_copies(kept).await?;
@@ -568,7 +565,8 @@ impl Session {
         Ok(())
     }
 
-    async fn put(&mut self, header: &Header, block: PutBlock) -> Result<()> {
+    /// Takes a block; says where it is if other servers hold it too.
+    async fn put(&mut self, header: &Header, block: PutBlock) -> Result<ToClient> {
         let node = self.node.clone();
         let told = match self.check_put(&block) {
             Ok(told) => told,
@@ -598,13 +596,10 @@ impl Session {
                 Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 }
             }
             Bytes::Placed(location) => {
-                if location.bytes != bytes || !node.standing().view.members.contains(&location.server) {
-                    return Err(Error::protocol(format!(
-                        "{} bytes on {} for a block of {bytes}",
-                        location.bytes, location.server
-                    )));
+                if location.bytes != bytes {
+                    return Err(Error::protocol(format!("{} bytes for a block of {bytes}", location.bytes)));
                 }
-                *location
+                self.where_now(*location).await?
             }
             given => self.take_bytes(header, given, bytes).await?,
         };
@@ -639,8 +634,19 @@ impl Session {
             let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
             let (copies, patience) = (producing.copies, self.patience);
             node.keep_in_time(&id, copies, vec![range_of(&location)], patience).await?;
+            return Ok(ToClient::Placed(location));
         }
-        Ok(())
+        Ok(ToClient::Done)
+    }
+
+    /// Where a block is that another server was given: of one that is gone, at whoever answers for what that held.
+    async fn where_now(&self, location: Location) -> Result<Location> {
+        if self.node.standing().view.members.contains(&location.server) {
+            return Ok(location);
+        }
+        let deadline = Instant::now() + self.patience.min(ANSWERS_PATIENCE);
+        let (server, arena) = self.node.who_answers(location.server, location.arena, deadline).await?;
+        Ok(Location { server, arena, ..location })
     }
 
     /// Checks a block against its field and the step so far; returns how many bytes telling of it takes at most.

@@ -5,7 +5,7 @@ use crate::directory::in_parts;
 use crate::node::{Held, Node, State};
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
-use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
+use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, ServerId, StepNumber};
 use forebay_core::seats::Seats;
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::hash_in_space;
@@ -102,7 +102,7 @@ impl Node {
             step,
             record: record.clone(),
             description: 0,
-            unseen: false,
+            unseen_before: 0,
         };
         self.state.lock().space.hold(held, block);
         let before = self.standing();
@@ -394,11 +394,11 @@ impl Node {
             block.keepers.swap_remove(at);
         }
         if block.keepers.is_empty() {
-            let (unseen, key) = (block.unseen, block.record.key);
+            let (unseen_before, key) = (block.unseen_before, block.record.key);
             state.space.held.remove(&held);
             state.space.by_key.remove(&key);
             self.keep_no_more(state, &Kept::Space(key));
-            if unseen { self.free_unseen([held]) } else { self.free([held]) }
+            self.free_unseen([held], unseen_before);
         }
     }
 
@@ -406,11 +406,17 @@ impl Node {
     /// successor is told of it; readers that it told may still read it.
     pub(crate) fn space_peer_gone(&self, state: &mut State, peer: ServerId) {
         for block in state.space.held.values_mut().filter(|block| block.keepers.contains(&peer)) {
-            block.unseen = true;
+            block.unseen_before = Epoch::MAX;
             if block.keepers.iter().any(|keeper| *keeper != peer) {
                 block.keepers.retain(|keeper| *keeper != peer);
             }
         }
+    }
+
+    /// A view is in force without all that are gone: no server of an earlier one tells readers of blocks.
+    pub(crate) fn space_gone_since(&self, state: &mut State, epoch: Epoch) {
+        let unknown = state.space.held.values_mut().filter(|block| block.unseen_before == Epoch::MAX);
+        unknown.for_each(|block| block.unseen_before = epoch);
     }
 }
 

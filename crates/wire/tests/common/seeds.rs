@@ -6,7 +6,7 @@ use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
-use forebay_core::steps::{AttachmentId, EndedField, FieldReport, StepEnded, StepReport};
+use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
 use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
 use std::sync::Arc;
@@ -58,6 +58,7 @@ pub(crate) fn step_report() -> StepReport {
         torn: true,
         fields: vec![field_report()],
         attrs: None,
+        term: 3,
     }
 }
 
@@ -77,7 +78,14 @@ pub(crate) fn to_server() -> Vec<ToServer> {
         ToServer::Put(put(inline.clone())),
         ToServer::Put(put(Bytes::Granted { arena: 1, offset: 4096, generation: 5 })),
         ToServer::SpacePut { field: field(), step: 3, block: put(inline) },
-        ToServer::Attach { stream: "s".into(), needs, window: 3, start: Default::default(), follow: true },
+        ToServer::Attach {
+            stream: "s".into(),
+            needs,
+            window: 3,
+            start: Default::default(),
+            follow: true,
+            held: vec![HeldStep { run: 1, step: 11, pinned: true }],
+        },
         ToServer::Fetch {
             arena: 1,
             offset: 4096,
@@ -93,7 +101,7 @@ pub(crate) fn to_server() -> Vec<ToServer> {
 pub(crate) fn to_client() -> Vec<ToClient> {
     vec![
         ToClient::Step { attachment: AttachmentId(4), report: Box::new(step_report()) },
-        ToClient::Found { lease: 3, description: 1, report: Box::new(field_report()) },
+        ToClient::Found { lease: 3, description: 1, term: 2, report: Box::new(field_report()) },
     ]
 }
 

@@ -61,7 +61,7 @@ impl StreamCoordinator {
         run.ranks.insert(rank, Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() });
         let cuts = run.cuts.clone();
         self.forget_empty_runs(&mut effects);
-        Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number) }, effects))
+        Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number), below: 0 }, effects))
     }
 
     /// A new run follows this one: its steps wait no longer for ranks that never came.
@@ -220,7 +220,11 @@ impl StreamCoordinator {
             let blocks =
                 ended.fields.iter().flat_map(|field| &field.blocks).map(|block| block.location.server);
             let servers: BTreeSet<ServerId> = blocks.chain(ended.servers).chain([server]).collect();
-            return vec![Effect::Free { id, servers: servers.into_iter().collect(), unseen: true }];
+            return vec![Effect::Free {
+                id,
+                servers: servers.into_iter().collect(),
+                unseen_before: self.term,
+            }];
         };
         let step = entry.step_mut(number, ended.time);
         if let Err(error) = step.register(rank, server, ended) {
@@ -248,7 +252,7 @@ impl StreamCoordinator {
                 None => effects.push(Effect::Free {
                     id: StepId { stream: self.name.clone(), run, step },
                     servers: vec![server],
-                    unseen: false,
+                    unseen_before: 0,
                 }),
             }
         }
@@ -264,7 +268,8 @@ impl StreamCoordinator {
     /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
     /// they go with the step, or at once if there will be none.
     pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
-        let free = vec![Effect::Free { id: self.step_id(run, step), servers: vec![server], unseen: false }];
+        let free =
+            vec![Effect::Free { id: self.step_id(run, step), servers: vec![server], unseen_before: 0 }];
         let Some(entry) = self.runs.get_mut(&run) else { return free };
         if let Some(step) = entry.steps.get_mut(&step) {
             step.servers.insert(server);
@@ -318,7 +323,7 @@ impl StreamCoordinator {
             }
         }
         if let Some(step) = run.steps.get_mut(&step_number) {
-            step.holds = holds;
+            step.holds += holds;
         }
         if number == self.last_run && run.options.keep > 0 && !dropped {
             run.kept.insert(step_number);

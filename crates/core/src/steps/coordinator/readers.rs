@@ -4,7 +4,7 @@ use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::attachment::Queued;
 use crate::steps::run::Run;
-use crate::steps::{Attachment, AttachmentId, Effect, Start};
+use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start};
 use crate::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,7 @@ impl StreamCoordinator {
                 self.resume(&mut attachment);
             }
         }
+        self.take_held(&mut attachment);
         self.attachments.insert(id, attachment);
         let mut effects = self.demand_changed();
         self.deliver(id, &mut effects);
@@ -76,6 +77,19 @@ impl StreamCoordinator {
             }
         }
         attachment.missed += missed_last;
+    }
+
+    /// A reader that comes back holds what it held, as far as that is still there.
+    pub(super) fn take_held(&mut self, attachment: &mut Attachment) {
+        if self.waits_to_settle() {
+            return;
+        }
+        for HeldStep { run, step, pinned } in std::mem::take(&mut attachment.held_before) {
+            let known = self.runs.get_mut(&run).and_then(|run| run.steps.get_mut(&step));
+            let Some(known) = known.filter(|known| !known.dropped) else { continue };
+            let held = if pinned { &mut attachment.pinned } else { &mut attachment.delivered };
+            known.holds += u32::from(held.insert((run, step)));
+        }
     }
 
     /// A reader that comes back takes part in its run from the step on that it wants next, if that run is known.
@@ -133,8 +147,9 @@ impl StreamCoordinator {
         attachment.queue.clear();
         attachment.delivered.clear();
         attachment.pinned = all.intersection(&held).copied().collect();
+        attachment.held_before.retain(|before| held.contains(&(before.run, before.step)));
         attachment.closing = true;
-        let done = attachment.pinned.is_empty();
+        let done = attachment.holds_nothing();
         let mut effects = if done { self.detach(id) } else { self.demand_changed() };
         for (run, step) in all.difference(&held) {
             self.let_go(*run, *step, &mut effects);
@@ -163,7 +178,13 @@ impl StreamCoordinator {
         if known && pinned {
             attachment.pinned.insert((run, step));
         }
-        if attachment.closing && attachment.pinned.is_empty() {
+        let of_step = |before: &HeldStep| (before.run, before.step) == (run, step);
+        if pinned {
+            attachment.held_before.iter_mut().filter(|before| of_step(before)).for_each(|b| b.pinned = true);
+        } else {
+            attachment.held_before.retain(|before| !of_step(before));
+        }
+        if attachment.closing && attachment.holds_nothing() {
             effects = self.detach(id);
         }
         self.deliver(id, &mut effects);
@@ -192,6 +213,7 @@ impl StreamCoordinator {
                 report.attrs = Some(Box::new(of_run.attrs.clone()));
             }
             report.missed = missed;
+            report.term = self.term;
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
             attachment.delivered.insert((run, step));

@@ -107,7 +107,7 @@ impl StreamCoordinator {
             step.registered.clear();
             let servers = std::mem::take(&mut step.servers).into_iter().collect();
             let id = StepId { stream: name.clone(), run: run.number, step: number };
-            effects.push(Effect::Free { id, servers, unseen: step.unseen });
+            effects.push(Effect::Free { id, servers, unseen_before: step.unseen_before });
             break;
         }
         effects
@@ -144,7 +144,7 @@ impl StreamCoordinator {
             }
             let id = StepId { stream: self.name.clone(), run: number, step };
             let servers = freed.servers.into_iter().collect();
-            effects.push(Effect::Free { id, servers, unseen: freed.unseen });
+            effects.push(Effect::Free { id, servers, unseen_before: freed.unseen_before });
         }
     }
 

@@ -8,7 +8,7 @@ use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::demand::Demand;
-use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
 use crate::steps::run::{Rank, RankState, Run};
 use crate::steps::{Attachment, AttachmentId, Effect, Joined, RunOptions};
@@ -42,8 +42,9 @@ pub(super) struct Takeover {
 
 impl StreamCoordinator {
     /// A home tells of a run that another server coordinated, which has died. Its steps follow.
-    pub fn inherit(&mut self, home: ServerId, told: Inheritance) -> Result<()> {
+    pub fn inherit(&mut self, home: ServerId, epoch: Epoch, told: Inheritance) -> Result<()> {
         told.check()?;
+        self.take_over(epoch);
         let run = self.inherited_run(told.run, &told.options);
         if run.options != told.options {
             return Err(Error::conflict(format!(
@@ -76,7 +77,6 @@ impl StreamCoordinator {
                 *known = Rank { below: below.max(known.below), ..fresh };
             }
         }
-        self.takeover.telling = true;
         self.takeover.homes.insert(home);
         Ok(())
     }
@@ -84,11 +84,13 @@ impl StreamCoordinator {
     fn inherited_run(&mut self, number: RunNumber, options: &RunOptions) -> &mut Run {
         self.last_run = self.last_run.max(number);
         self.first_after = self.first_after.min(number.saturating_sub(1));
-        self.runs.entry(number).or_insert_with(|| {
+        let run = self.runs.entry(number).or_insert_with(|| {
             let mut run = Run::new(number, options.clone(), Arc::default());
             run.inherited = true;
             run
-        })
+        });
+        run.term = self.term;
+        run
     }
 
     /// A server holds or knows blocks of these steps, of which the coordinator before this one may have been told.
@@ -107,9 +109,15 @@ impl StreamCoordinator {
         effects
     }
 
-    /// Another server coordinated the stream, which has died: homes are going to tell of it.
-    pub fn take_over(&mut self) {
+    /// Another server coordinated the stream, which died before this epoch: homes are going to tell of it.
+    pub fn take_over(&mut self, epoch: Epoch) {
+        self.begin_term(epoch);
         self.takeover.telling = true;
+    }
+
+    /// Another server coordinated the stream, which died before this epoch: there may be readers of its steps.
+    pub fn begin_term(&mut self, epoch: Epoch) {
+        self.term = self.term.max(epoch);
     }
 
     /// Whether homes are still telling of the time before.
@@ -156,6 +164,7 @@ impl StreamCoordinator {
         let mut attachments = std::mem::take(&mut self.attachments);
         for attachment in attachments.values_mut() {
             self.resume(attachment);
+            self.take_held(attachment);
         }
         self.attachments = attachments;
         for number in numbers {
@@ -181,10 +190,18 @@ impl StreamCoordinator {
             }
             // All have told of it, and nobody needs it any more.
             Some(run) if !run.ranks.is_empty() && run.ranks.values().all(|rank| rank.below > step) => {
-                effects.push(Effect::Free { id, servers: servers.into_iter().collect(), unseen: true });
+                effects.push(Effect::Free {
+                    id,
+                    servers: servers.into_iter().collect(),
+                    unseen_before: self.term,
+                });
             }
             Some(run) if !run.is_over() => run.unclaimed.entry(step).or_default().extend(servers),
-            _ => effects.push(Effect::Free { id, servers: servers.into_iter().collect(), unseen: true }),
+            _ => effects.push(Effect::Free {
+                id,
+                servers: servers.into_iter().collect(),
+                unseen_before: self.term,
+            }),
         }
     }
 
@@ -196,11 +213,11 @@ impl StreamCoordinator {
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
     pub fn come_back(
         &mut self,
-        run: RunNumber,
-        rank: u32,
+        (run, rank): (RunNumber, u32),
         server: ServerId,
         options: RunOptions,
         demand: Demand,
+        epoch: Epoch,
     ) -> Result<(Joined, Vec<Effect>)> {
         options.check(rank)?;
         check_run(run)?;
@@ -212,8 +229,8 @@ impl StreamCoordinator {
             if in_use || run <= self.last_run {
                 return Err(ended());
             }
+            self.take_over(epoch);
             self.inherited_run(run, &options);
-            self.takeover.telling = true;
         }
         let Some(known) = self.runs.get_mut(&run).filter(|known| known.options == options) else {
             return Err(ended());
@@ -235,11 +252,12 @@ impl StreamCoordinator {
         }
         entry.server = server;
         entry.state = RankState::Open;
+        let below = entry.below;
         if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
             known.cuts = Cuts::new(Arc::new(demand));
         }
         let cuts = known.cuts.clone();
-        Ok((Joined { run, cuts, agreeing: self.cut.agreeing(run) }, Vec::new()))
+        Ok((Joined { run, cuts, agreeing: self.cut.agreeing(run), below }, Vec::new()))
     }
 
     /// A rank's home leaves the group, and has told all of what the rank did: the rank comes back through another one.
@@ -274,7 +292,7 @@ impl StreamCoordinator {
             }
             for (step, servers) in run.take_unclaimed() {
                 let id = StepId { stream: self.name.clone(), run: run.number, step };
-                effects.push(Effect::Free { id, servers, unseen: true });
+                effects.push(Effect::Free { id, servers, unseen_before: self.term });
             }
         }
         for run in late {

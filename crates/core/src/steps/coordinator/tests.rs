@@ -102,7 +102,7 @@ fn blocks_that_owners_know_are_counted_and_freed_there() {
     let effects = stream.release(AttachmentId(7), 1, 0, false);
     let servers = vec![S0, S1, ServerId(5), ServerId(6)];
     let id = StepId { stream: "s".into(), run: 1, step: 0 };
-    assert_eq!(effects, [Effect::Free { id, servers, unseen: false }]);
+    assert_eq!(effects, [Effect::Free { id, servers, unseen_before: 0 }]);
 }
 
 #[test]
@@ -662,7 +662,7 @@ fn ranks_need_not_be_open_at_the_same_time() {
 fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     let free = |step| {
         let id = StepId { stream: "s".into(), run: 1, step };
-        Effect::Free { id, servers: vec![ServerId(2)], unseen: false }
+        Effect::Free { id, servers: vec![ServerId(2)], unseen_before: 0 }
     };
     // The rank's home is heard first: the step is there and its blocks go when it goes.
     let mut first = stream(Policy::DropOldest, 1, 4);

@@ -2,7 +2,7 @@ use super::super::tests::{S0, S1, delivered, ended, field, freed, needs, options
 use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
-use crate::steps::{Policy, Start};
+use crate::steps::{HeldStep, Policy, Start};
 
 fn demand(version: u64) -> Demand {
     Demand::union(version, [needs(1)].iter())
@@ -15,7 +15,7 @@ fn a_rank_whose_home_died_comes_back() {
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
     assert_eq!(stream.server_gone(S1), []);
     (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let (joined, _) = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1)).unwrap();
+    let (joined, _) = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).unwrap();
     assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
     (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
     let effects = stream.begun(1, 1, 2);
@@ -34,7 +34,7 @@ fn a_rank_that_does_not_come_back_is_given_up() {
     (1..3).for_each(|step| assert_eq!(stream.step_ended(1, 0, S0, ended(0, step)), []));
     let told = delivered(&stream.look_for_the_lost());
     assert_eq!(told, [(0, 0), (1, 0), (2, 0)], "the other rank does not wait for it");
-    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1));
+    let late = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
     let mut effects: Vec<Effect> =
         (0..3).flat_map(|step| stream.release(AttachmentId(7), 1, step, false)).collect();
@@ -64,7 +64,7 @@ fn a_rank_that_was_alone_is_given_up_late() {
 fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     let back = |stream: &mut StreamCoordinator| {
-        stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1)).map(drop)
+        stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).map(drop)
     };
     assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable);
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
@@ -87,7 +87,7 @@ fn a_new_run_gives_up_who_is_away() {
     assert_eq!(stream.rank_gone(1, 0, true), []);
     let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     assert_eq!(joined.run, 2);
-    let late = stream.come_back(1, 1, S0, options(2, Policy::DropOldest), demand(1));
+    let late = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
 }
 
@@ -116,11 +116,11 @@ fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
 /// Two homes have told: step 7 is closed, step 8 is not.
 fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
-    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
+    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
     for number in 7..9 {
         assert_eq!(stream.step_ended(5, 0, S0, ended(0, number)), []);
     }
-    stream.inherit(S1, told(1, 7, vec![(9, demand(2))])).unwrap();
+    stream.inherit(S1, 3, told(1, 7, vec![(9, demand(2))])).unwrap();
     assert_eq!(stream.step_ended(5, 1, S1, ended(1, 7)), []);
     let effects = settle(&mut stream);
     (stream, effects)
@@ -145,10 +145,40 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     assert_eq!(stream.status().attached, 1);
     let effects: Vec<Effect> = (0..10).flat_map(|_| stream.look_for_the_lost()).collect();
     let unseen = |step: StepNumber| {
-        effects.iter().any(|e| matches!(e, Effect::Free { id, unseen, .. } if id.step == step && *unseen))
+        effects.iter().any(|e| matches!(e, Effect::Free { id, unseen_before: 3, .. } if id.step == step))
     };
     assert!(unseen(7), "who held it at the other coordinator may look at it still: {effects:?}");
     assert_eq!(freed(&effects), [7, 8]);
+}
+
+#[test]
+fn a_reader_that_comes_back_holds_what_it_held() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.take_over(3);
+    let held = |step, pinned| HeldStep { run: 5, step, pinned };
+    let reader = |held: Vec<HeldStep>| Attachment::new(needs(1), S0, 4).holding(held);
+    // The first comes before the homes have told, and has let go of one step by then; the other comes later.
+    let (early, late) = (AttachmentId(7), AttachmentId(8));
+    let attach = stream.attach(early, reader(vec![held(6, true), held(7, false)]), Start::From(5, 9));
+    assert_eq!(attach.unwrap(), []);
+    for (rank, server) in [(0, S0), (1, S1)] {
+        stream.inherit(server, 3, told(rank, 9, Vec::new())).unwrap();
+        for number in 6..9 {
+            stream.step_ended(5, rank, server, ended(rank, number));
+        }
+    }
+    assert_eq!(stream.release(early, 5, 6, false), []);
+    assert_eq!(freed(&settle(&mut stream)), [6], "the oldest, since those that wait are too large");
+    assert_eq!(stream.held_by(early), [(5, 7)]);
+    stream
+        .attach(late, reader(vec![held(8, true), held(7, true), held(5, true)]), Start::From(5, 9))
+        .unwrap();
+    assert_eq!(stream.held_by(late), [(5, 7), (5, 8)], "what is not there any more nobody holds");
+    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.look_for_the_lost()).collect();
+    assert_eq!(freed(&effects), [], "though others have not come back");
+    assert_eq!(freed(&stream.release(early, 5, 7, false)), []);
+    assert_eq!(freed(&stream.release(late, 5, 7, false)), [7]);
+    assert_eq!(freed(&stream.detach(late)), [8]);
 }
 
 #[test]
@@ -180,8 +210,8 @@ fn a_reader_that_comes_back_is_not_told_again_of_what_closes_late() {
 #[test]
 fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
-    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
-    stream.inherit(S1, told(1, 8, Vec::new())).unwrap();
+    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+    stream.inherit(S1, 3, told(1, 8, Vec::new())).unwrap();
     stream.step_ended(5, 0, S0, ended(0, 7));
     stream.holds(ServerId(2), [(4, 1), (5, 7), (5, 9), (5, 10)]);
     assert_eq!(freed(&settle(&mut stream)), [1], "of a run that nobody knows");
@@ -209,7 +239,7 @@ fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back
     // What its homes tell before they have told of the run belongs to nobody.
     assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
     for rank in 0..2 {
-        let back = stream.come_back(5, rank, S0, options(2, Policy::DropOldest), demand(9));
+        let back = stream.come_back((5, rank), S0, options(2, Policy::DropOldest), demand(9), 3);
         assert!(back.unwrap().0.cuts.at(0).wants(&field(), 0), "as it knew before");
         settle(&mut stream);
         stream.define(5, rank, field()).unwrap();
@@ -217,16 +247,16 @@ fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back
     assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 3)));
     assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
     assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
-    let other = stream.come_back(7, 0, S0, options(2, Policy::DropOldest), demand(9));
+    let other = stream.come_back((7, 0), S0, options(2, Policy::DropOldest), demand(9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
-    let other = stream.come_back(5, 0, S0, options(3, Policy::DropOldest), demand(9));
+    let other = stream.come_back((5, 0), S0, options(3, Policy::DropOldest), demand(9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
 }
 
 #[test]
 fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
     let mut stream = StreamCoordinator::new("s", vec![S0]);
-    stream.inherit(S0, told(0, 8, Vec::new())).unwrap();
+    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
     stream.step_ended(5, 0, S0, ended(0, 8));
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);

@@ -1,0 +1,118 @@
+//! The latest steps that a rank has ended. Its home was told of each; but where no copies are awaited nobody says whether it
+//! has told the stream's coordinator when it dies. Then they can be put again, as long as their memory holds them.
+
+use super::put_again::{WhereBytes, Written};
+use forebay_core::ids::StepNumber;
+use forebay_wire::message::Grant;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many are remembered: a home tells of a step at once.
+const KEPT: usize = 4;
+
+/// A step that was ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ended {
+    pub(super) step: StepNumber,
+    pub(super) time: f64,
+    pub(super) blocks: u64,
+    pub(super) dropped: bool,
+    pub(super) written: Vec<Written>,
+}
+
+/// The latest steps that were ended, as far as they can be put again.
+#[derive(Debug, Default)]
+pub(crate) struct EndedSteps {
+    steps: VecDeque<Ended>,
+    /// Where blocks of them begin in the home's arena: where each ends, and its step.
+    ranges: BTreeMap<u64, (u64, StepNumber)>,
+}
+
+impl Ended {
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.written.iter().filter_map(|written| match &written.bytes {
+            WhereBytes::Mapped(_, grant) => Some((grant.offset, grant.offset + grant.bytes)),
+            _ => None,
+        })
+    }
+}
+
+impl EndedSteps {
+    /// A step was ended.
+    pub(super) fn push(&mut self, ended: Ended) {
+        let ranges: Vec<(u64, u64)> = ended.ranges().collect();
+        self.push_at(ended, ranges);
+    }
+
+    fn push_at(&mut self, ended: Ended, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        self.ranges.extend(ranges.into_iter().map(|(start, end)| (start, (end, ended.step))));
+        self.steps.push_back(ended);
+        if self.steps.len() > KEPT
+            && let Some(oldest) = self.steps.front()
+        {
+            self.forget(oldest.step);
+        }
+    }
+
+    /// A range is about to be written to: the step that had a block there is known to the coordinator, which had it freed.
+    pub(super) fn written_over(&mut self, grant: &Grant) {
+        let end = grant.offset + grant.bytes + forebay_store::lead(grant.bytes);
+        while let Some((_, (_, step))) =
+            self.ranges.range(..end).next_back().filter(|(_, (last, _))| *last > grant.offset)
+        {
+            self.forget(*step);
+        }
+    }
+
+    fn forget(&mut self, step: StepNumber) {
+        self.steps.retain(|ended| ended.step != step);
+        self.ranges.retain(|_, (_, of)| *of != step);
+    }
+
+    /// Those from a step on.
+    pub(super) fn since(&self, below: StepNumber) -> Vec<Ended> {
+        self.steps.iter().filter(|ended| ended.step >= below).cloned().collect()
+    }
+
+    /// Another server is the home now, where only these were put again.
+    pub(super) fn replace(&mut self, ended: Vec<Ended>) {
+        *self = EndedSteps::default();
+        ended.into_iter().for_each(|ended| self.push(ended));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(step: StepNumber) -> Ended {
+        Ended { step, ..Ended::default() }
+    }
+
+    #[test]
+    fn only_the_latest_are_remembered() {
+        let mut steps = EndedSteps::default();
+        (0..9).for_each(|step| steps.push(ended(step)));
+        let since = |steps: &EndedSteps, below| {
+            steps.since(below).into_iter().map(|ended| ended.step).collect::<Vec<_>>()
+        };
+        assert_eq!((since(&steps, 0), since(&steps, 7)), (vec![5, 6, 7, 8], vec![7, 8]));
+        steps.replace(vec![ended(8)]);
+        assert_eq!(since(&steps, 0), [8]);
+    }
+
+    #[test]
+    fn a_step_that_is_written_over_is_forgotten() {
+        let grant = |offset, bytes| Grant { arena: 1, offset, bytes, generation: 1, fresh: false };
+        let mut steps = EndedSteps::default();
+        steps.push_at(ended(1), [(0, 100), (8192, 9000)]);
+        steps.push_at(ended(2), [(4096, 4100)]);
+        steps.written_over(&grant(12288, 5000));
+        assert_eq!(steps.since(0).len(), 2);
+        steps.written_over(&grant(4096, 5000));
+        assert_eq!(steps.since(0).len(), 0, "it reaches into both: {steps:?}");
+        assert!(steps.ranges.is_empty());
+        steps.push_at(ended(3), [(4096, 20000)]);
+        steps.written_over(&grant(8192, 10));
+        assert_eq!(steps.since(0).len(), 0);
+    }
+}

@@ -1,0 +1,113 @@
+"""Readers whose coordinator died come back to another one: with what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import BUDGET, Child, consumer, is_given_back, reference, wait_until
+from test_elastic import kill, name_at
+
+import forebay
+
+SHAPE = (60, 50)
+
+RANK = """
+path, transport, stream, replicas = sys.argv[1:]
+with forebay.Producer(stream, group=path, transport=transport, timeout=20, policy="block",
+                      replicas=int(replicas)) as sim:
+    sim.array("U", dtype="f8", shape=(60, 50))
+    print("open")
+    for line in sys.stdin:
+        first, last = map(int, line.split())
+        for number in range(first, last):
+            with sim.step(number) as step:
+                step.put("U", reference((60, 50), "f8", number))
+        print(last)
+"""
+
+
+def put(rank: Child, first: int, last: int) -> None:
+    rank.say(f"{first} {last}")
+    rank.expect(str(last))
+
+
+def attached(group: Any, stream: str) -> Any:
+    """How many readers the stream has, those included that may come back."""
+    streams = forebay.Admin(group=group.path).status()["streams"]
+    return next((found["attached"] for found in streams if found["name"] == stream), None)
+
+
+def check(found: Any, number: int) -> None:
+    np.testing.assert_array_equal(found, reference(SHAPE, "f8", number))
+
+
+@pytest.mark.parametrize("holder", ["lives", "dies"])
+def test_a_reader_comes_back_with_what_it_holds(
+    own_place: Path, child: Callable[..., Child], transport: str, holder: str
+) -> None:
+    """A step that it has not finished with, and arrays of one that it has: long after others would have been given up.
+
+    What it then lets go of is free at once, though it lives on and has the memory mapped.
+    """
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 0 if holder == "dies" else 2)
+        rank = child(RANK, group.path, transport, stream, 2 if holder == "dies" else 1)
+        rank.expect("open")
+        with consumer(group, stream, transport=transport, window=3) as reader:
+            put(rank, 0, 3)
+            with reader.next() as first:
+                data = first.blocks("U")[0].data
+            second, third = reader.next(), reader.next()
+            check(third["U"][...], 2)
+            third.release()
+            kill(group, 0 if holder == "dies" else 2)
+            put(rank, 3, 4)
+            with reader.next() as fourth:
+                assert (fourth.number, fourth.missed) == (3, 0)
+                check(fourth["U"][...], 3)
+            # Until those are given up that have not come back.
+            wait_until(lambda: attached(group, stream) == 1, timeout=30)
+            check(second["U"][...], 1)
+            check(data, 0)
+            second.release()
+            del data
+            wait_until(lambda: is_given_back(group))
+            put(rank, 4, 5)
+            with reader.next() as fifth:
+                check(fifth["U"][...], 4)
+            wait_until(lambda: is_given_back(group))
+        rank.close_input()
+        rank.ended()
+
+
+def test_arrays_outlive_their_holder_though_their_reader_does_not_come_back(
+    own_place: Path, child: Callable[..., Child]
+) -> None:
+    """It computes. The steps are given up, and their memory with them; but nobody writes to what it looks at."""
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        stream = name_at(group, 0)
+        rank = child(RANK, group.path, "shm", stream, 2)
+        rank.expect("open")
+        with consumer(group, stream, transport="shm", window=3) as reader:
+            put(rank, 0, 2)
+            with reader.next() as first:
+                data = first.blocks("U")[0].data
+            second = reader.next()
+            shown = second.blocks("U")[0].data
+            kill(group, 0)
+            wait_until(lambda: is_given_back(group), timeout=30)
+            put(rank, 2, 3)
+            check(data, 0)
+            check(shown, 1)
+            second.release()
+            with reader.next() as third:
+                check(third["U"][...], 2)
+            check(data, 0)
+            check(shown, 1)
+            del data, shown
+        rank.close_input()
+        rank.ended()
