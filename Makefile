@@ -114,6 +114,10 @@ test: check build ## check, then every test
 	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
 	@$(STEP) "C programs, sanitized" env PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh c -n $(JOBS)
 
+.PHONY: soak
+soak: build ## ten minutes of servers that are killed, added and removed, every byte compared
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python tests/soak.py $(ARGS)
+
 # What `test` has no time for. The last two need a nightly Rust and say so where there is none.
 .PHONY: sanitize
 sanitize: build ## tests under valgrind, AddressSanitizer and Miri

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job, start to end, on this machine: `make demo`.
 
-A group of two servers starts.  Gray-Scott on four MPI ranks hands over its steps.  A pipeline draws both
-servers' blocks into one picture every ten steps.  A reader attaches half way, takes a plane and leaves.
+A group of two servers starts.  Gray-Scott on four MPI ranks hands over its steps, each held by two servers.
+A pipeline draws the servers' blocks into one picture every ten steps.  While the simulation runs a third server
+joins, a reader attaches, takes a plane and leaves, and one of the first two servers is killed.
 Whatever happens, nothing is left running (demo_children.py).
 """
 
@@ -24,6 +25,7 @@ from demo_children import Children
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
 SERVERS = 2
+REPLICAS = 2
 EVERY = 10
 SUB_STEPS = 9
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -98,8 +100,8 @@ class Demo:
         config = {"output": str(self.output), "title": "Gray–Scott", "range": [0.15, 0.38]}
         pipeline = f"{HERE}/pipelines/iso.py:Isosurface"
         self.forebay("pipeline", "create", "iso", pipeline, "--config", json.dumps(config))
-        reader = Reader(self.group, self.options)
-        staged = self.simulate("grayscott", "with Forebay", reader)
+        reader, servers = Reader(self.group, self.options), Servers(self)
+        staged = self.simulate("grayscott", "with Forebay", reader, servers)
         self.await_pictures()
         reader.join(timeout=10)
         self.forebay("down")
@@ -113,9 +115,11 @@ class Demo:
             raise DemoError(
                 f"{staged['forebay_errors']} calls of Forebay failed; see {self.logs}/grayscott.log"
             )
-        print(table(plain, staged, reader.found, self.pictures()))
+        if servers.error:
+            raise DemoError(f"the servers did not come and go as they should: {servers.error}")
+        print(table(plain, staged, reader.found, self.pictures(), servers))
 
-    def simulate(self, program, label, reader=None):
+    def simulate(self, program, label, reader=None, servers=None):
         """Runs the simulation to its end and returns its report."""
         steps, report, log = (
             self.options.steps,
@@ -123,7 +127,7 @@ class Demo:
             self.logs / f"{program}.log",
         )
         words = ["-n", self.options.ranks, BIN / program, "--shape", self.options.shape, "--steps", steps]
-        words += ["--sub-steps", SUB_STEPS, "--json", report, "--progress"]
+        words += ["--sub-steps", SUB_STEPS, "--json", report, "--progress", "--replicas", REPLICAS]
         child = self.children.start("simulation", log, BIN / "mpiexec", *words)
         bar = Bar(label)
         code, done = None, 0
@@ -135,8 +139,11 @@ class Demo:
             if reader and reader.state == "" and 2 * done >= steps:
                 reader.start()
             text = f"step {done}/{steps}"
+            if servers:
+                servers.go_on(done)
             if reader:
-                text += f"  pictures {len(self.pictures())}/{self.wanted}  {reader.state}"
+                state = f"{servers.state}  {reader.state}"
+                text += f"  pictures {len(self.pictures())}/{self.wanted}  {state}"
             bar.show(done / steps, text)
         bar.end()
         if code != 0:
@@ -199,6 +206,44 @@ def steps_done(log):
     )
 
 
+class Servers:
+    """One more joins when a third of the steps are done, and the first one is killed after two thirds."""
+
+    def __init__(self, demo):
+        self.demo = demo
+        self.state = f"{SERVERS} servers"
+        self.error = None
+        self.joining = None
+        # Steps between which the simulation could notice something of each.
+        self.joined = self.died = None
+
+    def story(self):
+        joined = f"; one more joined at step {self.joined[0]}" if self.joined else ""
+        died = f", the first one was killed at step {self.died[0]}" if self.died else ""
+        return f"{SERVERS}{joined}{died}"
+
+    def go_on(self, done):
+        steps = self.demo.options.steps
+        try:
+            if self.joining is None and 3 * done >= steps:
+                log = self.demo.logs / "forebay-add.log"
+                words = [BIN / "forebay", "add", "1", "--group", self.demo.group]
+                self.joining = self.demo.children.start("group", log, *words)
+                self.joined = (done, steps)
+            elif self.joining is not None and self.joined[1] == steps and self.joining.poll() is not None:
+                if self.joining.returncode != 0:
+                    self.error = f"no server joined; see {self.demo.logs}/forebay-add.log"
+                self.joined = (self.joined[0], done + 1)
+                self.state = f"{SERVERS + 1} servers"
+            elif self.died is None and 3 * done >= 2 * steps:
+                servers = forebay.Admin(group=str(self.demo.group)).status()["servers"]
+                os.kill(servers[0]["pid"], signal.SIGKILL)
+                self.died = (done, min(done + 20, steps))
+                self.state = f"{SERVERS} servers, one killed"
+        except (forebay.Error, OSError) as error:
+            self.error = self.error or error
+
+
 class Reader(threading.Thread):
     """Attaches to the running simulation, takes one plane, and leaves."""
 
@@ -251,9 +296,15 @@ class Bar:
             print()
 
 
-def table(plain, staged, found, pictures):
+def table(plain, staged, found, pictures, servers):
     def ms(report, part, what):
         return f"{1e3 * report[part][what]:.2f} ms"
+
+    def slowest(report, part, between):
+        if between is None:
+            return "-"  # the simulation was over before
+        first, last = between
+        return f"{1e3 * max(report[part][first:last]):.2f} ms"
 
     size = " x ".join(str(extent) for extent in staged["shape"])
     number, shape, low, high = found
@@ -261,6 +312,7 @@ def table(plain, staged, found, pictures):
     rows = [
         ("simulation", f"{staged['steps']} steps of {size} points on {staged['ranks']} ranks"),
         ("bytes staged", f"{staged['staged_bytes'] / 1e6:.0f} MB: U and V of every {EVERY}th step"),
+        ("servers", servers.story()),
         (
             "reader",
             f"took U in a plane of {shape[0]} x {shape[1]} at step {number}: values from {low:.3f} to {high:.3f}",
@@ -271,6 +323,10 @@ def table(plain, staged, found, pictures):
         ("  in Forebay", f"{'-':>18}{ms(staged, 'staging', 'mean'):>18}"),
         ("  all, mean", f"{ms(plain, 'step', 'mean'):>18}{ms(staged, 'step', 'mean'):>18}"),
         ("  all, median", f"{ms(plain, 'step', 'p50'):>18}{ms(staged, 'step', 'p50'):>18}"),
+        ("  all, slowest", f"{ms(plain, 'step', 'max'):>18}{ms(staged, 'step', 'max'):>18}"),
+        ("in Forebay, slowest of a step", ""),
+        ("  as one joined", f"{'-':>18}{slowest(staged, 'staging_seconds', servers.joined):>18}"),
+        ("  as one died", f"{'-':>18}{slowest(staged, 'staging_seconds', servers.died):>18}"),
     ]
     lines = [f"  {name:16}{what}".rstrip() for name, what in rows]
     note = "\n".join(

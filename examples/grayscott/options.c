@@ -32,6 +32,7 @@ static const char help[] =
     "  --output-every N     stage every so many steps; 0: never           (1)\n"
     "  --put ghosts|interior  put the arrays with their ghosts, or only what they enclose (ghosts)\n"
     "  --policy drop-oldest|block|latest  when readers cannot keep up     (drop-oldest)\n"
+    "  --replicas N         how many servers hold each block              (1)\n"
     "  --timeout SECONDS    deadline of Forebay's waits                   (30)\n"
     "  --transport auto|shm|tcp                                           (auto)\n"
     "  --strict             abort on an error of Forebay's, instead of going on without\n"
@@ -125,6 +126,7 @@ static int valued(struct parser *p, struct options *o) {
     else if (IS("--output-every")) count(p, 0, &o->output_every);
     else if (IS("--put")) choice(p, puts_of, &o->interior_only);
     else if (IS("--policy")) choice(p, policies, &o->policy);
+    else if (IS("--replicas")) count(p, 1, &o->replicas);
     else if (IS("--timeout")) real(p, &o->timeout);
     else if (IS("--transport")) o->transport = p->value;
     else if (IS("--json")) o->json = p->value;
@@ -138,7 +140,7 @@ enum options_result options_parse(int words_count, char **words, struct options 
     *o = (struct options){
         .shape = {64, 64, 64}, .steps = 100, .sub_steps = 8,
         .feed = 0.030, .kill = 0.0625, .du = 0.14, .dv = 0.07, .dt = 1.0, /* tubes that grow into a labyrinth */
-        .stream = "grayscott", .output_every = 1, .timeout = 30.0,
+        .stream = "grayscott", .output_every = 1, .replicas = 1, .timeout = 30.0,
     };
     for (int i = 1; i < words_count && !p.wrong; i++) {
         p.name = words[i];

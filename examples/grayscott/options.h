@@ -18,6 +18,7 @@ struct options {
     /* the staging */
     const char *group, *stream, *transport; /* NULL: Forebay's default */
     uint64_t output_every;                  /* 0: stage nothing */
+    uint64_t replicas;     /* how many servers hold each block */
     double timeout;
     int policy;
     int interior_only, strict;

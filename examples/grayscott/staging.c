@@ -35,6 +35,7 @@ void staging_open(struct staging *s, const struct options *o, const struct grid 
     options.group = o->group;
     options.stream = o->stream;
     options.policy = o->policy;
+    options.replicas = (uint32_t)o->replicas;
     options.timeout = o->timeout;
     options.transport = o->transport;
     result = fb_producer_open_mpi(&options, grid->comm, &s->producer);

@@ -92,6 +92,11 @@ impl Known {
         Arc::new(Known { view, file, highest })
     }
 
+    /// Whether a server is none any more. One with a higher number than any that was told of may have just joined.
+    pub(crate) fn has_left(&self, id: ServerId) -> bool {
+        Some(id) <= self.highest && !self.view.members.contains(&id)
+    }
+
     fn server(&self, id: ServerId) -> Option<&ServerEntry> {
         self.file.servers.iter().find(|server| server.id == id)
     }

@@ -2,7 +2,7 @@
 
 use crate::buffers::Buffers;
 use crate::fork::ForkGuard;
-use crate::group::Group;
+use crate::group::{GIVEN_UP, Group, look_again};
 use crate::pins::{PIN_BYTES, Pins};
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
@@ -17,10 +17,18 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
 pub(crate) const ARENAS_KEPT: usize = 64;
+
+/// A block as its record says where it is: the server, the arena, the offset and the generation.
+type BlockPlace = (ServerId, u32, u64, u64);
+
+/// Of how many blocks is remembered where they are now.
+const MOVED_MAX: usize = 1 << 16;
+/// How many servers may die one after the other while one block is read.
+const DEATHS_MAX: usize = 4;
 
 /// Connections and mappings of one reader.
 #[derive(Debug)]
@@ -35,8 +43,8 @@ pub(crate) struct Holders {
     /// The latest term in which it was told of anything.
     term: AtomicU64,
     tiles: Mutex<TileCache>,
-    /// Who answers for arenas of servers that are gone.
-    answers: Mutex<HashMap<(ServerId, u32), (ServerId, u32)>>,
+    /// Where blocks are now that servers held which are gone.
+    moved: Mutex<HashMap<BlockPlace, (ServerId, u32)>>,
 }
 
 /// An arena, for reading. Its server is told when nobody looks at it any more.
@@ -121,7 +129,7 @@ impl Holders {
             arenas: Mutex::default(),
             term: AtomicU64::new(0),
             tiles: Mutex::default(),
-            answers: Mutex::default(),
+            moved: Mutex::default(),
         }
     }
 
@@ -185,68 +193,120 @@ impl Holders {
 
     /// The arena that a block is in of which was told in this term; `None` if its server is reached over the network.
     pub(crate) fn arena(&self, location: &Location, term: Epoch) -> Result<Option<Arc<ReadableArena>>> {
-        let key = (location.server, location.arena, term);
-        if let Some(arena) = lock(&self.arenas).get(&key) {
+        // One that is mapped shows what is in it, whether its server lives or not.
+        if let Some(arena) = lock(&self.arenas).get(&(location.server, location.arena, term)) {
             return Ok(Some(arena.clone()));
         }
-        let mut answer = self.at_holder(location, |rpc, arena| {
+        self.at_holder(location, |rpc, (server, arena)| {
+            let key = (server, arena, term);
+            if let Some(arena) = lock(&self.arenas).get(&key) {
+                return Ok(Some(arena.clone()));
+            }
             if rpc.kind() != Kind::Shm {
                 return Ok(None);
             }
-            let answer = rpc.call(&ToServer::OpenArena { arena, term }, "to share an arena")?;
-            Ok(Some((rpc.clone(), answer)))
-        })?;
-        let Some((rpc, answer)) = &mut answer else { return Ok(None) };
-        let (ToClient::Arena { bytes, reader }, Some(file)) = (&answer.message, answer.descriptors.pop())
-        else {
-            return Err(unexpected(&answer.message));
-        };
-        let arena = Arc::new(ReadableArena::new(file, *bytes, rpc.clone(), *reader));
-        if term >= self.term.load(Ordering::Relaxed) {
-            lock(&self.arenas).insert(key, arena.clone());
-        }
-        Ok(Some(arena))
+            let mut answer = rpc.call(&ToServer::OpenArena { arena, term }, "to share an arena")?;
+            let (ToClient::Arena { bytes, reader }, Some(file)) = (&answer.message, answer.descriptors.pop())
+            else {
+                return Err(unexpected(&answer.message));
+            };
+            let arena = Arc::new(ReadableArena::new(file, *bytes, rpc.clone(), *reader));
+            if term >= self.term.load(Ordering::Relaxed) {
+                lock(&self.arenas).insert(key, arena.clone());
+            }
+            Ok(Some(arena))
+        })
     }
 
-    /// Asks the server that holds a block, under the arena's number there; if it is gone, the one that answers for it.
+    /// Asks the server that holds a block, under the arena's number there; if it is gone, the one that holds it now.
     fn at_holder<T>(
         &self,
         location: &Location,
-        mut ask: impl FnMut(&Arc<Rpc>, u32) -> Result<T>,
+        mut ask: impl FnMut(&Arc<Rpc>, (ServerId, u32)) -> Result<T>,
     ) -> Result<T> {
-        let own = (location.server, location.arena);
-        let known = lock(&self.answers).get(&own).copied();
-        let (server, arena) = known.unwrap_or(own);
-        match self.connection(server).and_then(|rpc| ask(&rpc, arena)) {
-            Err(error) if error.kind == ErrorKind::Unreachable => {
-                let (server, arena) = self.who_answers(own, server, error)?;
-                lock(&self.answers).insert(own, (server, arena));
-                ask(&self.connection(server)?, arena)
+        let key = (location.server, location.arena, location.offset, location.generation);
+        let known = lock(&self.moved).get(&key).copied();
+        let mut place = known.unwrap_or((location.server, location.arena));
+        if known.is_none() && self.group.known().has_left(location.server) {
+            let why = Error::unreachable(format!("{} is gone", location.server));
+            place = self.find_holder(location, location.server, &why)?;
+            self.note_moved(key, place);
+        }
+        for _ in 0..DEATHS_MAX {
+            match self.connection(place.0).and_then(|rpc| ask(&rpc, place)) {
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    place = self.find_holder(location, place.0, &error)?;
+                    self.note_moved(key, place);
+                }
+                asked => return asked,
             }
-            asked => asked,
+        }
+        ask(&self.connection(place.0)?, place)
+    }
+
+    fn note_moved(&self, block: BlockPlace, place: (ServerId, u32)) {
+        let mut moved = lock(&self.moved);
+        if moved.len() >= MOVED_MAX {
+            moved.clear();
+        }
+        moved.insert(block, place);
+    }
+
+    /// Who holds a block whose server is gone, as those say who answer for that. `tried` was asked for it just now.
+    fn find_holder(&self, location: &Location, tried: ServerId, why: &Error) -> Result<(ServerId, u32)> {
+        let Location { offset, bytes, generation, .. } = *location;
+        let deadline = Instant::now() + GIVEN_UP;
+        loop {
+            let _ = self.group.refresh();
+            let mut undecided = None;
+            for (server, arena) in self.who_answers(location, tried, &mut undecided)? {
+                let has = ToServer::HasBlock { arena, offset, bytes, generation };
+                let has = self.connection(server).and_then(|rpc| rpc.call(&has, "to say if it has a block"));
+                match has {
+                    Ok(_) => return Ok((server, arena)),
+                    // Another one that answers for it may hold it.
+                    Err(error) if error.kind == ErrorKind::Lost => {}
+                    Err(error) if error.kind == ErrorKind::Unreachable => undecided = Some(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            match undecided {
+                Some(_) if Instant::now() < deadline => look_again(),
+                Some(error) => return Err(error),
+                // The data had one holder, and that is gone.
+                None => {
+                    return Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")));
+                }
+            }
         }
     }
 
-    /// Who answers for an arena of a server that is gone, as any other server tells. `tried` is who did before.
-    fn who_answers(&self, own: (ServerId, u32), tried: ServerId, why: Error) -> Result<(ServerId, u32)> {
-        let question = ToServer::WhoAnswers { server: own.0, arena: own.1 };
-        let _ = self.group.refresh();
+    /// The servers that answer for the arena of a server that is gone, as any other one tells; none if all say that nobody
+    /// does.
+    fn who_answers(
+        &self,
+        location: &Location,
+        tried: ServerId,
+        undecided: &mut Option<Error>,
+    ) -> Result<Vec<(ServerId, u32)>> {
+        let question = ToServer::WhoAnswers { server: location.server, arena: location.arena };
         let members = self.group.known().view.members.clone();
-        for server in members.into_iter().filter(|server| *server != own.0 && *server != tried) {
-            match self.connection(server).and_then(|rpc| rpc.call(&question, "to say who holds a block")) {
+        for server in members.into_iter().filter(|server| *server != location.server && *server != tried) {
+            let Ok(rpc) = self.connection(server) else { continue };
+            match rpc.call(&question, "to say who holds a block") {
                 Ok(answer) => match answer.message {
-                    ToClient::AnswersFor { server, arena } => return Ok((server, arena)),
+                    ToClient::AnswersFor { servers } => return Ok(servers),
                     other => return Err(unexpected(&other)),
                 },
-                Err(error) if error.kind == ErrorKind::Unreachable => {}
-                Err(error) if error.kind == ErrorKind::Lost => {
-                    return Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")));
+                // It takes that one for a member still.
+                Err(error) if error.kind == ErrorKind::Unreachable && !rpc.is_broken() => {
+                    *undecided = Some(error);
                 }
+                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Lost) => {}
                 Err(error) => return Err(error),
             }
         }
-        // The data had one holder, and that is gone.
-        Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")))
+        Ok(Vec::new())
     }
 
     /// Fetches a part of a block over the network, dense, to where it belongs.
@@ -258,7 +318,7 @@ impl Holders {
         part: Part,
         target: &mut [u8],
     ) -> Result<()> {
-        self.at_holder(location, |rpc, arena| {
+        self.at_holder(location, |rpc, (_, arena)| {
             let fetch = ToServer::Fetch {
                 arena,
                 offset: location.offset,

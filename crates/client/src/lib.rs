@@ -40,7 +40,7 @@ pub use lookup::Records;
 pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
 pub use seconds::{patience, seconds};
 pub use space::{Space, SpacePut};
-pub use step::{BlockBytes, BlockView, Step};
+pub use step::{BlockBytes, BlockView, Share, Step};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;

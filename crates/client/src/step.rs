@@ -92,6 +92,27 @@ pub struct MappedBytes {
     _hold: Arc<Hold>,
 }
 
+/// Which blocks of a step are a worker's: those of the server beside it, and an equal share of what servers hold that have
+/// no worker, since it has just come, is ending, or the server is gone and others answer for it.
+#[derive(Debug, Clone)]
+pub struct Share {
+    pub(crate) own: ServerId,
+    /// The servers of all workers that take part, in the order of their ranks.
+    pub(crate) servers: Vec<ServerId>,
+    /// Whether all blocks are on these: then nobody needs to be asked for any.
+    pub(crate) beside_all: bool,
+}
+
+impl Share {
+    fn has(&self, holder: ServerId) -> bool {
+        let takes = match self.servers.contains(&holder) {
+            true => Some(holder),
+            false => self.servers.get(holder.0 as usize % self.servers.len().max(1)).copied(),
+        };
+        takes == Some(self.own)
+    }
+}
+
 impl BlockBytes {
     /// The address of the first byte and the length. The address is valid, and the bytes stay as they are,
     /// while this or a clone of it lives.
@@ -198,12 +219,16 @@ impl Step {
         self.view(&found.field, record, &hold)
     }
 
-    /// In a worker: views of those of a field's blocks that the server beside it holds. Asks nobody for them.
-    pub fn own_blocks(&self, name: &str, server: ServerId) -> Result<Vec<BlockView>> {
+    /// In a worker: views of those of a field's blocks that are its share.
+    pub fn own_blocks(&self, name: &str, share: &Share) -> Result<Vec<BlockView>> {
         self.shared.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
-        let own = found.blocks.iter().filter(|record| record.location.server == server);
+        let records = match share.beside_all {
+            true => Records::Told(&found.blocks),
+            false => self.lookup(found, None)?,
+        };
+        let own = records.iter().filter(|record| share.has(record.location.server));
         own.map(|record| self.view(&found.field, record, &hold)).collect()
     }
 

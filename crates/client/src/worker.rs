@@ -5,7 +5,7 @@ use crate::group::{Group, GroupOptions};
 use crate::holder::{ARENAS_KEPT, Holders};
 use crate::rpc::Rpc;
 use crate::seconds::deadline_after;
-use crate::step::Step;
+use crate::step::{Share, Step};
 use forebay_comm::{Comm, Endpoint, EndpointOptions};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
@@ -37,8 +37,8 @@ pub struct Order {
     pub step: Step,
     /// The communicator of this execution.
     pub comm: Comm,
-    /// The server whose blocks are this worker's.
-    pub server: ServerId,
+    /// Which blocks are this worker's.
+    pub share: Share,
 }
 
 impl Worker {
@@ -89,6 +89,8 @@ impl Worker {
             Ok(_) => return Ok(None),
             Err(error) => return Err(error),
         };
+        let servers = order.members.iter().map(|member| member.server).collect();
+        let share = Share { own: self.server, servers, beside_all: order.beside_all };
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
         let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
@@ -98,7 +100,7 @@ impl Worker {
         let shared = Shared::new(self.holders.clone(), link);
         let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);
         let step = Step::new(Arc::new(shared), order.report, attrs);
-        Ok(Some(Order { execution: order.execution, step, comm, server: self.server }))
+        Ok(Some(Order { execution: order.execution, step, comm, share }))
     }
 
     /// The order was carried out, or failed with this traceback.

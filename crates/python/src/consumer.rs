@@ -8,9 +8,8 @@ use crate::producer::dims;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::{Association, Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
-use forebay_client::core::ids::ServerId;
 use forebay_client::core::steps::Start;
-use forebay_client::{AttrValues, ConsumerOptions, Error, Selection};
+use forebay_client::{AttrValues, ConsumerOptions, Error, Selection, Share};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -20,8 +19,8 @@ pub(crate) struct Consumer(Freed<forebay_client::Consumer>);
 #[pyclass(frozen)]
 pub(crate) struct Step {
     pub(crate) step: Freed<forebay_client::Step>,
-    /// In a worker: the server whose blocks are its own.
-    pub(crate) server: Option<ServerId>,
+    /// In a worker: which blocks are its own.
+    pub(crate) share: Option<Share>,
 }
 
 /// Needs from what Python gave: field, dtype and period of each, or one period for all.
@@ -78,7 +77,7 @@ impl Consumer {
     fn next_step(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Step> {
         let timeout = timeout.map(seconds).transpose()?;
         let step = waiting(py, || self.0.next_step(timeout))?;
-        Ok(Step { step: Freed::new(step), server: None })
+        Ok(Step { step: Freed::new(step), share: None })
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -174,11 +173,11 @@ impl Step {
         Ok(told)
     }
 
-    /// Each block with its bytes; in a worker those of its own server, unless `all_servers`.
+    /// Each block with its bytes; in a worker those of its share, unless `all_servers`.
     fn blocks<'py>(&self, py: Python<'py>, name: &str, all_servers: bool) -> PyResult<Vec<PyBlock<'py>>> {
-        let mine = self.server.filter(|_| !all_servers);
+        let mine = self.share.as_ref().filter(|_| !all_servers);
         let views = waiting(py, || match mine {
-            Some(server) => self.step.own_blocks(name, server),
+            Some(share) => self.step.own_blocks(name, share),
             None => self.step.blocks(name, |_| true),
         })?;
         views

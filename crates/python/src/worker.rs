@@ -45,7 +45,7 @@ impl Worker {
         Ok(order.map(|order| {
             (
                 order.execution,
-                Step { step: Freed::new(order.step), server: Some(order.server) },
+                Step { step: Freed::new(order.step), share: Some(order.share) },
                 Comm(order.comm),
             )
         }))

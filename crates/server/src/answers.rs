@@ -1,9 +1,7 @@
 //! Who answers for the arenas of servers that are dead.
 
-use crate::node::{Node, State};
-use forebay_core::block::Location;
+use crate::node::Node;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::FieldReport;
 use forebay_core::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
 use tokio::time::Instant;
@@ -43,31 +41,13 @@ impl Answers {
         self.0.iter().filter_map(mine).collect()
     }
 
-    /// Who answers for an arena, and under which number.
-    pub(crate) fn get(&self, key: ArenaKey) -> Option<ArenaKey> {
-        self.0.get(&key)?.iter().next().map(|(server, arena)| (*server, *arena))
+    /// Who answers for an arena, and under which numbers: each of them for the blocks that it had copies of.
+    pub(crate) fn get(&self, key: ArenaKey) -> Vec<ArenaKey> {
+        self.0.get(&key).into_iter().flatten().map(|(server, arena)| (*server, *arena)).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Where a block is now.
-    fn resolve(&self, location: &mut Location) {
-        if let Some((server, arena)) = self.get((location.server, location.arena)) {
-            (location.server, location.arena) = (server, arena);
-        }
-    }
-}
-
-impl State {
-    /// Tells readers where blocks are now, if servers that held them are dead.
-    pub(crate) fn resolve(&self, fields: &mut [FieldReport]) {
-        if self.answers.is_empty() {
-            return;
-        }
-        let blocks = fields.iter_mut().flat_map(|field| &mut field.blocks);
-        blocks.filter(|block| block.inline.is_none()).for_each(|b| self.answers.resolve(&mut b.location));
     }
 }
 
@@ -78,14 +58,15 @@ impl Node {
         server: ServerId,
         arena: u32,
         deadline: Instant,
-    ) -> Result<ArenaKey> {
+    ) -> Result<Vec<ArenaKey>> {
         loop {
             let known = self.places_known.notified();
             tokio::pin!(known);
             known.as_mut().enable();
             {
                 let state = self.state.lock();
-                if let Some(found) = state.answers.get((server, arena)) {
+                let found = state.answers.get((server, arena));
+                if !found.is_empty() {
                     return Ok(found);
                 }
                 let member = self.standing().view.members.contains(&server);

@@ -291,8 +291,7 @@ impl Node {
                         self.tell(state, server, decide);
                     }
                 }
-                Effect::Deliver(attachment, mut report) => {
-                    state.resolve(&mut report.fields);
+                Effect::Deliver(attachment, report) => {
                     self.deliver(state, stream, attachment, report);
                 }
                 Effect::Ended(attachment, missed) => {

@@ -422,6 +422,9 @@ impl Node {
         pipeline.counts.last = pipeline.counts.last.saturating_add(1);
         let (number, counts) = (pipeline.counts.last, pipeline.counts);
         let members: Vec<CommMember> = pipeline.ready.values().cloned().collect();
+        let view = &self.standing().view;
+        let has_worker = |id: &ServerId| pipeline.ready.contains_key(id);
+        let beside_all = state.answers.is_empty() && view.members.iter().all(has_worker);
         pipeline.running = Some(Execution {
             number,
             run: report.id.run,
@@ -439,6 +442,7 @@ impl Node {
                 counts,
                 members: members.clone(),
                 rank: rank as u32,
+                beside_all,
                 report: report.clone(),
             };
             let message = PeerMessage::Execute { pipeline: name.to_owned(), order: Box::new(order) };

@@ -211,10 +211,10 @@ impl Session {
             match self.handle(frame).await {
                 Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,
                 Ok(_) => {}
-                Err(error) if header.request != 0 && !is_fatal(&error) => {
+                Err(error) if header.request != 0 && !self.is_fatal(&error) => {
                     self.reply(header.request, ToClient::Failed(error))?;
                 }
-                Err(error) if !is_fatal(&error) => self.note(error),
+                Err(error) if !self.is_fatal(&error) => self.note(error),
                 Err(error) => return Err(error),
             }
             if header.request != 0 && self.outbox.is_closed() {
@@ -301,8 +301,12 @@ impl Session {
             }
             M::WhoAnswers { server, arena } => {
                 let deadline = tokio::time::Instant::now() + self.patience.min(ANSWERS_PATIENCE);
-                let (server, arena) = self.node.who_answers(server, arena, deadline).await?;
-                Ok(Some(ToClient::AnswersFor { server, arena }))
+                let servers = self.node.who_answers(server, arena, deadline).await?;
+                Ok(Some(ToClient::AnswersFor { servers }))
+            }
+            M::HasBlock { arena, offset, bytes, generation } => {
+                self.node.store.lock().check_committed(arena, offset, generation, bytes)?;
+                Ok(Some(ToClient::Done))
             }
             M::OpenArena { arena, term } => self.open_arena(header.request, arena, term),
             M::CloseArena { reader } => {
@@ -356,6 +360,12 @@ impl Session {
             }
             M::Hello(_) => Err(Error::protocol("a second greeting")),
         }
+    }
+
+    /// Whether the connection cannot go on after an error. That another server cannot be reached does not harm a reader's.
+    fn is_fatal(&self, error: &Error) -> bool {
+        let of_another = error.kind == ErrorKind::Unreachable && self.role == Role::Consumer;
+        matches!(error.kind, ErrorKind::Protocol | ErrorKind::Unreachable) && !of_another
     }
 
     /// The server leaves the group: a rank that uses it is let go, if it is between two steps. Returns whether the
@@ -445,10 +455,4 @@ async fn process_ended(process: Option<&Process>, known: bool) {
 /// The error where it is not known in time what an owner knew that has gone.
 fn not_told() -> Error {
     Error::timeout("not all servers have told in time which blocks they hold: one stands still")
-}
-
-/// Whether a connection cannot go on after an error.
-fn is_fatal(error: &Error) -> bool {
-    use forebay_core::ErrorKind as K;
-    matches!(error.kind, K::Protocol | K::Unreachable)
 }

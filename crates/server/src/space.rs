@@ -293,7 +293,7 @@ impl Node {
                 // What servers held that have gone is in nobody's way.
                 let held = |location: &Location| {
                     standing.view.members.contains(&location.server)
-                        || answers.get((location.server, location.arena)).is_some()
+                        || !answers.get((location.server, location.arena)).is_empty()
                 };
                 owned.index.remove(|known| known.inline.is_none() && !held(&known.location));
                 owned.index.insert(again.ok_or(error)?)?;
@@ -472,9 +472,10 @@ impl Node {
 
     fn space_free(&self, state: &mut State, locations: Vec<Location>) {
         let mut by_server: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
-        for mut location in locations {
-            if let Some((server, arena)) = state.answers.get((location.server, location.arena)) {
-                (location.server, location.arena) = (server, arena);
+        for location in locations {
+            // Whoever may hold it now: the others have nothing there.
+            for (server, arena) in state.answers.get((location.server, location.arena)) {
+                by_server.entry(server).or_default().push(Location { server, arena, ..location });
             }
             by_server.entry(location.server).or_default().push(location);
         }

@@ -239,6 +239,17 @@ pub enum ToServer {
         /// The arena's number there.
         arena: u32,
     },
+    /// Asks a server that answers for an arena whether it holds a block of it. Answer: [`ToClient::Done`].
+    HasBlock {
+        /// The arena's number there.
+        arena: u32,
+        /// Where the block starts.
+        offset: u64,
+        /// Its length.
+        bytes: u64,
+        /// Its generation.
+        generation: u64,
+    },
     /// Attaches to a stream. Answer: [`ToClient::Attached`]; then steps are told with request number 0.
     Attach {
         /// The stream.
@@ -483,6 +494,8 @@ pub struct Execute {
     pub members: Vec<CommMember>,
     /// This worker's rank.
     pub rank: u32,
+    /// Whether every server that may hold blocks has a worker among the members.
+    pub beside_all: bool,
     /// The step, with all its blocks; of those that owners of tiles know, only the ones that the worker's
     /// server holds.
     pub report: StepReport,
@@ -524,10 +537,8 @@ pub enum ToClient {
     Placed(Location),
     /// To [`ToServer::WhoAnswers`].
     AnswersFor {
-        /// The server.
-        server: ServerId,
-        /// The arena's number there.
-        arena: u32,
+        /// Servers, and the arena's number at each. One of them holds each block that is not lost.
+        servers: Vec<(ServerId, u32)>,
     },
     /// To [`ToServer::Attach`].
     Attached {

@@ -599,7 +599,8 @@ impl Session {
                 if location.bytes != bytes {
                     return Err(Error::protocol(format!("{} bytes for a block of {bytes}", location.bytes)));
                 }
-                self.where_now(*location).await?
+                self.check_there(location).await?;
+                *location
             }
             given => self.take_bytes(header, given, bytes).await?,
         };
@@ -639,14 +640,13 @@ impl Session {
         Ok(ToClient::Done)
     }
 
-    /// Where a block is that another server was given: of one that is gone, at whoever answers for what that held.
-    async fn where_now(&self, location: Location) -> Result<Location> {
+    /// Checks that another server holds a block: of one that is gone, somebody who answers for what that held.
+    async fn check_there(&self, location: &Location) -> Result<()> {
         if self.node.standing().view.members.contains(&location.server) {
-            return Ok(location);
+            return Ok(());
         }
         let deadline = Instant::now() + self.patience.min(ANSWERS_PATIENCE);
-        let (server, arena) = self.node.who_answers(location.server, location.arena, deadline).await?;
-        Ok(Location { server, arena, ..location })
+        self.node.who_answers(location.server, location.arena, deadline).await.map(drop)
     }
 
     /// Checks a block against its field and the step so far; returns how many bytes telling of it takes at most.

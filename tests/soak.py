@@ -1,0 +1,396 @@
+"""A simulation, readers and a pipeline run while servers are killed, added and removed, about one each second.
+
+Every byte that is read is compared with what was put; every step has to come, whole, and once. Copies (`replicas=2`) are
+awaited between two deaths, as the guarantee says. Ends with status 1 if anything was lost.
+
+    make soak                                   ten minutes
+    make soak ARGS="--minutes 1 --seed 7"       shorter, and what happens in the order of this seed
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from support import cut, reference, wait_until
+
+import forebay
+
+ROWS, COLUMNS = 96, 200
+RANKS = 3
+SMALL = 4  # elements of a rank's small block: it travels in a message
+SERVERS_MIN, SERVERS_MAX = 3, 6
+STREAM = "sim"
+PATIENCE = 60.0  # seconds: nothing here may wait for longer
+AHEAD = 300  # steps: how far before the end the ranks are told of it
+
+PIPELINE = """
+import forebay
+
+class Sum(forebay.Pipeline):
+    fields = {"U": forebay.every(5)}
+
+    def execute(self, step, comm):
+        total = comm.allreduce(sum(float(block.data.sum()) for block in step.blocks("U")))
+        if comm.rank == 0:
+            with open(self.config["out"], "a") as out:
+                print(step.number, repr(total), file=out, flush=True)
+"""
+
+
+def small(rank: int, number: int) -> np.ndarray[Any, Any]:
+    return np.full(SMALL, number * 10.0 + rank)
+
+
+class Checks:
+    """What a reader has compared."""
+
+    def __init__(self) -> None:
+        self.steps = self.blocks = self.bytes = 0
+        self.wrong: list[str] = []
+
+    def compare(self, what: str, found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+        self.bytes += found.nbytes
+        if not np.array_equal(found, expected):
+            self.wrong.append(what)
+
+    def step(self, step: forebay.Step) -> None:
+        """Compares all of a step."""
+        number = step.number
+        if step.torn:
+            self.wrong.append(f"step {number} is torn")
+            return
+        whole = reference((ROWS, COLUMNS), "f8", number)
+        for block in step.blocks("U"):
+            begin = block.offset[0]
+            self.compare(f"step {number}, rows {begin}", block.data, whole[begin : begin + len(block.data)])
+            self.blocks += 1
+        self.compare(f"step {number}, U", step["U"][...], whole)
+        parts = np.concatenate([small(rank, number) for rank in range(RANKS)])
+        self.compare(f"step {number}, small", step["small"][...], parts)
+        self.steps += 1
+
+    def tell(self) -> None:
+        told = {"steps": self.steps, "blocks": self.blocks, "bytes": self.bytes, "wrong": self.wrong[:20]}
+        print(json.dumps(told), flush=True)
+
+
+# ---- what the processes do ------------------------------------------------------------------------
+
+
+def run_rank(path: str, rank: int) -> None:
+    """Puts steps until it is told at which one to end; tells how long they took."""
+    last = sys.maxsize
+
+    def listen() -> None:
+        nonlocal last
+        last = int(sys.stdin.readline())
+
+    threading.Thread(target=listen, daemon=True).start()
+    begin, end = cut(ROWS, RANKS)[rank]
+    half = (begin + end) // 2
+    took = []
+    number = 0
+    with forebay.Producer(
+        STREAM,
+        rank=rank,
+        size=RANKS,
+        group=path,
+        replicas=2,
+        policy="block",
+        on_loss="fail",
+        timeout=PATIENCE,
+    ) as sim:
+        sim.array("U", dtype="f8", shape=(ROWS, COLUMNS))
+        sim.array("small", dtype="f8", shape=(RANKS * SMALL,))
+        print("open", flush=True)
+        while number < last:
+            whole = reference((ROWS, COLUMNS), "f8", number)
+            started = time.monotonic()
+            with sim.step(number) as step:
+                step.put("U", whole[begin:half], offset=(begin, 0), number=0)
+                room = step.alloc("U", shape=(end - half, COLUMNS), offset=(half, 0), number=1)
+                if room is not None:
+                    room[...] = whole[half:end]
+                    step.commit(room)
+                step.put("small", small(rank, number), offset=(rank * SMALL,))
+            took.append(time.monotonic() - started)
+            number += 1
+            if number % 50 == 0:
+                print(number, flush=True)
+            time.sleep(0.01)
+    told = {
+        "steps": number,
+        "median": statistics.median(took),
+        "worst": max(took),
+        "lost": str(sim.lost or ""),
+    }
+    print(json.dumps(told), flush=True)
+
+
+def run_steady(path: str, transport: str) -> None:
+    """Reads every step, and compares it."""
+    checks, expected = Checks(), 0
+    with forebay.Consumer(STREAM, group=path, transport=transport, timeout=PATIENCE) as reader:
+        print("open", flush=True)
+        for step in reader:
+            if step.number != expected or step.missed:
+                checks.wrong.append(f"step {step.number} came instead of {expected}, missed {step.missed}")
+            expected = step.number + 1
+            checks.step(step)
+    checks.tell()
+
+
+def run_holder(path: str, transport: str) -> None:
+    """Holds arrays of every tenth step for as long as thirty others, and compares them then."""
+    checks = Checks()
+    held: list[tuple[int, int, Any]] = []
+    with forebay.Consumer(STREAM, group=path, transport=transport, timeout=PATIENCE) as reader:
+        print("open", flush=True)
+        for step in reader:
+            checks.steps += 1
+            if step.number % 10 == 0:
+                held.extend((step.number, block.offset[0], block.data) for block in step.blocks("U"))
+            while held and held[0][0] + 30 < step.number:
+                number, begin, data = held.pop(0)
+                whole = reference((ROWS, COLUMNS), "f8", number)
+                checks.compare(f"held step {number}, rows {begin}", data, whole[begin : begin + len(data)])
+                checks.blocks += 1
+                del data
+        held.clear()
+    checks.tell()
+
+
+def run_visitor(path: str, transport: str) -> None:
+    """Attaches, reads some steps and goes, again and again."""
+    checks, chance, over = Checks(), random.Random(7), False
+    print("open", flush=True)
+    while not over:
+        with forebay.Consumer(STREAM, group=path, transport=transport, timeout=PATIENCE) as reader:
+            before = None
+            for _ in range(chance.randint(1, 30)):
+                try:
+                    step = reader.next()
+                except forebay.Ended:
+                    over = True
+                    break
+                if before is not None and step.number != before + 1:
+                    checks.wrong.append(f"step {step.number} came after {before}")
+                before = step.number
+                checks.step(step)
+                step.release()
+        # It may have attached after the end, when nothing comes any more.
+        over = over or os.path.exists(path + ".over")
+    checks.tell()
+
+
+ROLES: dict[str, Callable[..., None]] = {
+    "rank": lambda path, rank: run_rank(path, int(rank)),
+    "steady": run_steady,
+    "holder": run_holder,
+    "visitor": run_visitor,
+}
+
+# ---- what happens to them -------------------------------------------------------------------------
+
+
+class Process:
+    """One of them. Its last line says how it went."""
+
+    def __init__(self, name: str, *arguments: object) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.listens = threading.Thread(target=self._listen)
+        self.listens.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+
+    def say(self, line: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.close()
+
+    def at(self) -> int:
+        """The step that a rank has reached."""
+        return int(self.lines[-1]) if self.lines and self.lines[-1].isdigit() else 0
+
+    def end(self) -> dict[str, Any]:
+        code = self.process.wait(PATIENCE * 2)
+        self.listens.join()
+        if code != 0 or not self.lines:
+            return {"wrong": [f"{self.name} ended with {code}"]}
+        told: dict[str, Any] = json.loads(self.lines[-1])
+        return told
+
+
+class Chaos:
+    """What befalls the servers of a group."""
+
+    def __init__(self, group: forebay.LocalGroup, seed: int) -> None:
+        self.group = group
+        self.admin = forebay.Admin(group=group.path, timeout=20)
+        self.chance = random.Random(seed)
+        self.counts = {"killed": 0, "added": 0, "removed": 0}
+        self.log: list[str] = []
+
+    def is_safe(self) -> bool:
+        """Whether all that is acknowledged has its copies: one more death loses nothing."""
+        servers = self.admin.status()["servers"]
+        living = [server for server in servers if "error" not in server]
+        lacking = sum(server.get("steps_lacking_copies", 0) for server in living)
+        return len(living) == len(servers) and not lacking
+
+    def happen(self) -> None:
+        servers = self.admin.status()["servers"]
+        choices = []
+        if len(servers) < SERVERS_MAX:
+            choices += ["added"] * (3 if len(servers) <= SERVERS_MIN else 1)
+        if len(servers) > SERVERS_MIN:
+            choices += ["killed", "killed", "removed"]
+        what = self.chance.choice(choices)
+        victim = self.chance.choice(servers)
+        self.log.append(f"{what} {victim['server'] if what != 'added' else ''}")
+        if what == "added":
+            self.group.add_servers()
+        elif what == "removed":
+            self.admin.remove_server(str(victim["server"]))
+        else:
+            wait_until(self.is_safe, timeout=PATIENCE, what="copies of all that is acknowledged")
+            os.kill(victim["pid"], signal.SIGKILL)
+        self.counts[what] += 1
+
+
+@contextlib.contextmanager
+def processes(path: str) -> Iterator[tuple[list[Process], list[Process]]]:
+    """The ranks and the readers."""
+    readers = [
+        Process("the reader", "steady", path, "auto"),
+        Process("the reader over TCP", "steady", path, "tcp"),
+        Process("the reader that holds arrays", "holder", path, "auto"),
+        Process("the reader that comes and goes", "visitor", path, "auto"),
+    ]
+    ranks: list[Process] = []
+    try:
+        for reader in readers:
+            wait_until(lambda reader=reader: reader.lines, what=f"{reader.name} to attach")
+        ranks += [Process(f"rank {rank}", "rank", path, rank) for rank in range(RANKS)]
+        yield ranks, readers
+    finally:
+        for process in ranks + readers:
+            process.process.kill()
+            process.process.wait()
+            process.listens.join()
+
+
+def soak(
+    seconds: float, seed: int, log: Path | None = None, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """Runs all of it; what was found."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        forebay.local(servers=4, budget=256 << 20) as group,
+        processes(group.path) as (ranks, readers),
+    ):
+        (Path(place) / "sum.py").write_text(PIPELINE)
+        sums, chaos = Path(place) / "sums", Chaos(group, seed)
+        chaos.admin.create_pipeline("sum", f"{place}/sum.py:Sum", stream=STREAM, config={"out": str(sums)})
+        wait_until(lambda: all(rank.at() for rank in ranks), what="the first steps")
+        started = time.monotonic()
+        end, tell_at = started + seconds, started + 60
+        problems: list[str] = []
+        while time.monotonic() < end and not problems:
+            event = time.monotonic()
+            try:
+                chaos.happen()
+            except (forebay.Error, AssertionError) as error:
+                problems.append(f"{chaos.log[-1:]}: {error}")
+            over = [process.name for process in ranks + readers if process.process.poll() is not None]
+            problems += [f"{name} has ended" for name in over]
+            if time.monotonic() > tell_at:
+                tell_at += 60
+                say(f"{(time.monotonic() - started) / 60:.0f} min: step {ranks[0].at()}, {chaos.counts}")
+            time.sleep(max(0.0, min(end, event + 1) - time.monotonic()))
+        took = time.monotonic() - started
+        last = max(rank.at() for rank in ranks) + AHEAD
+        for rank in ranks:
+            with contextlib.suppress(OSError):
+                rank.say(last)
+        told_ranks = [rank.end() for rank in ranks]
+        Path(group.path + ".over").touch()
+        told_readers = [reader.end() for reader in readers]
+        os.unlink(group.path + ".over")
+        for told, process in zip(told_ranks + told_readers, ranks + readers, strict=True):
+            problems += [f"{process.name}: {problem}" for problem in told.get("wrong", [])]
+            problems += [f"{process.name}: {told['lost']}"] if told.get("lost") else []
+        for told, reader in zip(told_readers[:2], readers, strict=False):
+            if told.get("steps") != last:
+                problems.append(f"{reader.name} saw {told.get('steps')} steps of {last}")
+        if problems and log:
+            log.write_text(group.output())
+        runs = dict(line.split() for line in sums.read_text().splitlines()) if sums.exists() else {}
+        for number, total in runs.items():
+            expected = float(reference((ROWS, COLUMNS), "f8", int(number)).sum())
+            if not np.isclose(float(total), expected, rtol=1e-12):
+                problems.append(f"the pipeline summed {total} at step {number}, not {expected}")
+        return {
+            "minutes": round(took / 60, 2),
+            "seed": seed,
+            **chaos.counts,
+            "steps": last,
+            "blocks_compared": sum(told.get("blocks", 0) for told in told_readers),
+            "bytes_compared": sum(told.get("bytes", 0) for told in told_readers),
+            "pipeline_steps": len(runs),
+            "median_step_ms": round(1e3 * max(told.get("median", 0) for told in told_ranks), 2),
+            "worst_step_ms": round(1e3 * max(told.get("worst", 0) for told in told_ranks), 1),
+            "problems": problems,
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--log", type=Path, help="where the servers' output goes if something is lost")
+    given = parser.parse_args()
+    found = soak(given.minutes * 60, given.seed, given.log)
+    problems = found.pop("problems")
+    for name, value in found.items():
+        print(
+            f"{name.replace('_', ' '):16} {value:,}"
+            if isinstance(value, int)
+            else f"{name.replace('_', ' '):16} {value}"
+        )
+    print(f"{'losses':16} {len(problems)}")
+    for problem in problems[:40]:
+        print(f"  {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] in ROLES:
+        ROLES[sys.argv[1]](*sys.argv[2:])
+    else:
+        sys.exit(main())
