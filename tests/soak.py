@@ -45,10 +45,12 @@ class Sum(forebay.Pipeline):
     fields = {"U": forebay.every(5)}
 
     def execute(self, step, comm):
-        total = comm.allreduce(sum(float(block.data.sum()) for block in step.blocks("U")))
+        own = step.blocks("U")
+        total = comm.allreduce(sum(float(block.data.sum()) for block in own))
+        count = comm.allreduce(len(own))
         if comm.rank == 0:
             with open(self.config["out"], "a") as out:
-                print(step.number, repr(total), file=out, flush=True)
+                print(step.number, count, repr(total), file=out, flush=True)
 """
 
 
@@ -348,13 +350,14 @@ def soak(
         for told, reader in zip(told_readers[:2], readers, strict=False):
             if told.get("steps") != last:
                 problems.append(f"{reader.name} saw {told.get('steps')} steps of {last}")
-        if problems and log:
-            log.write_text(group.output())
-        runs = dict(line.split() for line in sums.read_text().splitlines()) if sums.exists() else {}
-        for number, total in runs.items():
+        runs = [line.split() for line in sums.read_text().splitlines()] if sums.exists() else []
+        for number, count, total in runs:
             expected = float(reference((ROWS, COLUMNS), "f8", int(number)).sum())
             if not np.isclose(float(total), expected, rtol=1e-12):
-                problems.append(f"the pipeline summed {total} at step {number}, not {expected}")
+                text = f"the pipeline summed {total} of {count} blocks at step {number}, not {expected}"
+                problems.append(text)
+        if problems and log:
+            log.write_text(group.output())
         return {
             "minutes": round(took / 60, 2),
             "seed": seed,
@@ -362,7 +365,7 @@ def soak(
             "steps": last,
             "blocks_compared": sum(told.get("blocks", 0) for told in told_readers),
             "bytes_compared": sum(told.get("bytes", 0) for told in told_readers),
-            "pipeline_steps": len(runs),
+            "pipeline_steps": len({number for number, _, _ in runs}),
             "median_step_ms": round(1e3 * max(told.get("median", 0) for told in told_ranks), 2),
             "worst_step_ms": round(1e3 * max(told.get("worst", 0) for told in told_ranks), 1),
             "problems": problems,

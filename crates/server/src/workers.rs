@@ -44,6 +44,10 @@ pub(crate) struct LocalWorker {
     executing: Option<(u64, RunNumber, StepNumber)>,
     /// The last step that it ran without an error, or that need not be run again.
     done: Option<(RunNumber, StepNumber)>,
+    /// The same before its last order.
+    done_before: Option<(RunNumber, StepNumber)>,
+    /// The servers whose workers took part in that.
+    together: Vec<ServerId>,
     /// What became of the pipeline's steps, as far as it took part.
     counts: PipelineCounts,
     pid: Option<u32>,
@@ -93,6 +97,8 @@ impl Node {
             member: None,
             executing: None,
             done: None,
+            done_before: None,
+            together: Vec::new(),
             counts: PipelineCounts::default(),
             pid: None,
             starts: 0,
@@ -199,6 +205,8 @@ impl Node {
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
             worker.executing = Some((execution, run, step));
+            worker.done_before = worker.done;
+            worker.together = order.members.iter().map(|member| member.server).collect();
             worker.counts = order.counts;
             let outbox = worker.outbox.as_ref();
             outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
@@ -213,9 +221,13 @@ impl Node {
 
     /// Another server coordinates a stream: it is told of the workers of its pipelines here.
     pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
-        let mut messages = Vec::new();
+        let (mut messages, standing) = (Vec::new(), self.standing());
         for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
             worker.coordinator = to;
+            // Nobody knows whether one that is gone has run its part.
+            if worker.together.iter().any(|server| !standing.view.members.contains(server)) {
+                worker.done = worker.done_before;
+            }
             messages.push(PeerMessage::InheritPipeline {
                 creation: worker.creation,
                 spec: worker.spec.clone(),
@@ -240,6 +252,7 @@ impl Node {
         let worker = state.pipelines.workers.get_mut(pipeline).filter(|worker| worker.creation == creation);
         if let Some(worker) = worker {
             (worker.done, worker.counts) = (done, counts);
+            worker.together.clear();
         }
     }
 
