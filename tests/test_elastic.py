@@ -375,8 +375,8 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
             rank.say()
             rank.expect("kept")
             rank.ended()
-        wait_until(lambda: told(group)["pipelines"][0]["last_step"] == int(lines()[-1][0]))
-        wait_until(lambda: told(group)["pipelines"][0]["running_step"] is None)
+        wait_until(lambda: told(group)["pipelines"][0]["last_step"] == int(lines()[-1][0]), timeout=60)
+        wait_until(lambda: told(group)["pipelines"][0]["running_step"] is None, timeout=60)
         numbers = [int(number) for number, _, _ in lines()]
         # Each was run once to its end; the one in which the server died may have been, and is run once more.
         assert sorted(set(numbers)) == list(range(numbers[-1] + 1))

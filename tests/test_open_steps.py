@@ -75,6 +75,8 @@ def test_an_open_step_goes_on(own_place: Path, when: str, coordinator: int, at_o
                         sim.flush()
                     if dies and when in ("all put", "flushed"):
                         die()
+                    if dies and at_once:
+                        sim.flush()
                 if at_once or number != DIES_IN:
                     assert not sim.lost
                     while read <= number:

@@ -511,7 +511,10 @@ impl Producer {
             let state = self.come_back(state);
             if state.lost.is_none() {
                 drop(state);
-                self.leave_home()?;
+                return self.leave_home();
+            }
+            if let Some(error) = state.lost.clone().filter(|_| !lost && self.on_loss == OnLoss::Fail) {
+                return Err(error);
             }
         }
         left
@@ -532,7 +535,7 @@ impl Producer {
                 self.let_go(&mut state);
                 Ok(())
             }
-            Err(error) => self.survive(&mut state, error),
+            Err(error) => self.give_up(&mut state, error),
         }
     }
 }

@@ -14,6 +14,9 @@ use std::sync::atomic::AtomicBool;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+/// How many of those who wait are remembered.
+const WAITING_MAX: usize = 1024;
+
 /// Shared by the endpoint, its comms and its thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -39,6 +42,8 @@ pub(crate) struct State {
     pub(crate) mail: Mail,
     pub(crate) comms: HashMap<u64, Members>,
     pub(crate) peers: Peers,
+    /// Who waits for this endpoint in a comm that it has not opened: it may never be told to.
+    waiting: Vec<(PeerId, u64)>,
     pub(crate) closed: bool,
 }
 
@@ -49,6 +54,16 @@ impl State {
             return Err(Error::new(ErrorKind::Closed, "the endpoint of this communicator was closed"));
         }
         Ok(())
+    }
+
+    /// Numbers grow: comms below this one that are not open here never will be, which those hear who wait in them.
+    fn turn_away(&mut self, opened: u64) {
+        let State { waiting, peers, .. } = self;
+        for (peer, comm) in waiting.extract_if(.., |(_, comm)| *comm <= opened) {
+            if let Some(link) = peers.sending(peer).filter(|_| comm < opened) {
+                link.say(&Word::Left { comm });
+            }
+        }
     }
 
     /// Tells all members that are connected that this comm's collectives cannot succeed, once.
@@ -114,6 +129,7 @@ impl Hub {
         }
         state.comms.insert(id, Members { rank, members: list, broken: None });
         state.mail.open(id);
+        state.turn_away(id);
         drop(state);
         self.room.notify_waiters();
         Ok(())
@@ -220,7 +236,13 @@ impl Hub {
                     Some(members) => {
                         members.broken.clone().map(|(rank, why)| Word::Gone { comm: *comm, rank, why })
                     }
-                    None => state.mail.is_past(*comm).then_some(Word::Left { comm: *comm }),
+                    None if state.mail.is_past(*comm) => Some(Word::Left { comm: *comm }),
+                    None => {
+                        if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) {
+                            state.waiting.push((peer, *comm));
+                        }
+                        None
+                    }
                 };
                 if let (Some(answer), Some(link)) = (answer, state.peers.sending(peer)) {
                     link.say(&answer);

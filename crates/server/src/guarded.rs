@@ -53,6 +53,8 @@ struct GuardedStep {
     guardians: Vec<ServerId>,
     /// Where its blocks are, here.
     ranges: BTreeSet<Range>,
+    /// Those of them whose bytes are still to come.
+    coming: BTreeSet<Range>,
     /// Their records, where only owners of tiles know them.
     records: BTreeMap<String, (Field, BTreeMap<BlockKey, BlockRecord>)>,
     /// What its owners know, if it is a block of the space.
@@ -181,6 +183,20 @@ impl Node {
         Ok(new)
     }
 
+    /// As `keep_ranges`, of blocks whose bytes are to be fetched.
+    fn keep_ranges_to_come(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        keep: &Keep,
+    ) -> Result<Vec<(Range, Range)>> {
+        let new = self.keep_ranges(state, from, keep)?;
+        if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.id)) {
+            step.coming.extend(new.iter().map(|(_, mine)| *mine));
+        }
+        Ok(new)
+    }
+
     /// Another server has freed its part of a step.
     pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, id: Kept) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
@@ -238,7 +254,12 @@ impl Node {
             }
         }
         tracing::info!("copies of {} steps of {dead} are here", guarded.kept.len());
-        for (id, step) in guarded.kept {
+        for (id, mut step) in guarded.kept {
+            // What has not come yet died with it.
+            for range in std::mem::take(&mut step.coming) {
+                step.ranges.remove(&range);
+                self.free([held(&range)]);
+            }
             match &id {
                 Kept::Step(id) => {
                     state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
@@ -321,7 +342,7 @@ async fn fetch_all(node: Weak<Node>, from: ServerId, mut orders: mpsc::Receiver<
         match order {
             Order::KeepNoMore(id) => node.let_guarded_go(&mut node.state.lock(), from, &id),
             Order::Keep(token, keep) => {
-                let new = node.keep_ranges(&mut node.state.lock(), from, &keep);
+                let new = node.keep_ranges_to_come(&mut node.state.lock(), from, &keep);
                 let result = match new {
                     Ok(new) => fetch_new(&node, from, &mut connection, &keep.id, new).await,
                     Err(error) => Err(error),
@@ -350,15 +371,16 @@ async fn fetch_new(
     for (theirs, mine) in new {
         if result.is_ok() {
             result = fetch(node, from, connection, &theirs, &mine).await;
-            if result.is_ok() {
-                continue;
+            if result.is_err() {
+                *connection = None;
             }
-            *connection = None;
         }
         let mut state = node.state.lock();
         // Unless it was let go of, or taken over, with what had come.
         let step = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(id));
-        if step.is_some_and(|step| step.ranges.remove(&mine)) {
+        let Some(step) = step else { continue };
+        step.coming.remove(&mine);
+        if result.is_err() && step.ranges.remove(&mine) {
             node.free([held(&mine)]);
         }
     }

@@ -54,6 +54,13 @@ impl Node {
                         return;
                     }
                 }
+                if back_to.is_some() && !self.all_told(state) {
+                    // What others tell of the rank in the place of its former home goes before what the new one will tell.
+                    let error =
+                        Error::unreachable("a server has gone, and not all others have told what it knew");
+                    self.tell(state, from, M::Joined { token, stream, rank, result: Err(error) });
+                    return;
+                }
                 let coordinator = self.coordinator(state, &stream);
                 let joined = match back_to {
                     None => coordinator.join(rank, from, options.clone()),
