@@ -131,6 +131,7 @@ impl Consumer {
             start: options.start,
             follow: options.follow,
             held: Vec::new(),
+            back: None,
         };
         let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
         let (link, next) = attach_to(&group, &attach, &holders)?;
@@ -150,7 +151,7 @@ impl Consumer {
     fn attach_again(&self, deadline: Instant, before: &Link, gone: Error) -> Result<Link> {
         let _attaching = lock(&self.attaching);
         let link = self.shared.link();
-        if link.held_as != before.held_as {
+        if !Arc::ptr_eq(&link.rpc, &before.rpc) {
             // Another thread has done it.
             return Ok(link);
         }
@@ -165,7 +166,7 @@ impl Consumer {
                 return Err(self.over(gone));
             }
             let held = self.shared.held_steps();
-            let attach = self.attach_from(lock(&self.state).next, held.clone());
+            let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
             match attach_to(&self.group.with_patience(left), &attach, &self.shared.holders) {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
@@ -186,10 +187,15 @@ impl Consumer {
     }
 
     /// What it attaches with to go on from a step.
-    fn attach_from(&self, next: Option<(RunNumber, StepNumber)>, still_held: Vec<HeldStep>) -> ToServer {
+    fn attach_from(
+        &self,
+        next: Option<(RunNumber, StepNumber)>,
+        still_held: Vec<HeldStep>,
+        id: Option<AttachmentId>,
+    ) -> ToServer {
         let mut attach = self.attach.clone();
-        if let ToServer::Attach { start, held, .. } = &mut attach {
-            *held = still_held;
+        if let ToServer::Attach { start, held, back, .. } = &mut attach {
+            (*held, *back) = (still_held, id);
             *start = next.map_or(*start, |(run, step)| Start::From(run, step));
         }
         attach

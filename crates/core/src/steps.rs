@@ -8,7 +8,7 @@ mod coordinator;
 mod ledger;
 mod run;
 
-pub use attachment::{Attachment, AttachmentId, Start};
+pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
 pub use run::{Durability, EndedField, Policy, Registered, RunOptions, StepEnded};
@@ -112,6 +112,8 @@ pub enum Effect {
     /// Tell an attachment that the stream has ended, and how many steps that it wanted were dropped after the last
     /// one it was told of.
     Ended(AttachmentId, u64),
+    /// Tell every server of an attachment, or that its place need not be kept any more, in case that the coordinator dies.
+    Attachment(AttachmentId, Option<Box<AttachmentRecord>>),
     /// Tell an attachment that its contract cannot be met; it is gone.
     Failed(AttachmentId, Error),
     /// Nothing holds the step any more: these servers may free its blocks.

@@ -222,6 +222,10 @@ impl Node {
                 }
             }
             M::Free { id, unseen_before } => self.free_step(state, &id, unseen_before),
+            M::Attachment { stream, id, record } => self.told_of_attachment(state, from, &stream, id, record),
+            M::InheritAttachment { epoch, stream, id, record } => {
+                self.inherit_attachment(state, from, epoch, stream, (id, *record));
+            }
             M::Inherit { epoch, stream, told } => self.inherit(state, from, epoch, stream, *told),
             M::Holds { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
@@ -306,6 +310,7 @@ impl Node {
                         self.tell_client(outbox, &ToClient::Ended { attachment, missed });
                     }
                 }
+                Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
                 Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
                     Some(Attached::Consumer { outbox }) => {
                         self.tell_client(&outbox, &ToClient::Detached { attachment, error });
@@ -379,8 +384,11 @@ impl Node {
 
     fn forget_stream(&self, state: &mut State, stream: &str) {
         state.coordinators.remove(stream);
-        if let Some(place) = self.standing().view.coordinator_of(stream).filter(|place| *place != self.id) {
-            self.tell(state, place, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
+        let view = &self.standing().view;
+        if view.coordinator_of(stream) != Some(self.id) {
+            for server in view.members.iter().filter(|id| **id != self.id) {
+                self.tell(state, *server, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
+            }
         }
     }
 

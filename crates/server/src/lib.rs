@@ -18,6 +18,7 @@
 //! - `status`: what `forebay status` shows.
 
 mod answers;
+mod attachments;
 mod directory;
 mod forming;
 mod guarded;

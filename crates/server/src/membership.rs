@@ -263,6 +263,9 @@ impl Node {
             self.drain(&mut state);
             self.tell_places(&mut state, &standing.view);
             self.keep_again(&mut state, &left);
+            for server in &came {
+                self.tell_of_attachments(&mut state, server.id);
+            }
             self.pipelines_grow(&mut state, &came.iter().map(|server| server.id).collect::<Vec<_>>());
             self.drain(&mut state);
         }

@@ -2,6 +2,7 @@
 
 use crate::ServerOptions;
 use crate::answers::Answers;
+use crate::attachments::Attachments;
 use crate::directory::Directory;
 use crate::forming::{self, Formed};
 use crate::guarded::Guarded;
@@ -95,6 +96,8 @@ pub(crate) struct State {
     pub(crate) ledger: Ledger,
     /// Where each attachment's steps are told.
     pub(crate) attachments: HashMap<AttachmentId, Attached>,
+    /// Which attachments each stream has, on whatever server.
+    pub(crate) known_attachments: Attachments,
     /// The ranges that each step's blocks hold here.
     pub(crate) held: HashMap<StepId, Vec<Held>>,
     /// Questions to other servers that wait for an answer.

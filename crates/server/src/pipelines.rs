@@ -114,6 +114,11 @@ fn told(errors: &[(String, Vec<ServerId>)]) -> String {
     errors.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// What names a pipeline among the attachments of its stream: the same wherever that is coordinated.
+fn attachment_of(creation: u64) -> AttachmentId {
+    AttachmentId(creation)
+}
+
 impl Pipeline {
     fn new(creation: u64, spec: PipelineSpec, servers: BTreeSet<ServerId>) -> Pipeline {
         Pipeline {
@@ -327,30 +332,37 @@ impl Node {
 
     /// All workers are ready, for the first time or again.
     fn pipeline_ready(&self, state: &mut State, name: &str) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.attachment.is_none() {
-            // A step that not all have run is run again.
-            let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
-            let start = done.map_or(Start::Next, |(run, step)| Start::From(run, step.saturating_add(1)));
-            let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
-            let stream = pipeline.spec.stream.clone();
-            let id = AttachmentId(self.unique());
-            pipeline.attachment = Some(id);
-            let mut attachment = Attachment::new(needs, self.id, WINDOW);
-            attachment.takes_torn = false;
-            // Steps go on to workers, which come and go.
-            attachment.remembers_attrs = false;
-            attachment.follow = true;
-            state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
-            match self.coordinator(state, &stream).attach(id, attachment, start) {
-                Ok(effects) => self.apply(state, &stream, effects),
-                Err(error) => return self.pipeline_failed(state, name, &error),
-            }
+        if let Err(error) = self.attach_pipeline(state, name) {
+            return self.pipeline_failed(state, name, &error);
         }
         if let Some(created) = state.pipelines.coordinated.get_mut(name).and_then(|p| p.created.take()) {
             let _ = created.send(Ok(()));
         }
         self.pipeline_next(state, name);
+    }
+
+    /// A pipeline is told of its stream's steps from now on, or from the one after the last that all have run.
+    fn attach_pipeline(&self, state: &mut State, name: &str) -> Result<()> {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
+        if pipeline.attachment.is_some() {
+            return Ok(());
+        }
+        // A step that not all have run is run again.
+        let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
+        let start = done.map_or(Start::Next, |(run, step)| Start::From(run, step.saturating_add(1)));
+        let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
+        let stream = pipeline.spec.stream.clone();
+        let id = attachment_of(pipeline.creation);
+        pipeline.attachment = Some(id);
+        let mut attachment = Attachment::new(needs, self.id, WINDOW);
+        attachment.takes_torn = false;
+        // Steps go on to workers, which come and go.
+        attachment.remembers_attrs = false;
+        attachment.follow = true;
+        state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
+        let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
+        self.apply(state, &stream, effects);
+        Ok(())
     }
 
     /// The pipeline cannot be, or can no longer be.
@@ -475,7 +487,11 @@ impl Node {
         if !running.waiting_for.is_empty() {
             return;
         }
-        let Some(done) = pipeline.running.take() else { return };
+        let Some(mut done) = pipeline.running.take() else { return };
+        // Before the next step is begun: there may always be one that waits.
+        done.holders.retain(|server| !pipeline.leaving.contains(server));
+        self.let_workers_leave(state, name);
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         if done.lost_worker
             && let Some(report) = done.report
         {
@@ -506,7 +522,6 @@ impl Node {
             let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
             self.apply(state, &stream, effects);
         }
-        self.let_workers_leave(state, name);
         self.pipeline_next(state, name);
     }
 
@@ -643,11 +658,20 @@ impl Node {
         member: Option<CommMember>,
         (done, counts): (Option<(RunNumber, StepNumber)>, PipelineCounts),
     ) {
-        let pipeline = state.pipelines.coordinated.entry(spec.name.clone()).or_insert_with(|| {
+        let (name, needs) = (spec.name.clone(), spec.needs.clone());
+        let pipeline = state.pipelines.coordinated.entry(name.clone()).or_insert_with(|| {
             let servers = BTreeSet::new();
             Pipeline { inherited: Some(BTreeMap::new()), ..Pipeline::new(creation, spec, servers) }
         });
         if pipeline.creation != creation {
+            return;
+        }
+        if pipeline.attachment.is_some() {
+            // It has gone on without this one, which takes part once it is ready.
+            if let Some(member) = member {
+                let ready = PeerMessage::WorkerReady { pipeline: name, creation, member, needs };
+                self.handle_pipeline(state, from, ready);
+            }
             return;
         }
         pipeline.servers.insert(from);
@@ -669,8 +693,14 @@ impl Node {
         let told: Vec<String> = told.map(|(name, _)| name.clone()).collect();
         for name in told {
             let Some(pipeline) = state.pipelines.coordinated.get(&name) else { continue };
-            if pipeline.ready.len() == pipeline.servers.len() {
+            let all_ready = pipeline.ready.len() == pipeline.servers.len();
+            let (stream, id) = (&pipeline.spec.stream, attachment_of(pipeline.creation));
+            // Steps wait for it even if a worker that has just joined, or died, is still to be ready.
+            let was_attached = state.known_attachments.contains(stream, id) || !pipeline.ready.is_empty();
+            if all_ready {
                 self.pipeline_ready(state, &name);
+            } else if was_attached && let Err(error) = self.attach_pipeline(state, &name) {
+                self.pipeline_failed(state, &name, &error);
             }
         }
     }

@@ -41,7 +41,7 @@ impl Node {
         here && state.places.heard_of <= standing.view.epoch && self.knows_places(state, &standing.view)
     }
 
-    /// Whether every other member has told which streams it coordinates in this server's place.
+    /// Whether every other member has told which streams it coordinates in the place of others.
     pub(crate) fn knows_places(&self, state: &State, view: &View) -> bool {
         let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
         view.members.iter().all(|id| *id == self.id || told(id) || state.gone.contains(id))
@@ -94,27 +94,23 @@ impl Node {
         }
     }
 
-    /// Tells every other member which streams this server coordinates in its place.
+    /// Tells every other member which streams this server coordinates that the view alone would have elsewhere: one that
+    /// comes to hold something of such a stream must know whom to tell of it, and whose death concerns it.
     pub(crate) fn tell_places(&self, state: &mut State, view: &View) {
-        let mut by_server: HashMap<ServerId, Vec<String>> = HashMap::new();
-        for stream in state.coordinators.keys() {
-            if let Some(natural) = view.coordinator_of(stream).filter(|natural| *natural != self.id) {
-                by_server.entry(natural).or_default().push(stream.clone());
-            }
-        }
+        let astray = |stream: &&String| view.coordinator_of(stream).is_some_and(|natural| natural != self.id);
+        let streams: Vec<String> = state.coordinators.keys().filter(astray).cloned().collect();
         let arenas = {
             let store = self.store.lock();
             state.answers.by(self.id, |arena| store.has_arena(arena))
         };
         for server in view.members.iter().filter(|id| **id != self.id) {
-            let streams = by_server.remove(server).unwrap_or_default();
-            let (epoch, arenas) = (view.epoch, arenas.clone());
+            let (epoch, streams, arenas) = (view.epoch, streams.clone(), arenas.clone());
             self.tell(state, *server, PeerMessage::Coordinates { epoch, streams, arenas });
         }
         self.places_told(state);
     }
 
-    /// Another member has told which streams it coordinates in this server's place.
+    /// Another member has told which streams it coordinates in another one's place.
     pub(crate) fn coordinates(
         &self,
         state: &mut State,
@@ -126,8 +122,11 @@ impl Node {
         for (dead, theirs, arena) in arenas {
             state.answers.add((dead, theirs), from, arena);
         }
+        let standing = self.standing();
         for stream in streams {
-            self.yield_to(state, &stream, from);
+            if standing.view.coordinator_of(&stream) == Some(self.id) {
+                self.yield_to(state, &stream, from);
+            }
             state.places.elsewhere.insert(stream, from);
         }
         let told = state.places.told.entry(from).or_default();
@@ -135,7 +134,7 @@ impl Node {
         self.places_told(state);
     }
 
-    /// A stream is forgotten by who coordinated it in this server's place.
+    /// A stream is forgotten by who coordinated it in another server's place.
     pub(crate) fn coordinates_no_more(&self, state: &mut State, from: ServerId, stream: &str) {
         if state.places.elsewhere.get(stream) == Some(&from) && !state.members.contains_key(stream) {
             state.places.elsewhere.remove(stream);
@@ -156,7 +155,7 @@ impl Node {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) elsewhere: HashMap<String, ServerId>,
-    /// Of which epoch each member has told what it coordinates in this server's place.
+    /// Of which epoch each member has told what it coordinates in another one's place.
     told: HashMap<ServerId, Epoch>,
     /// The latest epoch of which others have told what follows from it.
     heard_of: Epoch,

@@ -10,7 +10,7 @@ mod writing;
 use crate::node::Node;
 use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
-use forebay_core::steps::AttachmentId;
+use forebay_core::steps::{Attachment, AttachmentId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
@@ -288,8 +288,10 @@ impl Session {
                 self.store(header.request, stream, run, rank, policy, (copies, durability))
             }
             M::Place { step, size, bytes } => self.place(&header, step, size, &bytes).await,
-            M::Attach { stream, needs, window, start, follow, held } => {
-                self.attach(stream, needs, window, start, (follow, held)).await.map(Some)
+            M::Attach { stream, needs, window, start, follow, held, back } => {
+                let mut attachment = Attachment::new(needs, self.node.id, window).holding(held);
+                attachment.follow = follow;
+                self.attach(stream, attachment, start, back).await.map(Some)
             }
             M::Release { attachment, run, step, pinned } => {
                 self.release(attachment, run, step, pinned);

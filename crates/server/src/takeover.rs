@@ -5,7 +5,7 @@ use crate::guarded::Guarded;
 use crate::handle::cuts_to_tell;
 use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{AttachmentId, Inheritance, RankLedger, StepEnded};
+use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use std::sync::Arc;
 const UNTOLD_MAX: usize = 4096;
 
 impl State {
-    /// The streams of which this server knows ranks, steps or workers.
+    /// The streams of which this server knows ranks, steps, workers or attachments.
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
         let held = self.held.keys().chain(self.directory.steps()).map(|id| &id.stream);
         let ranks = self.members.keys().chain(self.ledger.streams());
         let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
         let guarded = self.guarded.values().flat_map(Guarded::streams);
-        held.chain(ranks).chain(workers).chain(guarded).cloned().collect()
+        let attached = self.known_attachments.streams();
+        held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()
     }
 }
 
@@ -37,7 +38,7 @@ impl Node {
     pub(crate) fn tell_again(&self, state: &mut State, stream: &str) {
         let epoch = self.epoch();
         let to = self.coordinator_of(state, stream);
-        let mut messages = Vec::new();
+        let mut messages = self.inherited_attachments(state, epoch, stream);
         for (run, ledger) in state.ledger.runs_of(stream) {
             let member = state.members.get(stream);
             let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
@@ -96,6 +97,24 @@ impl Node {
         state.places.heard_of(epoch);
         if let Err(error) = self.coordinator(state, &stream).inherit(from, epoch, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
+        }
+    }
+
+    /// A server tells of an attachment of a stream whose coordinator has died.
+    pub(crate) fn inherit_attachment(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        epoch: Epoch,
+        stream: String,
+        (id, record): (AttachmentId, AttachmentRecord),
+    ) {
+        if self.elsewhere(state, epoch, &stream).is_some() {
+            return;
+        }
+        state.places.heard_of(epoch);
+        if let Err(error) = self.coordinator(state, &stream).inherit_attachment(epoch, id, record) {
+            tracing::warn!("what {from} tells of a reader of stream '{stream}' is not taken over: {error}");
         }
     }
 

@@ -449,6 +449,7 @@ fn absurd_contracts() {
         start: Default::default(),
         follow: false,
         held: Vec::new(),
+        back: None,
     };
     let answer = reader.ask(&attach).unwrap();
     assert!(matches!(&answer, ToClient::Failed(error) if error.kind == ErrorKind::Invalid), "{answer:?}");

@@ -264,6 +264,8 @@ pub enum ToServer {
         follow: bool,
         /// What a reader that comes back still holds.
         held: Vec<HeldStep>,
+        /// What names it, if it comes back.
+        back: Option<AttachmentId>,
     },
     /// Has finished with a step. Not answered.
     Release {

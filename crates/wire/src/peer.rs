@@ -10,7 +10,7 @@ use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::membership;
 use forebay_core::roster::{Candidate, Roster};
-use forebay_core::steps::{FieldReport, Inheritance, RunOptions, StepEnded};
+use forebay_core::steps::{AttachmentId, AttachmentRecord, FieldReport, Inheritance, RunOptions, StepEnded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub enum PeerMessage {
     Admitted(Result<Arc<Roster>, Error>),
     /// What members agree on.
     Membership(membership::Message),
-    /// The sender knows the roster of this epoch. Of the streams whose place is with the receiver in that, it coordinates
+    /// The sender knows the roster of this epoch. Of the streams whose place is with other servers in that, it coordinates
     /// these, and will never coordinate others.
     Coordinates {
         /// The epoch.
@@ -128,7 +128,27 @@ pub enum PeerMessage {
         /// Arenas of servers that are dead, and the number of each with the sender, which answers for it.
         arenas: Vec<(ServerId, u32, u32)>,
     },
-    /// The sender has forgotten a stream that it coordinated in the receiver's place.
+    /// The sender coordinates a stream, which has this attachment, or has it no more.
+    Attachment {
+        /// The stream.
+        stream: String,
+        /// The attachment.
+        id: AttachmentId,
+        /// What is known of it, if its place is to be kept when the sender dies.
+        record: Option<Box<AttachmentRecord>>,
+    },
+    /// A stream whose coordinator has died had this attachment. Goes before `Holds`.
+    InheritAttachment {
+        /// The epoch in which the receiver takes its place.
+        epoch: Epoch,
+        /// The stream.
+        stream: String,
+        /// The attachment.
+        id: AttachmentId,
+        /// What is known of it.
+        record: Box<AttachmentRecord>,
+    },
+    /// The sender has forgotten a stream that it coordinated in another server's place.
     CoordinatesNoMore {
         /// The stream.
         stream: String,

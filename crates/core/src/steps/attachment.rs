@@ -23,6 +23,19 @@ pub enum Start {
     From(RunNumber, StepNumber),
 }
 
+/// What every server knows of an attachment, so that its place is kept when the coordinator of its stream dies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttachmentRecord {
+    /// What it needs.
+    pub needs: Needs,
+    /// Whether it goes on with the next run when one ends.
+    pub follow: bool,
+    /// Whether torn steps are of use to it.
+    pub takes_torn: bool,
+    /// From which step of which run on it takes part; `None` until that is decided.
+    pub from: Option<(RunNumber, StepNumber)>,
+}
+
 /// A closed step that waits for an attachment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Queued {
@@ -75,6 +88,8 @@ pub struct Attachment {
     pub(super) last: Option<(RunNumber, StepNumber)>,
     /// The run and the version of the attributes that it was told last.
     pub(super) attrs: (RunNumber, u64),
+    /// What the servers were told of it.
+    pub(super) told: Option<AttachmentRecord>,
 }
 
 impl Attachment {
@@ -101,6 +116,7 @@ impl Attachment {
             missed: 0,
             last: None,
             attrs: (0, 0),
+            told: None,
         }
     }
 
@@ -110,12 +126,32 @@ impl Attachment {
     }
 
     /// What keeps the demand in force, and the steps, for readers of a run that may come back. It is told of nothing.
-    pub(super) fn stand_in(needs: Needs, run: RunNumber) -> Attachment {
+    pub(super) fn stand_in(needs: Needs, run: Option<RunNumber>) -> Attachment {
         let mut attachment = Attachment::new(needs, ServerId(0), 1);
         attachment.window = 0;
         attachment.stands_in = true;
-        attachment.from = Some((run, 0));
+        attachment.from = run.map(|run| (run, 0));
         attachment
+    }
+
+    /// The same for one attachment, of which the servers were told this.
+    pub(super) fn stand_in_for(record: AttachmentRecord, last_run: Option<RunNumber>) -> Attachment {
+        // Of a run that began as its coordinator died, it takes all.
+        let run = record.from.map(|(run, _)| run).or(last_run);
+        let mut attachment = Attachment::stand_in(record.needs.clone(), run);
+        (attachment.follow, attachment.takes_torn) = (record.follow, record.takes_torn);
+        attachment.told = Some(record);
+        attachment
+    }
+
+    /// What the servers are to know of it; nothing, if its place need not be kept.
+    pub(super) fn record(&self) -> Option<AttachmentRecord> {
+        if self.stands_in {
+            return self.told.clone();
+        }
+        let Attachment { follow, takes_torn, from, .. } = *self;
+        let stays = !self.ended && !self.closing;
+        stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes_torn, from })
     }
 
     /// Whether its demand is in force at this step. Without `follow` it belongs to one run.

@@ -2,10 +2,10 @@
 
 use super::{Session, left};
 use crate::node::{Attached, Held, Node};
-use forebay_core::contract::{Field, Needs};
+use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
-use forebay_core::steps::{Attachment, AttachmentId, HeldStep, Start};
+use forebay_core::steps::{Attachment, AttachmentId, Start};
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
@@ -23,25 +23,25 @@ const PIECE: u64 = 1 << 20;
 
 impl Session {
     /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
-    /// steps that begin after that are for it.
+    /// steps that begin after that are for it. `back`: what named it at a coordinator before this one.
     pub(super) async fn attach(
         &mut self,
         stream: String,
-        needs: Needs,
-        window: u32,
+        attachment: Attachment,
         start: Start,
-        (follow, held): (bool, Vec<HeldStep>),
+        back: Option<AttachmentId>,
     ) -> Result<ToClient> {
         check_name("stream", &stream)?;
         if let Some(server) = self.find_elsewhere(&stream).await? {
             return Ok(ToClient::AskInstead(server));
         }
-        let id = AttachmentId(self.node.unique());
-        let mut attachment = Attachment::new(needs, self.node.id, window).holding(held);
-        attachment.follow = follow;
         let node = self.node.clone();
-        {
+        let id = {
             let mut state = node.state.lock();
+            let kept = |id: &AttachmentId| {
+                state.known_attachments.contains(&stream, *id) && !state.attachments.contains_key(id)
+            };
+            let id = back.filter(kept).unwrap_or_else(|| AttachmentId(node.unique()));
             let outbox = self.outbox.clone();
             state.attachments.insert(id, Attached::Consumer { outbox });
             match node.coordinator(&mut state, &stream).attach(id, attachment, start) {
@@ -56,7 +56,8 @@ impl Session {
                     return Err(error);
                 }
             }
-        }
+            id
+        };
         let agreed = tokio::select! {
             agreed = timeout(self.patience, node.agreed_on(&stream, id)) => agreed.is_ok(),
             () = left(&self.receiver, self.process.as_deref()) => false,

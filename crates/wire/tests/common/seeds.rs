@@ -85,6 +85,7 @@ pub(crate) fn to_server() -> Vec<ToServer> {
             start: Default::default(),
             follow: true,
             held: vec![HeldStep { run: 1, step: 11, pinned: true }],
+            back: Some(AttachmentId(7)),
         },
         ToServer::Fetch {
             arena: 1,

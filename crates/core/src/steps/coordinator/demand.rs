@@ -51,7 +51,9 @@ impl StreamCoordinator {
                 attachment.from = Some((decision.run, decision.from));
             }
         }
-        let mut effects = vec![Effect::Decide(decision)];
+        let mut effects = Vec::new();
+        self.tell_attachments(&mut effects);
+        effects.push(Effect::Decide(decision));
         if self.stale {
             effects.extend(self.demand_changed());
         }

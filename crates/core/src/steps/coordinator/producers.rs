@@ -49,6 +49,7 @@ impl StreamCoordinator {
             for attachment in self.attachments.values_mut().filter(|attachment| !attachment.ended) {
                 attachment.from.get_or_insert((self.last_run, 0));
             }
+            self.tell_attachments(&mut effects);
             self.demand = Arc::new(self.union());
             if let Some(run) = self.runs.get_mut(&self.last_run) {
                 run.cuts = Cuts::new(self.demand.clone());

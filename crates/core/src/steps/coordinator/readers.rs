@@ -9,7 +9,8 @@ use crate::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl StreamCoordinator {
-    /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete.
+    /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete. One that comes
+    /// back has the id that it had, and takes the place that was kept for it.
     pub fn attach(
         &mut self,
         id: AttachmentId,
@@ -22,17 +23,24 @@ impl StreamCoordinator {
             attachment.needs.check_against(&self.name, run.contract.values())?;
         }
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
+        let stood_in = self.attachments.remove(&id);
+        let known = stood_in.as_ref().and_then(|stood_in| stood_in.told.as_ref());
+        let known = known.or_else(|| self.takeover.attachments.get(&id)).cloned();
+        let start = match (start, known.as_ref().and_then(|known| known.from)) {
+            (Start::Next | Start::Oldest, Some((run, step))) => Start::From(run, step),
+            _ => start,
+        };
         match start {
             Start::Next => {}
             Start::Oldest => {
-                self.enqueue_closed(&mut attachment, (0, 0));
+                self.enqueue_closed(&mut attachment, (0, 0), stood_in.as_ref());
                 if run_is_over && !attachment.queue.is_empty() {
                     // It reads what is left, and ends with that.
                     attachment.from = Some((self.last_run, 0));
                 }
             }
             Start::From(run, step) => {
-                self.enqueue_closed(&mut attachment, (run, step));
+                self.enqueue_closed(&mut attachment, (run, step), stood_in.as_ref());
                 attachment.last = step.checked_sub(1).map(|last| (run, last));
                 attachment.first = (run, step);
                 attachment.resumes_at = Some((run, step));
@@ -40,18 +48,42 @@ impl StreamCoordinator {
             }
         }
         self.take_held(&mut attachment);
+        // The servers know already what they were told of it before.
+        attachment.told = known;
         self.attachments.insert(id, attachment);
-        let mut effects = self.demand_changed();
+        let mut effects = Vec::new();
+        self.tell_attachments(&mut effects);
+        effects.extend(self.demand_changed());
+        for (run, step) in stood_in.iter().flat_map(Attachment::held) {
+            self.let_go(run, step, &mut effects);
+        }
         self.deliver(id, &mut effects);
         self.end_if_over(&mut effects);
         Ok(effects)
     }
 
-    /// Closed steps from this one on wait for an attachment, with what was counted as dropped for readers like it.
-    fn enqueue_closed(&mut self, attachment: &mut Attachment, first: (RunNumber, StepNumber)) {
+    /// Tells the servers what they do not know yet of attachments.
+    pub(super) fn tell_attachments(&mut self, effects: &mut Vec<Effect>) {
+        for (id, attachment) in &mut self.attachments {
+            let record = attachment.record();
+            if attachment.told != record {
+                attachment.told.clone_from(&record);
+                effects.push(Effect::Attachment(*id, record.map(Box::new)));
+            }
+        }
+    }
+
+    /// Closed steps from this one on wait for an attachment, with what was counted as dropped for the one that stood in for
+    /// it, or for readers like it.
+    fn enqueue_closed(
+        &mut self,
+        attachment: &mut Attachment,
+        first: (RunNumber, StepNumber),
+        stood_in: Option<&Attachment>,
+    ) {
         attachment.oldest = true;
         let alike = |other: &&Attachment| other.stands_in && other.needs == attachment.needs;
-        let stand_in = self.attachments.values().find(alike);
+        let stand_in = stood_in.or_else(|| self.attachments.values().find(alike));
         let missed: BTreeMap<(RunNumber, StepNumber), u64> = stand_in
             .iter()
             .flat_map(|other| &other.queue)
@@ -115,7 +147,9 @@ impl StreamCoordinator {
     /// Somebody is gone, or detached: everything it held is released.
     pub fn detach(&mut self, id: AttachmentId) -> Vec<Effect> {
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
-        let mut effects = self.demand_changed();
+        let mut effects = Vec::new();
+        effects.extend(attachment.told.is_some().then_some(Effect::Attachment(id, None)));
+        effects.extend(self.demand_changed());
         for (run, step) in attachment.held() {
             self.let_go(run, step, &mut effects);
         }
@@ -150,7 +184,13 @@ impl StreamCoordinator {
         attachment.held_before.retain(|before| held.contains(&(before.run, before.step)));
         attachment.closing = true;
         let done = attachment.holds_nothing();
-        let mut effects = if done { self.detach(id) } else { self.demand_changed() };
+        let mut effects = Vec::new();
+        if done {
+            effects = self.detach(id);
+        } else {
+            self.tell_attachments(&mut effects);
+            effects.extend(self.demand_changed());
+        }
         for (run, step) in all.difference(&held) {
             self.let_go(*run, *step, &mut effects);
         }
@@ -233,6 +273,7 @@ impl StreamCoordinator {
             let run = self.runs.get(&number);
             if run.is_none_or(Run::is_over) && !attachment.ended && !attachment.closing {
                 attachment.ended = true;
+                effects.extend(attachment.told.take().map(|_| Effect::Attachment(*id, None)));
                 effects.push(match run.and_then(|run| run.lost.as_ref()) {
                     None => Effect::Ended(*id, attachment.missed),
                     Some(why) => Effect::Failed(*id, Error::new(ErrorKind::Lost, why.clone())),

@@ -1,8 +1,8 @@
 //! A coordinator that takes the place of one that has died: the homes of the ranks tell it of their runs, steps and demand
 //! once more, and readers come back with the number of the step that they want next.
 //!
-//! Until readers have had time to come back, a *stand-in* for each of their contracts keeps the demand in force and holds
-//! the steps that they would be told of.
+//! Every server knows of every attachment. Until they have come back, or had time to, a *stand-in* for each keeps its
+//! demand in force and holds the steps that it would be told of.
 
 use super::StreamCoordinator;
 use crate::contract::Needs;
@@ -11,7 +11,7 @@ use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
 use crate::steps::run::{Rank, RankState, Run};
-use crate::steps::{Attachment, AttachmentId, Effect, Joined, RunOptions};
+use crate::steps::{Attachment, AttachmentId, AttachmentRecord, Effect, Joined, RunOptions};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub(super) struct Takeover {
     telling: bool,
     /// Those that have told.
     homes: BTreeSet<ServerId>,
+    /// The attachments of which servers were told.
+    pub(super) attachments: BTreeMap<AttachmentId, AttachmentRecord>,
     /// Steps of which a server holds or knows blocks.
     held: BTreeMap<(RunNumber, StepNumber), BTreeSet<ServerId>>,
     /// How often was looked since readers could come back.
@@ -93,6 +95,19 @@ impl StreamCoordinator {
         run
     }
 
+    /// A server was told of an attachment by the coordinator before this one.
+    pub fn inherit_attachment(
+        &mut self,
+        epoch: Epoch,
+        id: AttachmentId,
+        record: AttachmentRecord,
+    ) -> Result<()> {
+        record.needs.check()?;
+        self.take_over(epoch);
+        self.takeover.attachments.insert(id, record);
+        Ok(())
+    }
+
     /// A server holds or knows blocks of these steps, of which the coordinator before this one may have been told.
     pub fn holds(
         &mut self,
@@ -139,6 +154,7 @@ impl StreamCoordinator {
         for (run, steps) in std::mem::take(&mut self.takeover.held) {
             self.claim(run, steps, &mut effects);
         }
+        let known = self.stand_in_for_the_known();
         let numbers: Vec<RunNumber> = self.runs.keys().copied().collect();
         for number in &numbers {
             let Some(run) = self.runs.get_mut(number) else { continue };
@@ -153,11 +169,14 @@ impl StreamCoordinator {
                 // Nobody knows any more who wanted them.
                 contracts.push(Needs::All { every: 1 });
             }
-            if std::mem::replace(&mut run.stood_in, true) {
+            let kept = run.options.keep > 0;
+            if std::mem::replace(&mut run.stood_in, true) || known {
                 continue;
             }
+            // Those who were told of readers have all died. That of a run which keeps steps is nobody's.
+            contracts.retain(|needs| !(kept && *needs == Needs::All { every: 1 }));
             for contract in contracts {
-                self.attachments.insert(id(), Attachment::stand_in(contract, *number));
+                self.attachments.insert(id(), Attachment::stand_in(contract, Some(*number)));
             }
         }
         self.takeover.looks = 0;
@@ -167,11 +186,22 @@ impl StreamCoordinator {
             self.take_held(attachment);
         }
         self.attachments = attachments;
+        self.tell_attachments(&mut effects);
         for number in numbers {
             self.close_what_is_complete(number, &mut effects);
         }
         effects.extend(self.demand_changed());
         effects
+    }
+
+    /// Keeps the places of those who have not come back yet, or are no more. Whether any server was told of any.
+    fn stand_in_for_the_known(&mut self) -> bool {
+        let told = std::mem::take(&mut self.takeover.attachments);
+        let (known, last_run) = (!told.is_empty(), self.last_run());
+        for (id, record) in told {
+            self.attachments.entry(id).or_insert_with(|| Attachment::stand_in_for(record, last_run));
+        }
+        known
     }
 
     /// What is held of a step that nobody has told of either belongs to one that is still open, or to none.
