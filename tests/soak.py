@@ -185,19 +185,33 @@ def run_visitor(path: str, transport: str) -> None:
         with forebay.Consumer(STREAM, group=path, transport=transport, timeout=PATIENCE) as reader:
             before = None
             for _ in range(chance.randint(1, 30)):
-                try:
-                    step = reader.next()
-                except forebay.Ended:
+                found = next_or_over(reader, path)
+                if found is None:
                     over = True
                     break
+                step = found
                 if before is not None and step.number != before + 1:
                     checks.wrong.append(f"step {step.number} came after {before}")
                 before = step.number
                 checks.step(step)
                 step.release()
-        # It may have attached after the end, when nothing comes any more.
         over = over or os.path.exists(path + ".over")
     checks.tell()
+
+
+def next_or_over(reader: forebay.Consumer, path: str) -> forebay.Step | None:
+    """The next step; `None` at the end, of which nobody tells a reader that attached after it."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return reader.next(timeout=2)
+        except forebay.Ended:
+            return None
+        except forebay.Timeout:
+            if os.path.exists(path + ".over"):
+                return None
+            if time.monotonic() > deadline:
+                raise
 
 
 ROLES: dict[str, Callable[..., None]] = {

@@ -41,6 +41,12 @@ def attached(group: Any, stream: str) -> Any:
     return next((found["attached"] for found in streams if found["name"] == stream), None)
 
 
+def held_blocks(group: Any, stream: str) -> Any:
+    """How many blocks of the stream's steps are held."""
+    streams = forebay.Admin(group=group.path).status()["streams"]
+    return next((found["held"]["blocks"] for found in streams if found["name"] == stream), None)
+
+
 def check(found: Any, number: int) -> None:
     np.testing.assert_array_equal(found, reference(SHAPE, "f8", number))
 
@@ -80,6 +86,64 @@ def test_a_reader_comes_back_with_what_it_holds(
             with reader.next() as fifth:
                 check(fifth["U"][...], 4)
             wait_until(lambda: is_given_back(group))
+        rank.close_input()
+        rank.ended()
+
+
+def test_nothing_is_held_any_longer_than_until_all_readers_are_back(
+    own_place: Path, child: Callable[..., Child]
+) -> None:
+    """One of two leaves after the coordinator's death without having come back: only then its steps are free."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        rank = child(RANK, group.path, "shm", stream, 1)
+        rank.expect("open")
+        with (
+            consumer(group, stream, transport="shm", window=3) as reader,
+            consumer(group, stream, transport="shm", window=3) as idle,
+        ):
+            put(rank, 0, 2)
+            for number in range(2):
+                with reader.next() as step:
+                    check(step["U"][...], number)
+            kill(group, 2)
+            put(rank, 2, 5)
+            for number in range(2, 5):
+                with reader.next() as step:
+                    assert (step.number, step.missed) == (number, 0)
+                    check(step["U"][...], number)
+            # In the place of the one that has not come back, all five are held.
+            assert attached(group, stream) == 1
+            assert held_blocks(group, stream) == 5
+            for number in range(5):
+                with idle.next() as step:
+                    assert (step.number, step.missed) == (number, 0)
+                    check(step["U"][...], number)
+            # Long before those would be given up that do not come back.
+            wait_until(lambda: is_given_back(group), timeout=5)
+            put(rank, 5, 6)
+            for back in (reader, idle):
+                with back.next() as step:
+                    check(step["U"][...], 5)
+        rank.close_input()
+        rank.ended()
+
+
+def test_a_reader_that_was_there_before_the_first_run_misses_nothing(
+    own_place: Path, child: Callable[..., Child], transport: str
+) -> None:
+    """The coordinator dies, and the simulation begins before the reader has noticed."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        with consumer(group, stream, transport=transport, window=3) as reader:
+            kill(group, 2)
+            rank = child(RANK, group.path, transport, stream, 1)
+            rank.expect("open")
+            put(rank, 0, 3)
+            for number in range(3):
+                with reader.next() as step:
+                    assert (step.number, step.missed) == (number, 0)
+                    check(step["U"][...], number)
         rank.close_input()
         rank.ended()
 

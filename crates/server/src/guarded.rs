@@ -198,13 +198,13 @@ impl Node {
     }
 
     /// Another server has freed its part of a step.
-    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, id: Kept) {
-        let Some(guarded) = state.guarded.get_mut(&from) else { return };
-        match &guarded.orders {
-            // If too many wait, it is found when that server is dead.
+    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, token: u64, id: Kept) {
+        match state.guarded.get(&from).and_then(|guarded| guarded.orders.as_ref()) {
+            // Copies of its own are not that server's memory. If too many wait, it is found when that one is dead.
             Some(orders) => drop(orders.try_send(Order::KeepNoMore(id))),
             None => self.let_guarded_go(state, from, &id),
         }
+        self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
     }
 
     fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &Kept) {
@@ -230,8 +230,8 @@ impl Node {
             return tracing::warn!("what {from} tells of stream '{stream}' is not kept: {error}");
         }
         let here = self.standing().view.members.contains(&coordinator) && !state.gone.contains(&coordinator);
-        if here && self.coordinator_of(state, stream) != coordinator {
-            state.places.elsewhere.insert(stream.to_owned(), coordinator);
+        if here {
+            self.note_place(state, stream, coordinator);
         }
         state.guarded.entry(from).or_default().ledger.copied(stream, told);
     }

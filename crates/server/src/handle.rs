@@ -118,7 +118,7 @@ impl Node {
             }
             M::Keep { token, keep } => self.keep_for(state, from, token, keep),
             M::GuardNoMore(arena) => self.guard_no_more(state, from, arena),
-            M::KeepNoMore(id) => self.guarded_no_more(state, from, id),
+            M::KeepNoMore { token, id } => self.guarded_no_more(state, from, token, id),
             M::GuardedRankGone { stream, run, rank, died } => {
                 if let Some(guarded) = state.guarded.get_mut(&from) {
                     guarded.rank_gone(&stream, run, rank, died);
@@ -142,8 +142,10 @@ impl Node {
                 self.tell(state, from, M::Answer { token, result });
             }
             M::Answer { token, result } => {
-                // Answers about what a rank has ended are nobody's to wait for.
-                if self.step_registered(state, token, Vec::new(), None) {
+                // Answers about what a rank has ended, or what was freed, are nobody's to wait for.
+                if self.step_registered(state, token, Vec::new(), None)
+                    || self.kept_no_more(state, from, token)
+                {
                     return;
                 }
                 if let Some(pending) = state.pending.remove(&token) {
@@ -384,11 +386,8 @@ impl Node {
 
     fn forget_stream(&self, state: &mut State, stream: &str) {
         state.coordinators.remove(stream);
-        let view = &self.standing().view;
-        if view.coordinator_of(stream) != Some(self.id) {
-            for server in view.members.iter().filter(|id| **id != self.id) {
-                self.tell(state, *server, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
-            }
+        for server in self.standing().view.members.iter().filter(|id| **id != self.id) {
+            self.tell(state, *server, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
         }
     }
 

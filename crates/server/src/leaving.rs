@@ -178,7 +178,8 @@ impl Node {
         }
         for (id, guardians) in state.replicas.take_back() {
             for guardian in guardians {
-                self.tell(&mut state, guardian, PeerMessage::KeepNoMore(id.clone()));
+                // What is used again before it hears of it, it is told of after this.
+                self.tell(&mut state, guardian, PeerMessage::KeepNoMore { token: 0, id: id.clone() });
             }
         }
         self.pipelines_stay(&mut state, self.id);

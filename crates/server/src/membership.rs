@@ -245,6 +245,7 @@ impl Node {
             state.leaving.keep_members(&standing.view.members);
             let orphans = self.streams_coordinated_by(&state, &left);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
+            state.places.moved.clear();
             self.keep_places(&mut state, &standing.view);
             *self.standing.write() = standing.clone();
             for server in &came {

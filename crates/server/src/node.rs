@@ -283,8 +283,13 @@ impl Node {
             if left.is_zero() {
                 return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
             }
-            let again = self.state.lock().places.elsewhere.insert(stream.to_owned(), server);
-            if again == Some(server) {
+            let again = {
+                let state = &mut *self.state.lock();
+                let again = state.places.elsewhere.get(stream) == Some(&server);
+                self.note_place(state, stream, server);
+                again
+            };
+            if again {
                 // Those two do not know the same view yet.
                 tokio::time::sleep(ASK_AGAIN).await;
             }

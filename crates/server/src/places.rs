@@ -17,6 +17,17 @@ impl Node {
         elsewhere.or_else(|| self.standing.read().view.coordinator_of(stream)).unwrap_or(self.id)
     }
 
+    /// It is heard that a server coordinates a stream. If it takes the place of one that has died, this may be before that
+    /// is known here: what was told to that one will have to be told again all the same.
+    pub(crate) fn note_place(&self, state: &mut State, stream: &str, server: ServerId) {
+        let before = self.coordinator_of(state, stream);
+        if before != server {
+            state.places.moved.entry(stream.to_owned()).or_insert(before);
+        }
+        // Also where the view in force has it there: the next one may not.
+        state.places.elsewhere.insert(stream.to_owned(), server);
+    }
+
     /// Who answers for a stream: `None` if that is not known yet.
     pub(crate) fn place_of(&self, state: &State, stream: &str) -> Option<ServerId> {
         if state.coordinators.contains_key(stream) {
@@ -127,14 +138,14 @@ impl Node {
             if standing.view.coordinator_of(&stream) == Some(self.id) {
                 self.yield_to(state, &stream, from);
             }
-            state.places.elsewhere.insert(stream, from);
+            self.note_place(state, &stream, from);
         }
         let told = state.places.told.entry(from).or_default();
         *told = epoch.max(*told);
         self.places_told(state);
     }
 
-    /// A stream is forgotten by who coordinated it in another server's place.
+    /// A stream is forgotten by who coordinated it.
     pub(crate) fn coordinates_no_more(&self, state: &mut State, from: ServerId, stream: &str) {
         if state.places.elsewhere.get(stream) == Some(&from) && !state.members.contains_key(stream) {
             state.places.elsewhere.remove(stream);
@@ -155,6 +166,8 @@ impl Node {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) elsewhere: HashMap<String, ServerId>,
+    /// Who was thought to coordinate streams before others were heard to, since the view in force was adopted.
+    pub(crate) moved: HashMap<String, ServerId>,
     /// Of which epoch each member has told what it coordinates in another one's place.
     told: HashMap<ServerId, Epoch>,
     /// The latest epoch of which others have told what follows from it.

@@ -5,9 +5,9 @@
 //! fetches the bytes to the same place of an arena of its own.
 
 use crate::handle::cuts_to_tell;
-use crate::node::{Node, State};
+use crate::node::{Held, Node, State};
 use forebay_core::block::Location;
-use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId};
 use forebay_core::steps::{RunOptions, StepEnded};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
@@ -24,6 +24,16 @@ pub(crate) struct Replicas {
     /// What they were told of each run: its ledger's version.
     runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
     kept: HashMap<Kept, Replicated>,
+    /// What is needed no more, but still held by others, by the number with which they were told.
+    freed: HashMap<u64, Freed>,
+}
+
+/// Memory that others may still take for that of a block.
+#[derive(Debug)]
+struct Freed {
+    held: Vec<Held>,
+    unseen_before: Epoch,
+    held_by: BTreeSet<ServerId>,
 }
 
 /// Something that is to have copies.
@@ -292,12 +302,32 @@ impl Node {
         }
     }
 
-    /// Something is freed here: so are its copies.
-    pub(crate) fn keep_no_more(&self, state: &mut State, id: &Kept) {
-        let Some(step) = state.replicas.kept.remove(id) else { return };
-        for guardian in step.asked {
-            self.tell(state, guardian, PeerMessage::KeepNoMore(id.clone()));
+    /// Something is needed no more, here or where it has copies. Its memory is free when those who hold it have heard so:
+    /// one that had not, and answered for it after this server's death, would answer with what was put there since.
+    pub(crate) fn keep_no_more(&self, state: &mut State, id: Kept, held: Vec<Held>, unseen_before: Epoch) {
+        let held_by = state.replicas.kept.remove(&id).map(|step| step.asked).unwrap_or_default();
+        if held_by.is_empty() {
+            return self.free_unseen(held, unseen_before);
         }
+        let token = self.unique();
+        for guardian in &held_by {
+            self.tell(state, *guardian, PeerMessage::KeepNoMore { token, id: id.clone() });
+        }
+        if !held.is_empty() {
+            state.replicas.freed.insert(token, Freed { held, unseen_before, held_by });
+        }
+    }
+
+    /// A server holds something no more that this one has freed. `false`: that is not what its answer is about.
+    pub(crate) fn kept_no_more(&self, state: &mut State, from: ServerId, token: u64) -> bool {
+        let Some(freed) = state.replicas.freed.get_mut(&token) else { return false };
+        freed.held_by.remove(&from);
+        if freed.held_by.is_empty()
+            && let Some(freed) = state.replicas.freed.remove(&token)
+        {
+            self.free_unseen(freed.held, freed.unseen_before);
+        }
+        true
     }
 
     /// A rank with its home here is gone: so it is for those that know of its run.
@@ -343,6 +373,15 @@ impl Node {
         for step in state.replicas.kept.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
             step.kept_by.retain(|guardian| !left.contains(guardian));
+        }
+        let nobody = |freed: &mut Freed| {
+            freed.held_by.retain(|guardian| !left.contains(guardian));
+            freed.held_by.is_empty()
+        };
+        let freed: Vec<Freed> =
+            state.replicas.freed.extract_if(|_, freed| nobody(freed)).map(|(_, freed)| freed).collect();
+        for Freed { held, unseen_before, .. } in freed {
+            self.free_unseen(held, unseen_before);
         }
         let lacks = |step: &Replicated| step.kept_by.len() < step.copies as usize;
         let lacking = state.replicas.kept.iter().filter(|(_, step)| lacks(step));

@@ -29,8 +29,10 @@ impl Node {
     /// The known streams that these servers coordinated. Others may have told of them already.
     pub(crate) fn streams_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<String> {
         let taking_over = |stream: &str| state.coordinators.get(stream).is_some_and(|s| s.is_taking_over());
-        let theirs =
-            |stream: &String| taking_over(stream) || servers.contains(&self.coordinator_of(state, stream));
+        let theirs = |stream: &String| {
+            let moved = state.places.moved.get(stream).is_some_and(|before| servers.contains(before));
+            moved || taking_over(stream) || servers.contains(&self.coordinator_of(state, stream))
+        };
         state.known_streams().into_iter().filter(theirs).collect()
     }
 

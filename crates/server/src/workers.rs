@@ -113,8 +113,8 @@ impl Node {
             // It has died since it said so: the one that takes its place does not know of this worker yet.
             let to = self.coordinator_of(state, &spec.stream);
             self.tell_workers_again(state, &spec.stream, to);
-        } else if self.coordinator_of(state, &spec.stream) != coordinator {
-            state.places.elsewhere.insert(spec.stream.clone(), coordinator);
+        } else {
+            self.note_place(state, &spec.stream, coordinator);
         }
         if let Some(node) = self.me.upgrade() {
             tokio::spawn(keep_alive(node, spec, stop));

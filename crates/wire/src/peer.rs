@@ -148,7 +148,7 @@ pub enum PeerMessage {
         /// What is known of it.
         record: Box<AttachmentRecord>,
     },
-    /// The sender has forgotten a stream that it coordinated in another server's place.
+    /// The sender has forgotten a stream that it coordinated.
     CoordinatesNoMore {
         /// The stream.
         stream: String,
@@ -367,8 +367,13 @@ pub enum PeerMessage {
         /// What.
         keep: Box<Keep>,
     },
-    /// The sender has freed what it held of this.
-    KeepNoMore(Kept),
+    /// The sender needs what it held of this no more. Answer: `Answer`, once the receiver does not hold it either.
+    KeepNoMore {
+        /// Ties the answer to it.
+        token: u64,
+        /// What.
+        id: Kept,
+    },
     /// A rank of a run whose ranks have their home with the sender is gone.
     GuardedRankGone {
         /// The stream.

@@ -342,12 +342,10 @@ impl Node {
     /// Nobody needs a step any more. Readers may still look at it who were told of it in a term before `unseen_before`: its
     /// memory is used again when all have gone that could.
     pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen_before: Epoch) {
-        self.keep_no_more(state, &Kept::Step(id.clone()));
         state.ledger.free(id);
         state.directory.forget(id);
-        if let Some(held) = state.held.remove(id) {
-            self.free_unseen(held, unseen_before);
-        }
+        let held = state.held.remove(id).unwrap_or_default();
+        self.keep_no_more(state, Kept::Step(id.clone()), held, unseen_before);
     }
 }
 

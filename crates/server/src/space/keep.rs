@@ -397,8 +397,7 @@ impl Node {
             let (unseen_before, key) = (block.unseen_before, block.record.key);
             state.space.held.remove(&held);
             state.space.by_key.remove(&key);
-            self.keep_no_more(state, &Kept::Space(key));
-            self.free_unseen([held], unseen_before);
+            self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before);
         }
     }
 

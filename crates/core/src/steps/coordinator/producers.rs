@@ -214,7 +214,9 @@ impl StreamCoordinator {
         let telling = self.waits_to_settle();
         let known = self.runs.get_mut(&run).filter(|run| {
             let done = run.ranks.get(&rank).is_some_and(|rank| rank.below > number);
-            telling || !done || run.steps.contains_key(&number)
+            // Of a run that is just being learned of, what is told is not free.
+            let learning = telling && run.inherited && !run.stood_in;
+            learning || !done || run.steps.contains_key(&number)
         });
         let Some(entry) = known else {
             // It is freed already: another server has told of it that has died since. Or the run was forgotten.

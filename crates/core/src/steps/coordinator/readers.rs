@@ -26,7 +26,9 @@ impl StreamCoordinator {
         let stood_in = self.attachments.remove(&id);
         let known = stood_in.as_ref().and_then(|stood_in| stood_in.told.as_ref());
         let known = known.or_else(|| self.takeover.attachments.get(&id)).cloned();
-        let start = match (start, known.as_ref().and_then(|known| known.from)) {
+        // Its first run may have begun while it was away.
+        let from = known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(|a| a.from));
+        let start = match (start, from) {
             (Start::Next | Start::Oldest, Some((run, step))) => Start::From(run, step),
             _ => start,
         };

@@ -103,8 +103,11 @@ impl StreamCoordinator {
         record: AttachmentRecord,
     ) -> Result<()> {
         record.needs.check()?;
-        self.take_over(epoch);
-        self.takeover.attachments.insert(id, record);
+        // One that coordinates the stream already knows better.
+        if self.takeover.telling || (self.runs.is_empty() && self.attachments.is_empty()) {
+            self.take_over(epoch);
+            self.takeover.attachments.insert(id, record);
+        }
         Ok(())
     }
 

@@ -128,6 +128,53 @@ fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
     (stream, effects)
 }
 
+/// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
+#[test]
+fn the_places_of_readers_are_kept_until_they_are_back() {
+    let record = |from| AttachmentRecord { needs: needs(1), follow: false, takes_torn: true, from };
+    let taken_over = |readers: &[u64]| {
+        let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+        for id in readers {
+            stream.inherit_attachment(3, AttachmentId(*id), record(Some((5, 3)))).unwrap();
+        }
+        for (rank, server) in [(0, S0), (1, S1)] {
+            stream.inherit(server, 3, told(rank, 8, Vec::new())).unwrap();
+            assert_eq!(stream.step_ended(5, rank, server, ended(rank, 7)), []);
+        }
+        settle(&mut stream);
+        assert_eq!(stream.status().attached, 0);
+        stream
+    };
+    let reader = || Attachment::new(needs(1), S0, 4);
+    let mut stream = taken_over(&[7, 8]);
+    let effects = stream.attach(AttachmentId(7), reader(), Start::From(5, 8)).unwrap();
+    assert_eq!(
+        (delivered(&effects), freed(&effects)),
+        (vec![], vec![]),
+        "it has had step 7, not so the other"
+    );
+    let effects = stream.attach(AttachmentId(8), reader(), Start::Next).unwrap();
+    assert_eq!(delivered(&effects), [(7, 0)], "it was told of nothing before, and wanted all from step 3 on");
+    assert_eq!(freed(&stream.release(AttachmentId(8), 5, 7, false)), [7], "nobody else is to come");
+    let gone = stream.detach(AttachmentId(8));
+    assert!(gone.contains(&Effect::Attachment(AttachmentId(8), None)), "{gone:?}");
+
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.inherit_attachment(3, AttachmentId(7), record(None)).unwrap();
+    settle(&mut stream);
+    stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    stream.step_ended(1, 0, S0, ended(0, 0));
+    let effects = stream.attach(AttachmentId(7), reader(), Start::Next).unwrap();
+    assert_eq!(delivered(&effects), [(0, 0)], "its first run began while it was away");
+
+    let mut stream = taken_over(&[9]);
+    (0..9).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
+    let effects = stream.look_for_the_lost();
+    assert_eq!(freed(&effects), [7]);
+    assert!(effects.contains(&Effect::Attachment(AttachmentId(9), None)), "{effects:?}");
+}
+
 #[test]
 fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     let (mut stream, effects) = taken_over();
