@@ -17,7 +17,10 @@ from typing import Self
 from forebay._admin import Admin
 from forebay._arrays import integer
 from forebay._command import command_path
-from forebay._errors import Error, NotFound, Timeout, Unreachable
+from forebay._errors import Error, Invalid, NotFound, Timeout, Unreachable
+
+# For how many seconds servers can be told to put up with one that is silent.
+_SILENCE_MIN, _SILENCE_MAX = 1, 3600
 
 
 @dataclass(frozen=True)
@@ -147,14 +150,21 @@ def local(
     *,
     budget: int | None = None,
     encrypt: bool = False,
+    silence: float | None = None,
     timeout: float = 30.0,
 ) -> LocalGroup:
     """Starts a private group of servers. Its `path` is what other handles take as `group`.
 
-    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP. The
+    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP; `silence` is
+    for how many seconds a server may stand still before the others give it up (default 10). The
     servers end when the group is closed, or when this process ends, however it does.
     """
     servers = integer(servers, "servers", low=1, bits=32)
     if budget is not None:
         budget = integer(budget, "budget", low=1)
-    return LocalGroup(servers, budget, ["--encrypt"] if encrypt else [], timeout)
+    arguments = ["--encrypt"] if encrypt else []
+    if silence is not None:
+        if not _SILENCE_MIN <= silence <= _SILENCE_MAX:
+            raise Invalid(f"silence is {silence}: give {_SILENCE_MIN} to {_SILENCE_MAX} seconds")
+        arguments += ["--silence", str(silence)]
+    return LocalGroup(servers, budget, arguments, timeout)

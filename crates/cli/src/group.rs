@@ -188,6 +188,9 @@ pub(crate) fn spawn(
     if up.network.encrypt {
         command.arg("--encrypt");
     }
+    if let Some(silence) = up.network.silence {
+        command.args(["--silence", &silence.as_secs_f64().to_string()]);
+    }
     for _ in 0..common.verbose {
         command.arg("-v");
     }

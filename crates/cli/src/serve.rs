@@ -5,11 +5,13 @@ use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::{Error, Result};
 use forebay_server::ServerOptions;
+use forebay_server::silence::{SILENCE_MAX, SILENCE_MIN};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Run one server in the foreground. The first server on a connection file
 /// founds the group and writes the file; others join through it, at any time.
@@ -60,6 +62,10 @@ pub(crate) struct Network {
     /// Encrypt bulk data between hosts too, not only control messages
     #[arg(long)]
     pub(crate) encrypt: bool,
+    /// Seconds for which a server may be silent before the others give it up;
+    /// the same for all servers of a group [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) silence: Option<Duration>,
 }
 
 /// A number of bytes with an optional K, M, G or T.
@@ -76,6 +82,19 @@ pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| bad())?;
     number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(bad)
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
+    let bad = || format!("'{text}' is no number of seconds: write 5 or 12.5");
+    let seconds: f64 = text.parse().map_err(|_| bad())?;
+    let silence = Duration::try_from_secs_f64(seconds).map_err(|_| bad())?;
+    if !(SILENCE_MIN..=SILENCE_MAX).contains(&silence) {
+        let (least, most) = (SILENCE_MIN.as_secs(), SILENCE_MAX.as_secs());
+        return Err(format!(
+            "{text} s: give {least} to {most}; below, busy servers would be taken for dead ones"
+        ));
+    }
+    Ok(silence)
 }
 
 fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
@@ -104,6 +123,7 @@ pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
         advertise: serve.network.advertise,
         ports: serve.network.ports,
         seal_payload: serve.network.encrypt,
+        silence: serve.network.silence,
         watch_parent: serve.watch_parent,
         private_place: serve.private_place.clone(),
         leash,
@@ -122,6 +142,10 @@ mod tests {
         assert_eq!(parse_bytes("7"), Ok(7));
         for bad in ["", "0", "x", "1.5G", "-1", "99999999T", "1Q"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_seconds("12.5"), Ok(Duration::from_millis(12_500)));
+        for bad in ["", "0.5", "-1", "nan", "inf", "1e9", "5s"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_ports("7000-7010"), Ok((7000, 7010)));
         for bad in ["7000", "0-1", "5-4", "a-b", "1-70000"] {

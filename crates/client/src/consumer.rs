@@ -155,19 +155,24 @@ impl Consumer {
             // Another thread has done it.
             return Ok(link);
         }
-        let deadline = deadline.min(Instant::now() + ATTACH_AGAIN);
+        let given_up = Instant::now() + ATTACH_AGAIN;
         // It lives, and has given up this reader for something that it did.
         if self.group.answers(before.server) {
             return Err(self.over(gone));
         }
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = deadline.min(given_up).saturating_duration_since(now);
+            if now < given_up && left.is_zero() {
+                // Whoever asks for the next step once more tries again.
+                return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
+            }
             if left.is_zero() || !self.group.one_answers() {
                 return Err(self.over(gone));
             }
             let held = self.shared.held_steps();
             let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
-            match attach_to(&self.group.with_patience(left), &attach, &self.shared.holders) {
+            match attach_to(&self.group.within(left), &attach, &self.shared.holders) {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     state.next = from.or(state.next);
@@ -177,7 +182,9 @@ impl Consumer {
                     self.shared.go_on_at(link.clone(), &held);
                     return Ok(link);
                 }
-                Err(error) if error.kind == ErrorKind::Unreachable => look_again(),
+                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                    look_again()
+                }
                 Err(error) => return Err(self.over(error)),
             }
             if blocking::interrupted() {
@@ -330,7 +337,7 @@ fn attach_to(
     let ToServer::Attach { stream, .. } = attach else {
         return Err(Error::internal("not an attachment"));
     };
-    let ask = |rpc: &Rpc| Ok(rpc.call(attach, "to attach")?.message);
+    let ask = |rpc: &Rpc| Ok(rpc.call_within(attach, None, group.limit(), "to attach")?.message);
     let (server, rpc, answer) = group.at_coordinator(stream, ask)?;
     let (rpc, ToClient::Attached { attachment, from }) = (Arc::new(rpc), &answer) else {
         return Err(unexpected(&answer));

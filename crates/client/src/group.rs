@@ -72,6 +72,8 @@ pub struct Group {
     known: Arc<RwLock<Arc<Known>>>,
     here: HostId,
     options: GroupOptions,
+    /// How long it may take to connect and to ask the first question, if that is not what was asked for.
+    limit: Option<Duration>,
 }
 
 /// What a connection file told.
@@ -125,7 +127,7 @@ impl Group {
             let file = read(options)?;
             if file.is_complete() {
                 let known = Arc::new(RwLock::new(Known::new(file, None)));
-                return Ok(Group { known, here: host::this_host(), options: options.clone() });
+                return Ok(Group { known, here: host::this_host(), options: options.clone(), limit: None });
             }
             if Instant::now() >= deadline {
                 return Err(Error::timeout(format!(
@@ -166,9 +168,14 @@ impl Group {
         self.home_of_but(rank, &[])
     }
 
-    /// The same group, with another deadline for waits.
-    pub(crate) fn with_patience(&self, patience: Duration) -> Group {
-        Group { options: GroupOptions { timeout: Some(patience), ..self.options.clone() }, ..self.clone() }
+    /// The same group, with less time to connect and to ask the first question.
+    pub(crate) fn within(&self, limit: Duration) -> Group {
+        Group { limit: Some(limit), ..self.clone() }
+    }
+
+    /// How long it may take to connect, and to ask the first question.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit.unwrap_or(self.options.patience())
     }
 
     /// The home server of a rank, of those that are left without these.
@@ -194,14 +201,13 @@ impl Group {
 
     /// Whether a server can be connected to. Waits a second at most.
     pub(crate) fn answers(&self, server: ServerId) -> bool {
-        let patience = self.options.patience().min(ANSWER);
-        self.with_patience(patience).connect(server, Role::Consumer).is_ok()
+        self.within(self.limit().min(ANSWER)).connect(server, Role::Consumer).is_ok()
     }
 
     /// Does something that servers are needed for. One of them may have died just now, so that the group is about to give
     /// it up and to do without it: then it is tried again, for some seconds at most.
     pub(crate) fn outlive<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
-        let deadline = Instant::now() + self.options.patience().min(GIVEN_UP);
+        let deadline = Instant::now() + self.limit().min(GIVEN_UP);
         loop {
             match act() {
                 Err(error)
@@ -238,7 +244,7 @@ impl Group {
         stream: &str,
         call: impl Fn(&Rpc) -> Result<ToClient>,
     ) -> Result<(ServerId, Rpc, ToClient)> {
-        let deadline = Instant::now() + self.options.patience();
+        let deadline = Instant::now() + self.limit();
         let mut server = self.coordinator_of(stream)?;
         loop {
             let rpc = self.connect(server, Role::Consumer)?;
@@ -265,15 +271,15 @@ impl Group {
 
     /// Connects to one server and greets it.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
-        let deadline = Instant::now() + self.options.patience();
+        let deadline = Instant::now() + self.limit();
         let (address, name) = self.place_of(id)?;
         let connection =
             Connection::connect(&address, &name, &Group::door(&self.known(), &id.to_string()), deadline)?;
         let kind = connection.kind();
         let rpc = Rpc::new(connection, self.known().view.epoch, self.options.patience());
-        let answer = rpc.call(&self.hello(role, &address), "its welcome")?;
+        let answer = rpc.call_within(&self.hello(role, &address), None, self.limit(), "its welcome")?;
         let welcome = check_welcome(id, answer.message)?;
-        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
+        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind).of_member(self.clone(), id))
     }
 
     /// What leads to a server of this group, which is called so in the handshake.
@@ -284,7 +290,7 @@ impl Group {
     /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
     /// just joined.
     pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
-        let deadline = Instant::now() + self.options.patience().min(JUST_JOINED);
+        let deadline = Instant::now() + self.limit().min(JUST_JOINED);
         loop {
             let known = self.known();
             if let Some(server) = known.server(id) {

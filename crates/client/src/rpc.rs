@@ -1,5 +1,7 @@
 //! Questions and answers over one connection.
 
+use crate::group::Group;
+use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::blocking::{self, Connection, Receiver, Sender};
@@ -37,6 +39,8 @@ pub(crate) struct Rpc {
     seal_payload: bool,
     kind: Kind,
     peer: String,
+    /// Whose member the server is.
+    member: Option<(Group, ServerId)>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +73,11 @@ struct Data {
 
 /// How long a wait for what another thread reads may take no notice of a signal, which wakes only that thread's.
 const LOOK: Duration = Duration::from_millis(100);
+/// When it is first looked whether a server whose answer is awaited is still a member; then after twice that time, and so
+/// on.
+const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
+/// It is looked at least as often as this.
+const LOOK_AT_MEMBERS_MAX: Duration = Duration::from_secs(4);
 /// How many bytes of data that nobody wants any more are skipped at once; a sealed record fits.
 const SKIP: u64 = 64 << 10;
 
@@ -94,6 +103,7 @@ impl Rpc {
             patience,
             seal_payload: false,
             kind,
+            member: None,
         }
     }
 
@@ -107,6 +117,23 @@ impl Rpc {
 
     pub(crate) fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// While its answer is awaited, it is looked now and then whether this server is a member of the group at all: one that
+    /// stands still does not end its connections.
+    pub(crate) fn of_member(self, group: Group, server: ServerId) -> Rpc {
+        Rpc { member: Some((group, server)), ..self }
+    }
+
+    /// Fails, for all who use this connection, if its server is known to be no member any more.
+    fn check_member(&self) -> Result<()> {
+        let Some((group, server)) = &self.member else { return Ok(()) };
+        let _ = group.refresh();
+        if !group.known().has_left(*server) {
+            return Ok(());
+        }
+        let text = format!("{} did not answer, and is no member of the group any more", self.peer);
+        Err(lock(&self.receiver).break_with(Error::unreachable(text)))
     }
 
     fn header(&self, request: u64) -> Header {
@@ -261,6 +288,7 @@ impl Rpc {
         mut find: impl FnMut(&mut Inbox) -> Option<T>,
     ) -> Result<T> {
         let mut inbox = lock(&self.inbox);
+        let mut pause = LOOK_AT_MEMBERS;
         loop {
             if let Some(found) = find(&mut inbox) {
                 return Ok(found);
@@ -278,9 +306,20 @@ impl Rpc {
                     inbox
                 }
                 None => {
-                    let (answer, mut inbox) = self.read(inbox, |receiver| next(receiver, deadline, what));
-                    self.accept(&mut inbox, answer?)?;
-                    inbox
+                    let look = deadline.min(Instant::now() + pause);
+                    let (answer, mut inbox) = self.read(inbox, |receiver| next(receiver, look, what));
+                    match answer {
+                        Err(error) if error.kind == ErrorKind::Timeout && look < deadline => {
+                            drop(inbox);
+                            self.check_member()?;
+                            pause = (2 * pause).min(LOOK_AT_MEMBERS_MAX);
+                            lock(&self.inbox)
+                        }
+                        answer => {
+                            self.accept(&mut inbox, answer?)?;
+                            inbox
+                        }
+                    }
                 }
             }
         }

@@ -130,6 +130,11 @@ impl Roster {
         self.members.binary_search_by_key(&id, |member| member.id).is_ok()
     }
 
+    /// Whether it was a member and is none any more. Ids are given once, in order.
+    pub fn has_left(&self, id: ServerId) -> bool {
+        id < self.next_id && !self.contains(id)
+    }
+
     /// The member that this process is, if it is one.
     pub fn find(&self, incarnation: Incarnation) -> Option<&Member> {
         self.members.iter().find(|member| member.server.incarnation == incarnation)

@@ -91,6 +91,9 @@ impl Node {
     pub(crate) fn guard(&self, from: ServerId, arena: u32, bytes: u64, file: Option<OwnedFd>) {
         let same = file.is_some();
         let mut state = self.state.lock();
+        if self.standing().roster.has_left(from) {
+            return;
+        }
         let guarded = state.guarded.entry(from).or_default();
         if guarded.arenas.contains_key(&arena) || guarded.arenas.len() >= ARENAS_MAX {
             return tracing::warn!("arena {arena} of {from} is one too many");

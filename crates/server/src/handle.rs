@@ -261,6 +261,8 @@ impl Node {
             | M::WorkerLeaves { .. }
             | M::PipelinePauses { .. }
             | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
+            // If too much of it waits, it is lost, as datagrams may be.
+            M::Gossip(said) => drop(self.gossip.try_send((from, said))),
             // Their connections take these by themselves.
             M::Guard { .. } | M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
         }

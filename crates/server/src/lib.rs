@@ -33,6 +33,7 @@ mod places;
 mod process;
 mod replicas;
 mod session;
+pub mod silence;
 mod space;
 mod status;
 mod takeover;
@@ -42,9 +43,10 @@ pub use options::ServerOptions;
 
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
-use forebay_transport::Listener;
+use forebay_transport::{Address, Listener};
 use node::Node;
 use process::Process;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -125,7 +127,12 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
         }
     };
     let (listeners, formed) = formed;
-    let (node, spawns) = Node::new(options, formed)?;
+    let ports = listeners.iter().filter_map(|listener| match listener.address() {
+        Address::Tcp(bound) => Some(*bound),
+        Address::Shm { .. } => None,
+    });
+    let ports: Vec<SocketAddr> = ports.collect();
+    let (node, spawns, gossip) = Node::new(options, formed)?;
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -133,6 +140,7 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     }
     tokio::spawn(node::housekeeping(node.clone()));
     tokio::spawn(membership::run(node.clone()));
+    tokio::spawn(silence::run(node.clone(), ports, gossip));
     ready();
     let by = tokio::select! {
         by = told_to_end => by,

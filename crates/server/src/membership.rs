@@ -248,6 +248,7 @@ impl Node {
             state.places.moved.clear();
             self.keep_places(&mut state, &standing.view);
             *self.standing.write() = standing.clone();
+            self.epochs.send_replace(roster.epoch);
             for server in &came {
                 state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
             }

@@ -13,10 +13,12 @@ use crate::pipelines::Pipelines;
 use crate::places::Places;
 use crate::replicas::Replicas;
 use crate::session::BeginPage;
+use crate::silence;
 use crate::space::Space;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
+use forebay_core::roster::Incarnation;
 use forebay_core::steps::{AttachmentId, Ledger, StreamCoordinator};
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
@@ -33,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// How long to wait before a server is asked again that named another one, which named it.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
@@ -59,6 +61,14 @@ pub(crate) struct Node {
     pub(crate) addresses: Vec<String>,
     pub(crate) seal_payload: bool,
     pub(crate) peers: Peers,
+    /// Which process this server is.
+    pub(crate) incarnation: Incarnation,
+    /// How long another server may be silent.
+    pub(crate) silence: Duration,
+    /// What others say to whom watches for the silent.
+    pub(crate) gossip: mpsc::Sender<(ServerId, Vec<u8>)>,
+    /// The epoch of the roster in force.
+    pub(crate) epochs: watch::Sender<Epoch>,
     pub(crate) started: Instant,
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<State>,
@@ -176,6 +186,9 @@ pub(crate) enum Attached {
     },
 }
 
+/// What others say to whom watches for the silent.
+pub(crate) type Gossip = mpsc::Receiver<(ServerId, Vec<u8>)>;
+
 /// A question that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -188,8 +201,14 @@ pub(crate) struct Pending {
 }
 
 impl Node {
-    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> Result<(Arc<Node>, Spawns)> {
+    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> Result<(Arc<Node>, Spawns, Gossip)> {
         let (spawner, spawns) = Spawner::new();
+        let (gossip, said) = mpsc::channel(silence::WAITING_MAX);
+        let own = formed.roster.members.iter().find(|member| member.id == formed.id);
+        let incarnation = own.map(|member| member.server.incarnation);
+        let incarnation = incarnation.ok_or_else(|| Error::internal("this server is no member"))?;
+        let silence =
+            options.silence.unwrap_or(silence::SILENCE).clamp(silence::SILENCE_MIN, silence::SILENCE_MAX);
         let servers = (options.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
         let seed = u64::from_le_bytes(forming::random()?);
@@ -206,6 +225,10 @@ impl Node {
             addresses: formed.addresses,
             seal_payload: options.seal_payload,
             peers: Peers::default(),
+            incarnation,
+            silence,
+            gossip,
+            epochs: watch::Sender::default(),
             started: Instant::now(),
             state: Mutex::default(),
             store: Mutex::new(Store::new(budget)),
@@ -220,7 +243,7 @@ impl Node {
         peers::start(&node, &others);
         node.watch(&others);
         node.introduce();
-        Ok((node, spawns))
+        Ok((node, spawns, said))
     }
 
     /// A number that no other server gives.
@@ -237,9 +260,13 @@ impl Node {
         let _ = outbox.push(self.header(0), message);
     }
 
-    /// Handles a message from another server, or from a session of this one.
+    /// Handles a message from another server, or from a session of this one. One that is no member any more is not heard: it
+    /// may have stood still, and know nothing of what has happened since.
     pub(crate) fn dispatch(&self, from: ServerId, message: PeerMessage) {
         let mut state = self.state.lock();
+        if self.standing().roster.has_left(from) {
+            return;
+        }
         state.queue.push_back((from, message));
         self.drain(&mut state);
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -26,6 +27,9 @@ pub struct ServerOptions {
     pub ports: Option<(u16, u16)>,
     /// Whether bulk data is encrypted over TCP too.
     pub seal_payload: bool,
+    /// How long another server may be silent before it is to go; by default ten seconds. All servers of a group should be
+    /// told the same.
+    pub silence: Option<Duration>,
     /// A process whose end ends this server.
     pub watch_parent: Option<u32>,
     /// A directory of the group's own, with its connection file in it: removed when the watched process has ended.

@@ -5,6 +5,7 @@
 //! is a [`message`], and possibly raw payload bytes that are nobody's to parse. Over TCP, frames travel
 //! [`seal`]ed.
 
+pub mod datagram;
 pub mod frame;
 pub mod handshake;
 pub mod message;

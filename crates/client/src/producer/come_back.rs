@@ -113,7 +113,7 @@ impl Producer {
         let mut dead = vec![self.home().server];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let group = self.group.with_patience(left.max(LATER));
+            let group = self.group.within(left.max(LATER));
             // It may name servers that are gone, for a moment.
             let _ = group.refresh();
             let server = group.home_of_but(self.rank, &dead)?;
@@ -150,7 +150,7 @@ impl Producer {
             options: self.options.clone(),
             back_to: Some((self.run, lock(&self.state).demand.clone())),
         };
-        let answer = rpc.call(&produce, "to go on with the stream")?;
+        let answer = rpc.call_within(&produce, None, group.limit(), "to go on with the stream")?;
         let (run, below, arena) = match answer.message {
             ToClient::Producing { run, below, arena } => (run, below, arena),
             ToClient::Leaves => return Ok(None),
@@ -165,10 +165,12 @@ impl Producer {
             (state.fields.values().cloned().collect::<Vec<_>>(), state.attrs.clone())
         };
         for field in fields {
-            home.rpc.call(&ToServer::Define((*field).clone()), "to take a field")?;
+            let define = ToServer::Define((*field).clone());
+            home.rpc.call_within(&define, None, group.limit(), "to take a field")?;
         }
         for ((field, key), attr) in attrs {
-            home.rpc.call(&ToServer::SetAttr { field, key, attr }, "to take an attribute")?;
+            let set = ToServer::SetAttr { field, key, attr };
+            home.rpc.call_within(&set, None, group.limit(), "to take an attribute")?;
         }
         self.put_ended_again(&home, below)?;
         Ok(Some(home))

@@ -40,6 +40,7 @@ impl Group {
             advertise: None,
             ports: None,
             seal_payload: false,
+            silence: None,
             watch_parent: None,
             private_place: None,
             leash: None,

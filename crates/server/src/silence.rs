@@ -1,0 +1,352 @@
+//! Members that fall silent: their process stands still, or their host is cut off. SWIM (Das, Gupta and Motivala, 2002), as
+//! the library `foca` has it, hosted: it asks one member a second, has others ask where nobody answers, and gives up who has
+//! not answered for long. It only suspects; the members agree on who goes. (Design note 13.)
+//!
+//! What it says travels in datagrams, to the port on which a server listens for TCP; where none of a member come through,
+//! over the connections between servers as well.
+
+use crate::membership::entry;
+use crate::node::{Gossip, Node};
+use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
+use forebay_core::Result;
+use forebay_core::ids::ServerId;
+use forebay_core::roster::{Change, Roster};
+use forebay_transport::Address;
+use forebay_wire::datagram::{DatagramKey, ReplayWindow};
+use forebay_wire::peer::PeerMessage;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::net::SocketAddr;
+use std::num::{NonZeroU8, NonZeroUsize};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::UdpSocket;
+
+/// How long a server may be silent, unless told otherwise.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+/// The least time that can be asked for: below, a busy machine looks like a dead one.
+pub const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// The longest: clients would have given up long before.
+pub const SILENCE_MAX: Duration = Duration::from_secs(3600);
+/// How often a member is asked, as a part of that.
+const PROBES: u32 = 10;
+/// No member is asked more seldom.
+const PROBE_MAX: Duration = Duration::from_secs(1);
+/// The longest datagram that is sent: it fits into one packet of any network.
+const SAID_MAX: usize = 1200;
+/// The longest that is taken.
+const DATAGRAM_MAX: usize = 2048;
+/// What others said over their connections, and was not heard yet.
+pub(crate) const WAITING_MAX: usize = 1024;
+
+/// A member, as foca knows it: when one that was given up shows that it lives, it gets a new life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Probed {
+    id: ServerId,
+    life: u32,
+}
+
+impl Identity for Probed {
+    type Addr = ServerId;
+
+    fn renew(&self) -> Option<Probed> {
+        // The last life is that of servers which are members no more.
+        (self.life < u32::MAX - 1).then(|| Probed { life: self.life + 1, ..*self })
+    }
+
+    fn addr(&self) -> ServerId {
+        self.id
+    }
+
+    fn win_addr_conflict(&self, adversary: &Probed) -> bool {
+        self.life > adversary.life
+    }
+}
+
+/// What foca wants done.
+#[derive(Debug, Default)]
+struct Wanted {
+    said: Vec<(ServerId, Vec<u8>)>,
+    timers: Vec<(Timer<Probed>, Duration)>,
+    noticed: Vec<OwnedNotification<Probed>>,
+}
+
+impl Runtime<Probed> for Wanted {
+    fn notify(&mut self, notification: Notification<'_, Probed>) {
+        self.noticed.push(notification.to_owned());
+    }
+
+    fn send_to(&mut self, to: Probed, said: &[u8]) {
+        self.said.push((to.id, said.to_vec()));
+    }
+
+    fn submit_after(&mut self, event: Timer<Probed>, after: Duration) {
+        self.timers.push((event, after));
+    }
+}
+
+/// Something to be done at a time; of those of one time, in the order of their numbers.
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    number: u64,
+    timer: Timer<Probed>,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// What is known of a member's datagrams.
+#[derive(Debug, Default)]
+struct Heard {
+    window: ReplayWindow,
+    at: Option<Instant>,
+}
+
+struct Watch {
+    node: Arc<Node>,
+    foca: Foca<Probed, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
+    socket: Option<UdpSocket>,
+    key: DatagramKey,
+    /// Of the datagrams that this server has sent.
+    counter: u64,
+    due: BinaryHeap<Reverse<Due>>,
+    timers: u64,
+    roster: Arc<Roster>,
+    addresses: HashMap<ServerId, SocketAddr>,
+    heard: BTreeMap<ServerId, Heard>,
+    period: Duration,
+}
+
+fn config(silence: Duration) -> Config {
+    let period = (silence / PROBES).min(PROBE_MAX);
+    Config {
+        probe_period: period,
+        probe_rtt: period / 2,
+        suspect_to_down_after: silence / 2,
+        num_indirect_probes: NonZeroUsize::MIN.saturating_add(2),
+        max_transmissions: NonZeroU8::MIN.saturating_add(9),
+        max_packet_size: NonZeroUsize::MIN.saturating_add(SAID_MAX - 1),
+        // One that was given up hears so, and shows that it lives.
+        notify_down_members: true,
+        ..Config::simple()
+    }
+}
+
+/// Watches the other members until this server ends. `listening`: where it listens for TCP. `gossip`: what they say over
+/// their connections.
+pub(crate) async fn run(node: Arc<Node>, listening: Vec<SocketAddr>, mut gossip: Gossip) {
+    if let Err(error) = watch(node, listening, &mut gossip).await {
+        tracing::error!("members that fall silent are not noticed: {error}");
+    }
+}
+
+async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip) -> Result<()> {
+    let mut socket = None;
+    for address in listening {
+        match UdpSocket::bind(address).await {
+            Ok(bound) => {
+                socket = Some(bound);
+                break;
+            }
+            Err(error) => tracing::info!("no datagrams at {address}: {error}"),
+        }
+    }
+    let seed = node.incarnation.0;
+    let config = config(node.silence);
+    let me = Probed { id: node.id, life: 0 };
+    let period = config.probe_period;
+    let mut watch = Watch {
+        key: DatagramKey::new(&node.secret, &node.lineage)?,
+        foca: Foca::new(me, config, SmallRng::seed_from_u64(seed), PostcardCodec),
+        socket,
+        counter: 0,
+        due: BinaryHeap::new(),
+        timers: 0,
+        roster: node.standing().roster.clone(),
+        addresses: HashMap::new(),
+        heard: BTreeMap::new(),
+        period,
+        node: node.clone(),
+    };
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    let mut epochs = node.epochs.subscribe();
+    watch.follow(node.standing().roster.clone(), true);
+    loop {
+        let due = watch.due.peek().map(|Reverse(due)| due.at);
+        let wake = async {
+            match due {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let datagram = async {
+            match &watch.socket {
+                Some(socket) => socket.recv_from(&mut buffer).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            received = datagram => match received {
+                Ok((length, _)) => {
+                    let datagram = buffer.get(..length).unwrap_or_default().to_vec();
+                    watch.received(&datagram);
+                }
+                // An earlier datagram came to nobody, most likely.
+                Err(error) => tracing::debug!("a datagram is not received: {error}"),
+            },
+            told = gossip.recv() => match told {
+                Some((from, said)) => watch.hear(from, &said),
+                None => return Ok(()),
+            },
+            () = wake => watch.tick(),
+            changed = epochs.changed() => match changed {
+                Ok(()) => watch.follow(node.standing().roster.clone(), false),
+                Err(_) => return Ok(()),
+            },
+        }
+    }
+}
+
+impl Watch {
+    /// Other servers are members now, or it is the first roster.
+    fn follow(&mut self, roster: Arc<Roster>, first: bool) {
+        let before: BTreeSet<ServerId> = self.roster.ids().filter(|_| !first).collect();
+        let me = self.node.id;
+        let came = roster.ids().filter(|id| *id != me && !before.contains(id));
+        let left = before.iter().copied().filter(|id| *id != me && !roster.contains(*id));
+        let updates: Vec<Member<Probed>> = came
+            .map(|id| Member::alive(Probed { id, life: 0 }))
+            .chain(left.map(|id| Member::down(Probed { id, life: u32::MAX })))
+            .collect();
+        self.addresses =
+            roster.members.iter().filter_map(|member| Some((member.id, udp(&entry(member))?))).collect();
+        self.heard.retain(|id, _| roster.contains(*id));
+        self.roster = roster;
+        self.with(|foca, wanted| foca.apply_many(updates.into_iter(), false, wanted));
+    }
+
+    fn received(&mut self, datagram: &[u8]) {
+        let Some((incarnation, counter, said)) = self.key.open(self.node.id, datagram) else { return };
+        let Some(from) = self.roster.find(incarnation).map(|member| member.id) else { return };
+        let heard = self.heard.entry(from).or_default();
+        if heard.window.take(counter) {
+            heard.at = Some(Instant::now());
+            self.hear(from, &said);
+        }
+    }
+
+    fn hear(&mut self, from: ServerId, said: &[u8]) {
+        if self.roster.contains(from) {
+            self.with(|foca, wanted| foca.handle_data(said, wanted));
+        }
+    }
+
+    /// Does what is due.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        while let Some(Reverse(due)) = self.due.peek() {
+            if due.at > now {
+                return;
+            }
+            if let Some(Reverse(Due { timer, .. })) = self.due.pop() {
+                self.with(|foca, wanted| foca.handle_timer(timer, wanted));
+            }
+        }
+    }
+
+    fn with(
+        &mut self,
+        act: impl FnOnce(
+            &mut Foca<Probed, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
+            &mut Wanted,
+        ) -> std::result::Result<(), foca::Error>,
+    ) {
+        let mut wanted = Wanted::default();
+        if let Err(error) = act(&mut self.foca, &mut wanted) {
+            // What others say in a moment when both sides know other members; it will be said again.
+            tracing::debug!("foca: {error}");
+        }
+        let now = Instant::now();
+        for (timer, after) in wanted.timers {
+            self.timers += 1;
+            self.due.push(Reverse(Due { at: now + after, number: self.timers, timer }));
+        }
+        for (to, said) in wanted.said {
+            if let Err(error) = self.say(to, said, now) {
+                tracing::warn!("{to} is not asked whether it is there: {error}");
+            }
+        }
+        for noticed in wanted.noticed {
+            match noticed {
+                OwnedNotification::MemberDown(member) => self.node.fell_silent(member.id),
+                OwnedNotification::MemberUp(member) => self.node.answers_again(member.id),
+                _ => {}
+            }
+        }
+    }
+
+    fn say(&mut self, to: ServerId, said: Vec<u8>, now: Instant) -> Result<()> {
+        if let (Some(socket), Some(address)) = (&self.socket, self.addresses.get(&to)) {
+            self.counter += 1;
+            let datagram = self.key.seal(self.node.incarnation, self.counter, to, &said)?;
+            // What finds no room is lost, as any datagram may be.
+            let _ = socket.try_send_to(&datagram, *address);
+        }
+        let heard = self.heard.get(&to).and_then(|heard| heard.at);
+        if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
+            self.node.peers.send(to, PeerMessage::Gossip(said));
+        }
+        Ok(())
+    }
+}
+
+/// Where a server takes datagrams: where it listens for TCP.
+fn udp(server: &forebay_transport::group_file::ServerEntry) -> Option<SocketAddr> {
+    let addresses = server.parsed().unwrap_or_default();
+    addresses.into_iter().find_map(|address| match address {
+        Address::Tcp(socket) => Some(socket),
+        Address::Shm { .. } => None,
+    })
+}
+
+impl Node {
+    /// A member does not answer: it is to go, if the others agree.
+    fn fell_silent(&self, peer: ServerId) {
+        if !self.standing().view.members.contains(&peer) {
+            return;
+        }
+        tracing::warn!("{peer} is silent");
+        self.at_membership(None, |membership, now| {
+            membership.suspect(peer);
+            membership.wish(Change::Evict(peer), now);
+        });
+    }
+
+    /// A member answers, maybe one that was to go.
+    fn answers_again(&self, peer: ServerId) {
+        if self.standing().view.members.contains(&peer) && !self.state.lock().gone.contains(&peer) {
+            self.at_membership(None, |membership, _| membership.trust(peer));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+"""Servers that stand still are given up by the others, and come back as new members."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support import BUDGET, Child, consumer, reference, stand_still, wait_until
+from test_coming_back import RANK, check, put
+from test_elastic import name_at, told
+
+import forebay
+
+# What a busy machine needs to answer; the default is longer.
+SILENCE = 4
+
+
+@contextmanager
+def stopped(group: forebay.LocalGroup, number: int) -> Iterator[None]:
+    """A server stands still."""
+    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
+    stand_still(pid)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def members(group: forebay.LocalGroup) -> list[int]:
+    return [server["server"] for server in told(group)["servers"]]
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "home"])
+def test_a_server_that_stands_still_is_given_up(
+    own_place: Path, child: Callable[..., Child], transport: str, victim: str
+) -> None:
+    """No byte is lost, and what it says when it wakes is not believed. It comes back, and is used."""
+    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+        # The home of rank 0 is server 0, then the next one.
+        stream = name_at(group, 2)
+        rank = child(RANK, group.path, transport, stream, 2)
+        rank.expect("open")
+        number = 2 if victim == "coordinator" else 0
+        with consumer(group, stream, transport=transport, window=3) as reader:
+            put(rank, 0, 3)
+            with reader.next() as first:
+                check(first["U"][...], 0)
+            with stopped(group, number):
+                put(rank, 3, 6)
+                for step_number in range(1, 6):
+                    with reader.next() as step:
+                        assert (step.number, step.missed, step.torn) == (step_number, 0, False)
+                        check(step["U"][...], step_number)
+                wait_until(lambda: len(members(group)) == 2)
+            wait_until(lambda: len(members(group)) == 3)
+            assert number not in members(group)
+            assert 3 in members(group)
+            put(rank, 6, 9)
+            for step_number in range(6, 9):
+                with reader.next() as step:
+                    assert (step.number, step.missed, step.torn) == (step_number, 0, False)
+                    check(step["U"][...], step_number)
+        rank.close_input()
+        rank.ended()
+
+
+def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=60) as group,
+        consumer(group, "s") as reader,
+        forebay.Producer("s", group=group.path, timeout=20) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(60, 50))
+        pid = told(group)["servers"][0]["pid"]
+        stand_still(pid)
+        os.kill(pid, signal.SIGCONT)
+        with sim.step(0) as step:
+            step.put("U", reference((60, 50), "f8", 0))
+        with reader.next() as step:
+            check(step["U"][...], 0)
+        assert members(group) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("bad", [0, 0.5, -1, float("nan"), 1e9])
+def test_bad_silence_is_refused(bad: float) -> None:
+    with pytest.raises(forebay.Error, match="silence"):
+        forebay.local(silence=bad)
