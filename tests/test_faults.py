@@ -312,8 +312,9 @@ def test_a_stopped_server_ends_calls_at_their_deadline(
             ):
                 with contextlib.suppress(forebay.Timeout):
                     use().close()
+            # If that took long, the other one has given it up.
             status = forebay.Admin(group=two.path, timeout=1, transport=transport).status()["servers"]
-            assert sum("error" in server for server in status) == 1
+            assert sum("error" not in server for server in status) == 1
             for sim in sims:
                 with contextlib.suppress(forebay.Timeout, forebay.Unreachable):
                     sim.close()

@@ -309,7 +309,12 @@ impl Rpc {
                     let look = deadline.min(Instant::now() + pause);
                     let (answer, mut inbox) = self.read(inbox, |receiver| next(receiver, look, what));
                     match answer {
-                        Err(error) if error.kind == ErrorKind::Timeout && look < deadline => {
+                        // Not where a signal ended the wait.
+                        Err(error)
+                            if error.kind == ErrorKind::Timeout
+                                && look < deadline
+                                && Instant::now() >= look =>
+                        {
                             drop(inbox);
                             self.check_member()?;
                             pause = (2 * pause).min(LOOK_AT_MEMBERS_MAX);

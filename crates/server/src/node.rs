@@ -287,6 +287,12 @@ impl Node {
         !state.gone.contains(&to) && self.peers.send(to, message)
     }
 
+    /// Whether a server that could not be told something is there, but has not read what it was told for too long. One whose
+    /// connection has ended is gone, be that noted already or not.
+    pub(crate) fn is_too_far_behind(&self, state: &State, server: ServerId) -> bool {
+        !state.gone.contains(&server) && self.peers.reaches(server)
+    }
+
     /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one, and if
     /// it dies, the one that takes its place. The question must do no harm if it is asked twice.
     pub(crate) async fn ask_coordinator(

@@ -70,7 +70,7 @@ impl Node {
         let kept = state.ledger.ended(&stream, run, rank, ended.clone());
         let id = StepId { stream: stream.clone(), run, step: ended.step };
         let told = self.tell(state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended });
-        if !told && (kept > UNTOLD_MAX || !state.gone.contains(&coordinator)) {
+        if !told && (self.is_too_far_behind(state, coordinator) || kept > UNTOLD_MAX) {
             // Nobody will ever read it.
             self.forget_step(state, &id);
         }

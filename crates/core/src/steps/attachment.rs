@@ -135,23 +135,35 @@ impl Attachment {
     }
 
     /// The same for one attachment, of which the servers were told this.
-    pub(super) fn stand_in_for(record: AttachmentRecord, last_run: Option<RunNumber>) -> Attachment {
+    pub(super) fn stand_in_for(record: AttachmentRecord, live: Option<RunNumber>) -> Attachment {
         // Of a run that began as its coordinator died, it takes all.
-        let run = record.from.map(|(run, _)| run).or(last_run);
+        let run = record.from.map(|(run, _)| run).or(live);
         let mut attachment = Attachment::stand_in(record.needs.clone(), run);
         (attachment.follow, attachment.takes_torn) = (record.follow, record.takes_torn);
         attachment.told = Some(record);
         attachment
     }
 
-    /// What the servers are to know of it; nothing, if its place need not be kept.
-    pub(super) fn record(&self) -> Option<AttachmentRecord> {
+    /// What the servers are to be told of it, if they do not know: `None` in that if its place need not be kept.
+    pub(super) fn tell(&mut self) -> Option<Option<AttachmentRecord>> {
         if self.stands_in {
-            return self.told.clone();
+            // As they were told of the one whose place it keeps.
+            return None;
         }
         let Attachment { follow, takes_torn, from, .. } = *self;
         let stays = !self.ended && !self.closing;
-        stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes_torn, from })
+        let known = match &self.told {
+            Some(told) => {
+                let same = (told.follow, told.takes_torn, told.from) == (follow, takes_torn, from);
+                stays && same && told.needs == self.needs
+            }
+            None => !stays,
+        };
+        if !known {
+            self.told =
+                stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes_torn, from });
+        }
+        (!known).then(|| self.told.clone())
     }
 
     /// Whether its demand is in force at this step. Without `follow` it belongs to one run.

@@ -45,7 +45,8 @@ impl Storing {
         let mut state = node.state.lock();
         let coordinator = node.coordinator_of(&state, &self.stream);
         let stranded = PeerMessage::Stranded { id: id.clone(), rank: self.rank };
-        if !node.tell(&mut state, coordinator, stranded) {
+        // If that one is gone, the next is told what is held here.
+        if !node.tell(&mut state, coordinator, stranded) && node.is_too_far_behind(&state, coordinator) {
             // Nobody will ever read it.
             node.forget_step(&mut state, &id);
         }

@@ -67,11 +67,8 @@ impl StreamCoordinator {
     /// Tells the servers what they do not know yet of attachments.
     pub(super) fn tell_attachments(&mut self, effects: &mut Vec<Effect>) {
         for (id, attachment) in &mut self.attachments {
-            let record = attachment.record();
-            if attachment.told != record {
-                attachment.told.clone_from(&record);
-                effects.push(Effect::Attachment(*id, record.map(Box::new)));
-            }
+            let record = attachment.tell();
+            effects.extend(record.map(|record| Effect::Attachment(*id, record.map(Box::new))));
         }
     }
 

@@ -200,9 +200,10 @@ impl StreamCoordinator {
     /// Keeps the places of those who have not come back yet, or are no more. Whether any server was told of any.
     fn stand_in_for_the_known(&mut self) -> bool {
         let told = std::mem::take(&mut self.takeover.attachments);
-        let (known, last_run) = (!told.is_empty(), self.last_run());
+        let known = !told.is_empty();
+        let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
         for (id, record) in told {
-            self.attachments.entry(id).or_insert_with(|| Attachment::stand_in_for(record, last_run));
+            self.attachments.entry(id).or_insert_with(|| Attachment::stand_in_for(record, live));
         }
         known
     }
