@@ -51,6 +51,14 @@ def check(found: Any, number: int) -> None:
     np.testing.assert_array_equal(found, reference(SHAPE, "f8", number))
 
 
+def read(reader: forebay.Consumer, first: int, last: int) -> None:
+    """Takes the steps from the first until before the last, each of them whole."""
+    for number in range(first, last):
+        with reader.next() as step:
+            assert (step.number, step.missed, step.torn) == (number, 0, False)
+            check(step["U"][...], number)
+
+
 @pytest.mark.parametrize("holder", ["lives", "dies"])
 def test_a_reader_comes_back_with_what_it_holds(
     own_place: Path, child: Callable[..., Child], transport: str, holder: str
@@ -103,28 +111,19 @@ def test_nothing_is_held_any_longer_than_until_all_readers_are_back(
             consumer(group, stream, transport="shm", window=3) as idle,
         ):
             put(rank, 0, 2)
-            for number in range(2):
-                with reader.next() as step:
-                    check(step["U"][...], number)
+            read(reader, 0, 2)
             kill(group, 2)
             put(rank, 2, 5)
-            for number in range(2, 5):
-                with reader.next() as step:
-                    assert (step.number, step.missed) == (number, 0)
-                    check(step["U"][...], number)
+            read(reader, 2, 5)
             # In the place of the one that has not come back, all five are held.
             assert attached(group, stream) == 1
             assert held_blocks(group, stream) == 5
-            for number in range(5):
-                with idle.next() as step:
-                    assert (step.number, step.missed) == (number, 0)
-                    check(step["U"][...], number)
+            read(idle, 0, 5)
             # Long before those would be given up that do not come back.
             wait_until(lambda: is_given_back(group), timeout=5)
             put(rank, 5, 6)
             for back in (reader, idle):
-                with back.next() as step:
-                    check(step["U"][...], 5)
+                read(back, 5, 6)
         rank.close_input()
         rank.ended()
 
@@ -140,10 +139,7 @@ def test_a_reader_that_was_there_before_the_first_run_misses_nothing(
             rank = child(RANK, group.path, transport, stream, 1)
             rank.expect("open")
             put(rank, 0, 3)
-            for number in range(3):
-                with reader.next() as step:
-                    assert (step.number, step.missed) == (number, 0)
-                    check(step["U"][...], number)
+            read(reader, 0, 3)
         rank.close_input()
         rank.ended()
 

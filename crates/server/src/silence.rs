@@ -17,8 +17,7 @@ use forebay_wire::peer::PeerMessage;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
@@ -88,34 +87,6 @@ impl Runtime<Probed> for Wanted {
     }
 }
 
-/// Something to be done at a time; of those of one time, in the order of their numbers.
-#[derive(Debug)]
-struct Due {
-    at: Instant,
-    number: u64,
-    timer: Timer<Probed>,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// What is known of a member's datagrams.
 #[derive(Debug, Default)]
 struct Heard {
@@ -130,7 +101,8 @@ struct Watch {
     key: DatagramKey,
     /// Of the datagrams that this server has sent.
     counter: u64,
-    due: BinaryHeap<Reverse<Due>>,
+    /// What is to be done, by when; of one time, in the order in which it was asked for.
+    due: BTreeMap<(Instant, u64), Timer<Probed>>,
     timers: u64,
     roster: Arc<Roster>,
     addresses: HashMap<ServerId, SocketAddr>,
@@ -181,7 +153,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
         foca: Foca::new(me, config, SmallRng::seed_from_u64(seed), PostcardCodec),
         socket,
         counter: 0,
-        due: BinaryHeap::new(),
+        due: BTreeMap::new(),
         timers: 0,
         roster: node.standing().roster.clone(),
         addresses: HashMap::new(),
@@ -193,7 +165,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
     let mut epochs = node.epochs.subscribe();
     watch.follow(node.standing().roster.clone(), true);
     loop {
-        let due = watch.due.peek().map(|Reverse(due)| due.at);
+        let due = watch.due.first_key_value().map(|((at, _), _)| *at);
         let wake = async {
             match due {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -265,13 +237,9 @@ impl Watch {
     /// Does what is due.
     fn tick(&mut self) {
         let now = Instant::now();
-        while let Some(Reverse(due)) = self.due.peek() {
-            if due.at > now {
-                return;
-            }
-            if let Some(Reverse(Due { timer, .. })) = self.due.pop() {
-                self.with(|foca, wanted| foca.handle_timer(timer, wanted));
-            }
+        while let Some(next) = self.due.first_entry().filter(|next| next.key().0 <= now) {
+            let timer = next.remove();
+            self.with(|foca, wanted| foca.handle_timer(timer, wanted));
         }
     }
 
@@ -290,7 +258,7 @@ impl Watch {
         let now = Instant::now();
         for (timer, after) in wanted.timers {
             self.timers += 1;
-            self.due.push(Reverse(Due { at: now + after, number: self.timers, timer }));
+            self.due.insert((now + after, self.timers), timer);
         }
         for (to, said) in wanted.said {
             if let Err(error) = self.say(to, said, now) {

@@ -169,6 +169,9 @@ pub(super) struct Rank {
     pub(super) state: RankState,
     /// It has finished all steps below this one, whether it ended them or left them out.
     pub(super) below: StepNumber,
+    /// The same, as far as others have told in the place of its home, while it is away. Several do, each of some steps: what
+    /// is missing between them may only not have been told yet.
+    pub(super) told_below: StepNumber,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
     pub(super) stranded: Vec<(StepNumber, ServerId)>,
 }
@@ -180,6 +183,12 @@ pub(super) enum RankState {
     Away,
     Closed,
     Dead,
+}
+
+impl Rank {
+    pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
+        Rank { server, state, below, told_below: 0, stranded: Vec::new() }
+    }
 }
 
 impl RankState {

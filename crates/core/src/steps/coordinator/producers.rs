@@ -59,7 +59,7 @@ impl StreamCoordinator {
         let Some(run) = self.runs.get_mut(&number) else {
             return Err(Error::internal(format!("run {number} of stream '{}' is not there", self.name)));
         };
-        run.ranks.insert(rank, Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() });
+        run.ranks.insert(rank, Rank::new(server, RankState::Open, 0));
         let cuts = run.cuts.clone();
         self.forget_empty_runs(&mut effects);
         Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number), below: 0 }, effects))
@@ -184,7 +184,13 @@ impl StreamCoordinator {
     }
 
     /// A rank has finished all steps below this one: nothing of it is awaited any more in those that it left out.
-    fn finished_below(&mut self, number: RunNumber, rank: u32, below: StepNumber, effects: &mut Vec<Effect>) {
+    pub(super) fn finished_below(
+        &mut self,
+        number: RunNumber,
+        rank: u32,
+        below: StepNumber,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let Some(state) = run.ranks.get_mut(&rank) else { return };
         let from = state.below;
@@ -209,7 +215,11 @@ impl StreamCoordinator {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let number = ended.step;
-        self.finished_below(run, rank, number, &mut effects);
+        let away = self.runs.get(&run).and_then(|run| run.ranks.get(&rank));
+        let away = away.is_some_and(|rank| rank.state == RankState::Away);
+        if !away {
+            self.finished_below(run, rank, number, &mut effects);
+        }
         let id = self.step_id(run, number);
         let telling = self.waits_to_settle();
         let known = self.runs.get_mut(&run).filter(|run| {
@@ -234,7 +244,8 @@ impl StreamCoordinator {
             effects.push(Effect::RankError { server, run, rank, error });
         }
         if let Some(rank) = entry.ranks.get_mut(&rank) {
-            rank.below = rank.below.max(number.saturating_add(1));
+            let below = if away { &mut rank.told_below } else { &mut rank.below };
+            *below = number.saturating_add(1).max(*below);
         }
         self.close_if_complete(run, number, &mut effects);
         effects

@@ -73,10 +73,10 @@ impl StreamCoordinator {
         }
         for InheritedRank { rank, below, away } in told.ranks {
             let state = if away { RankState::Away } else { RankState::Open };
-            let fresh = Rank { server: home, state, below, stranded: Vec::new() };
+            let fresh = Rank::new(home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
             if known.state == RankState::Away && !away {
-                *known = Rank { below: below.max(known.below), ..fresh };
+                *known = Rank { below: below.max(known.below).max(known.told_below), ..fresh };
             }
         }
         self.takeover.homes.insert(home);
@@ -269,8 +269,7 @@ impl StreamCoordinator {
         let Some(known) = self.runs.get_mut(&run).filter(|known| known.options == options) else {
             return Err(ended());
         };
-        let fresh = Rank { server, state: RankState::Open, below: 0, stranded: Vec::new() };
-        let entry = known.ranks.entry(rank).or_insert(fresh);
+        let entry = known.ranks.entry(rank).or_insert(Rank::new(server, RankState::Open, 0));
         if entry.state.is_gone() {
             return Err(Error::not_found(format!(
                 "rank {rank} of run {run} of stream '{}' was given up: it had lost its home server for too long",
@@ -286,12 +285,16 @@ impl StreamCoordinator {
         }
         entry.server = server;
         entry.state = RankState::Open;
-        let below = entry.below;
+        let below = entry.below.max(entry.told_below);
         if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
             known.cuts = Cuts::new(Arc::new(demand));
         }
         let cuts = known.cuts.clone();
-        Ok((Joined { run, cuts, agreeing: self.cut.agreeing(run), below }, Vec::new()))
+        let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below };
+        // All have told by now: what was left out until then, it has left out.
+        let mut effects = Vec::new();
+        self.finished_below(run, rank, below, &mut effects);
+        Ok((joined, effects))
     }
 
     /// A rank's home leaves the group, and has told all of what the rank did: the rank comes back through another one.

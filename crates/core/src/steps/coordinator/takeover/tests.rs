@@ -27,6 +27,34 @@ fn a_rank_whose_home_died_comes_back() {
     assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
 }
 
+/// Several servers held copies, each of some steps, and they do not tell in the order of the steps.
+#[test]
+fn what_a_dead_home_had_not_told_comes_in_any_order() {
+    let mut stream = stream(Policy::DropOldest, 1, 9);
+    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+    for number in 1..5 {
+        assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
+    }
+    stream.server_gone(S1);
+    let whole = |effects: &[Effect], number| {
+        let [Effect::Deliver(_, report)] = effects else { panic!("{effects:?}") };
+        assert!(report.id.step == number && !report.torn, "{report:?}");
+    };
+    whole(&stream.step_ended(1, 1, S0, ended(1, 3)), 3);
+    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 5)), [], "others go on meanwhile");
+    whole(&stream.step_ended(1, 1, S0, ended(1, 1)), 1);
+    // Its home had told of step 0, so that it is not needed again; step 2 it has left out.
+    assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
+    assert_eq!(freed(&stream.step_ended(1, 1, S0, ended(1, 0))), [0]);
+    let (joined, effects) =
+        stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).unwrap();
+    assert_eq!(joined.below, 4);
+    let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(report.id.step == 2 && report.torn);
+    whole(&stream.step_ended(1, 1, S0, ended(1, 4)), 4);
+    whole(&stream.step_ended(1, 1, S0, ended(1, 5)), 5);
+}
+
 #[test]
 fn a_rank_that_does_not_come_back_is_given_up() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
