@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,26 @@ class Checks:
         self.steps = self.blocks = self.bytes = 0
         self.wrong: list[str] = []
 
+    def complain(self, what: str) -> None:
+        """Something is wrong, now: the time stands in the servers' log too."""
+        self.wrong.append(f"{datetime.now(UTC):%H:%M:%S.%f} {what}")
+
     def compare(self, what: str, found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
         self.bytes += found.nbytes
         if not np.array_equal(found, expected):
-            self.wrong.append(what)
+            self.complain(what)
 
     def step(self, step: forebay.Step) -> None:
         """Compares all of a step."""
+        try:
+            self._step(step)
+        except forebay.Error as error:
+            self.complain(f"step {step.number}: {error}")
+
+    def _step(self, step: forebay.Step) -> None:
         number = step.number
         if step.torn:
-            self.wrong.append(f"step {number} is torn")
+            self.complain(f"step {number} is torn")
             return
         whole = reference((ROWS, COLUMNS), "f8", number)
         for block in step.blocks("U"):
@@ -151,7 +162,7 @@ def run_steady(path: str, transport: str) -> None:
         print("open", flush=True)
         for step in reader:
             if step.number != expected or step.missed:
-                checks.wrong.append(f"step {step.number} came instead of {expected}, missed {step.missed}")
+                checks.complain(f"step {step.number} came instead of {expected}, missed {step.missed}")
             expected = step.number + 1
             checks.step(step)
     checks.tell()
@@ -191,7 +202,7 @@ def run_visitor(path: str, transport: str) -> None:
                     break
                 step = found
                 if before is not None and step.number != before + 1:
-                    checks.wrong.append(f"step {step.number} came after {before}")
+                    checks.complain(f"step {step.number} came after {before}")
                 before = step.number
                 checks.step(step)
                 step.release()
@@ -280,7 +291,8 @@ class Chaos:
         return len(living) == len(servers) and not lacking
 
     def happen(self) -> None:
-        servers = self.admin.status()["servers"]
+        # One that was just killed may be a member still.
+        servers = [server for server in self.admin.status()["servers"] if "error" not in server]
         choices = []
         if len(servers) < SERVERS_MAX:
             choices += ["added"] * (3 if len(servers) <= SERVERS_MIN else 1)

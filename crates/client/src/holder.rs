@@ -113,6 +113,14 @@ impl Drop for ReadableArena {
     }
 }
 
+/// A server's word that it does not hold a block.
+fn said_by(server: ServerId, location: &Location, error: Error) -> Error {
+    if server == location.server {
+        return error.during(server);
+    }
+    error.during(format_args!("{server}, in the place of {}", location.server))
+}
+
 impl Holders {
     pub(crate) fn new(group: Group) -> Holders {
         Holders::with_pins(group, PIN_BYTES)
@@ -238,6 +246,7 @@ impl Holders {
                     place = self.find_holder(location, place.0, &error)?;
                     self.note_moved(key, place);
                 }
+                Err(error) if error.kind == ErrorKind::Lost => return Err(said_by(place.0, location, error)),
                 asked => return asked,
             }
         }

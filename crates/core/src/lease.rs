@@ -20,8 +20,12 @@ pub const LEASE_OVER: Duration = Duration::from_millis(1150);
 pub const STANDS_FOR: Duration = Duration::from_secs(2);
 /// After that, nobody has a lease any more of the epoch before a roster that is in force by now, whoever missed it.
 pub const STOOD_FOR: Duration = Duration::from_millis(3400);
+/// How long after it was asked for a lease in use is asked for again.
+const RENEW_AFTER: Duration = Duration::from_millis(250);
+/// How long to wait for an answer before another one is asked for.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How many askings are remembered whose answers may still come.
-const ASKED_MAX: usize = 32;
+const ASKED_MAX: usize = 64;
 
 /// A member's lease.
 #[derive(Debug)]
@@ -57,6 +61,12 @@ impl Lease {
         }
     }
 
+    /// Whether it is to be asked for now, while it is in use.
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        let after = if self.holds(now) { RENEW_AFTER } else { ASK_AGAIN };
+        !self.granted.is_empty() && self.asked.back().is_none_or(|(_, asked)| now >= *asked + after)
+    }
+
     /// Whether more than half of the members stand behind this one now.
     pub(crate) fn holds(&self, now: Duration) -> bool {
         let standing = self.granted.values().flatten().filter(|asked| now < **asked + LEASE).count();
@@ -90,6 +100,21 @@ mod tests {
 
     #[test]
     fn who_is_alone_needs_nobody() {
-        assert!(Lease::new(ServerId(5), [ServerId(5)].into_iter()).holds(Duration::from_secs(9)));
+        let lease = Lease::new(ServerId(5), [ServerId(5)].into_iter());
+        assert!(lease.holds(Duration::from_secs(9)));
+        assert!(!lease.is_due(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn it_is_asked_for_before_it_ends_and_sooner_while_nobody_grants_it() {
+        let at = Duration::from_millis;
+        let mut lease = Lease::new(ServerId(0), (0..3).map(ServerId));
+        assert!(lease.is_due(at(0)));
+        let number = lease.renew(at(0));
+        assert!(!lease.is_due(at(19)));
+        assert!(lease.is_due(at(20)));
+        lease.granted(ServerId(1), number, at(20));
+        assert!(!lease.is_due(at(249)));
+        assert!(lease.is_due(at(250)) && lease.holds(at(250)));
     }
 }

@@ -108,8 +108,8 @@ enum Work {
     /// A roster is chosen.
     Chosen {
         roster: Arc<Roster>,
-        /// When it comes into force, if that is known.
-        in_force_at: Option<Duration>,
+        /// Since when nobody has a lease of the epoch before this one.
+        former_left_at: Option<Duration>,
         /// When those who may not know of the roster before it are told again.
         tell_at: Duration,
     },
@@ -197,6 +197,15 @@ impl Membership {
         !self.is_out() && (standing || seeded(Bug::AcknowledgesWithoutALease))
     }
 
+    /// As [`Membership::may_acknowledge`], for a server that is about to; asks for the lease that it needs for that, or a
+    /// longer one, if it is time.
+    pub fn use_lease(&mut self, now: Duration) -> bool {
+        if self.lease.is_due(now) {
+            self.renew_lease(now);
+        }
+        self.may_acknowledge(now)
+    }
+
     /// Asks the other members for a lease, or a longer one.
     pub fn renew_lease(&mut self, now: Duration) {
         if self.is_out() {
@@ -255,9 +264,10 @@ impl Membership {
     pub fn wake_at(&self) -> Option<Duration> {
         match &self.work {
             Work::Attempting(_, until) | Work::Out(_, until) => Some(*until),
-            Work::Chosen { in_force_at, tell_at, .. } => {
-                Some(in_force_at.unwrap_or_else(|| (*tell_at).min(self.since + STOOD_FOR)))
-            }
+            Work::Chosen { roster, former_left_at, tell_at } => Some(match former_left_at {
+                Some(at) => *at + self.leases_last(roster),
+                None => (*tell_at).min(self.since + STOOD_FOR),
+            }),
             Work::Released => None,
             Work::Nothing => self.wishes.iter().map(|wish| wish.at.max(self.quiet_until)).min(),
         }
@@ -452,7 +462,7 @@ impl Membership {
                 self.back_off(now);
             }
             Progress::Chosen(roster) => {
-                self.work = Work::Chosen { roster, in_force_at: None, tell_at: now };
+                self.work = Work::Chosen { roster, former_left_at: None, tell_at: now };
                 self.tick(now);
             }
         }
@@ -461,20 +471,15 @@ impl Membership {
     /// Brings the roster that is chosen into force, if it is time.
     fn bring_into_force(&mut self, now: Duration) {
         let former_left = self.former_left() || now >= self.since + STOOD_FOR;
-        let Work::Chosen { roster, in_force_at, tell_at } = &mut self.work else { return };
-        let roster = roster.clone();
-        if let Some(at) = in_force_at {
-            if now >= *at {
+        let Work::Chosen { roster, former_left_at, tell_at } = &mut self.work else { return };
+        if former_left {
+            let (roster, left_at) = (roster.clone(), *former_left_at.get_or_insert(now));
+            if now >= left_at + self.leases_last(&roster) {
                 let former = self.roster.clone();
                 self.adopt(roster.clone(), now);
                 self.announce(&former, &roster);
             }
             return;
-        }
-        if former_left {
-            let wait = if self.may_run_on(&roster) { LEASE_OVER } else { Duration::ZERO };
-            self.work = Work::Chosen { roster, in_force_at: Some(now + wait), tell_at: now };
-            return self.bring_into_force(now);
         }
         if now >= *tell_at {
             *tell_at = now + TELL_FORMER;
@@ -497,11 +502,13 @@ impl Membership {
         2 * left.count() >= former.len() || seeded(Bug::DoesNotWaitForTheFormer)
     }
 
-    /// Whether somebody whom this roster leaves out may still be running under a lease.
-    fn may_run_on(&self, roster: &Roster) -> bool {
+    /// How long somebody whom this roster leaves out may still be running under a lease that was granted by now: not at
+    /// all where the death of all of them is certain.
+    fn leases_last(&self, roster: &Roster) -> Duration {
         let ends = |id: &ServerId| self.dead.contains(id) || self.wishes_to_leave(*id);
         let may_run = |id: &ServerId| *id != self.me && !roster.contains(*id) && !ends(id);
-        self.roster.ids().any(|id| may_run(&id)) && !seeded(Bug::DoesNotWaitForLeases)
+        let wait = self.roster.ids().any(|id| may_run(&id)) && !seeded(Bug::DoesNotWaitForLeases);
+        if wait { LEASE_OVER } else { Duration::ZERO }
     }
 
     /// Whether a server has wished to leave.

@@ -23,6 +23,7 @@ mod directory;
 mod forming;
 mod guarded;
 mod handle;
+mod lease;
 mod leaving;
 mod membership;
 mod node;

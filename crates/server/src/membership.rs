@@ -52,6 +52,8 @@ pub(crate) struct Hosted {
     membership: Mutex<Membership>,
     /// When it is to be called next may have changed.
     changed: Notify,
+    /// Whether this server may acknowledge something may have changed.
+    pub(crate) lease: Notify,
     /// Its clock.
     since: Instant,
     witness: Arc<Witness>,
@@ -70,6 +72,7 @@ impl Hosted {
         Hosted {
             membership: Mutex::new(Membership::new(me, roster, seed, Duration::ZERO)),
             changed: Notify::new(),
+            lease: Notify::new(),
             since: Instant::now(),
             witness: Arc::new(witness),
             joining: Mutex::default(),
@@ -112,7 +115,22 @@ impl Node {
     ) {
         let mut membership = self.hosted.membership.lock();
         act(&mut membership, self.hosted.since.elapsed());
-        // Done under the lock, so that rosters come into force one after the other.
+        self.perform(&mut membership, from);
+        drop(membership);
+        self.hosted.changed.notify_one();
+        self.hosted.lease.notify_waiters();
+    }
+
+    /// Whether this server may acknowledge something now; asks for its lease if it is time.
+    pub(crate) fn use_lease(&self) -> bool {
+        let mut membership = self.hosted.membership.lock();
+        let held = membership.use_lease(self.hosted.since.elapsed());
+        self.perform(&mut membership, None);
+        held
+    }
+
+    /// Does what the agreement wants done, under its lock, so that rosters come into force one after the other.
+    fn perform(&self, membership: &mut Membership, from: Option<(ServerId, &Outbox)>) {
         for effect in membership.effects() {
             match effect {
                 Effect::Send(to, message) => {
@@ -130,8 +148,6 @@ impl Node {
                 Effect::Released => self.hosted.released.notify_one(),
             }
         }
-        drop(membership);
-        self.hosted.changed.notify_one();
     }
 
     /// Another server, or one that wants to know, has told something about the members.

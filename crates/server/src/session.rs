@@ -208,7 +208,7 @@ impl Session {
             };
             let Some((frame, _descriptors)) = next else { break };
             let header = frame.header;
-            match self.handle(frame).await {
+            match self.answer(frame).await {
                 Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,
                 Ok(_) => {}
                 Err(error) if header.request != 0 && !self.is_fatal(&error) => {
@@ -251,10 +251,32 @@ impl Session {
         self.outbox.push_with(self.node.header(request), &answer, vec![descriptor], None)
     }
 
-    /// Handles one message; `None` if it is answered already or needs no answer.
-    async fn handle(&mut self, frame: Frame) -> Result<Option<ToClient>> {
+    /// Handles one message. What says that something is kept is said only while the group stands behind this server.
+    async fn answer(&mut self, frame: Frame) -> Result<Option<ToClient>> {
         let header = frame.header;
         let message = frame.message::<ToServer>()?;
+        let acknowledges = header.request != 0 && self.acknowledges(&message);
+        let answer = self.handle(header, message).await?;
+        if acknowledges && matches!(answer, Some(ToClient::Done | ToClient::Placed(_))) {
+            self.node.may_acknowledge(self.patience).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Whether the answer to a message says that what was put is kept, whatever happens to this server.
+    fn acknowledges(&self, message: &ToServer) -> bool {
+        use ToServer as M;
+        let copies_at_once = self.producing.as_ref().is_some_and(Producing::copies_at_once)
+            || self.storing.as_ref().is_some_and(Storing::copies_at_once);
+        match message {
+            M::End { .. } | M::Flush | M::SpacePut { .. } | M::SpaceRemove { .. } => true,
+            M::Put(_) | M::Place { .. } => copies_at_once,
+            _ => false,
+        }
+    }
+
+    /// Handles one message; `None` if it is answered already or needs no answer.
+    async fn handle(&mut self, header: Header, message: ToServer) -> Result<Option<ToClient>> {
         let takes_payload =
             matches!(message, ToServer::Put(_) | ToServer::Place { .. } | ToServer::SpacePut { .. });
         if header.payload > 0 && !takes_payload {

@@ -125,3 +125,25 @@ fn who_missed_two_rosters_acknowledges_nothing() {
         assert!(the_evicted_acknowledge(Some(bug)), "{bug:?} is not noticed");
     }
 }
+
+#[test]
+fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
+    let roster = Arc::new(roster);
+    let members =
+        roster.ids().map(|id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO))).collect();
+    let cut_off = [ServerId(2)].into();
+    let mut stage = Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off };
+    // Its connection has ended: it may still be running.
+    stage.act(0, |member, now| {
+        member.suspect(ServerId(2));
+        member.wish(Change::Evict(ServerId(2)), now);
+    });
+    stage.pass(Duration::from_millis(100), |_| {});
+    assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch);
+    stage.act(0, |member, _| member.proven_dead(ServerId(2)));
+    stage.pass(STEP, |_| {});
+    let next = stage.members[&ServerId(1)].roster();
+    assert_eq!((next.epoch, next.contains(ServerId(2))), (roster.epoch + 1, false));
+}

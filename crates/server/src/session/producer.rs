@@ -98,6 +98,11 @@ impl Producing {
         self.trouble.get_or_insert(error);
     }
 
+    /// Whether each block is copied as soon as it is put.
+    pub(crate) fn copies_at_once(&self) -> bool {
+        self.copies > 0 && self.durability == Durability::Replicated
+    }
+
     /// Whether a step is open whose blocks, like those of the step before, come with its end.
     pub(crate) fn ends_at_once(&self) -> bool {
         self.open.is_some()
@@ -606,6 +611,7 @@ impl Session {
         };
         let producing = self.producing()?;
         let key = key_of(producing.rank, &block);
+        let at_once = producing.copies_at_once();
         let Some(field) = producing.fields.get(&block.field) else { return Err(no_step("a put")) };
         let Some(open) = producing.open.as_mut() else { return Err(no_step("a put")) };
         let here = inline.is_none() && !matches!(block.bytes, Bytes::Placed(_));
@@ -630,7 +636,6 @@ impl Session {
         open.keys.insert((block.field.clone(), block.number));
         open.sizes.push((block.field.clone(), if here { bytes } else { 0 }));
         open.fields.entry(block.field).or_default().push(record);
-        let at_once = producing.durability == Durability::Replicated && producing.copies > 0;
         if here && at_once {
             let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
             let (copies, patience) = (producing.copies, self.patience);

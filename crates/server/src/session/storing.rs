@@ -33,6 +33,11 @@ pub(crate) struct Storing {
 }
 
 impl Storing {
+    /// Whether each block is copied as soon as it is placed.
+    pub(super) fn copies_at_once(&self) -> bool {
+        self.copies > 0 && self.durability == Durability::Replicated
+    }
+
     /// Whether the rank's home knows of all that was placed here.
     pub(super) fn is_between_steps(&self) -> bool {
         self.open.is_none()
@@ -115,11 +120,11 @@ impl Session {
         }
         if storing.copies > 0 {
             let ranges = vec![range_of(&location)];
-            match storing.durability {
-                Durability::Local => storing.ranges.extend(ranges),
-                Durability::Replicated => {
-                    self.node.keep_in_time(&id, storing.copies, ranges, self.patience).await?;
-                }
+            if storing.copies_at_once() {
+                let copies = storing.copies;
+                self.node.keep_in_time(&id, copies, ranges, self.patience).await?;
+            } else {
+                storing.ranges.extend(ranges);
             }
         }
         Ok(Some(ToClient::Placed(location)))

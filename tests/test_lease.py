@@ -1,0 +1,85 @@
+"""A server that most others do not answer acknowledges nothing: the group may go on without it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from support import BUDGET, reference, stand_still
+from test_elastic import name_at, told
+
+import forebay
+
+SHAPE = (60, 50)
+# Nobody is given up while a test runs.
+SILENCE = 600
+
+
+@pytest.fixture
+def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
+    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+        yield group
+
+
+@contextmanager
+def alone(group: forebay.LocalGroup) -> Iterator[None]:
+    """Only the first server answers."""
+    pids = [server["pid"] for server in told(group)["servers"][1:]]
+    for pid in pids:
+        stand_still(pid)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def flush_until_refused(sim: forebay.Producer) -> None:
+    """The lease of an earlier acknowledgement lasts for up to a second."""
+    with pytest.raises(forebay.Timeout, match="fewer than half of the 3 servers answer"):
+        deque(iter(sim.flush, "never"), maxlen=0)
+
+
+def test_a_flush_waits_for_a_lease(three: forebay.LocalGroup, transport: str) -> None:
+    stream = name_at(three, 0)
+    with (
+        forebay.Consumer(stream, group=three.path, timeout=20) as reader,
+        forebay.Producer(stream, group=three.path, transport=transport, timeout=3, on_loss="fail") as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with sim.step(0) as step:
+            step.put("U", reference(SHAPE, "f8", 0))
+        sim.flush()
+        with alone(three):
+            flush_until_refused(sim)
+            # What is not waited for goes on, and is acknowledged later.
+            with sim.step(1) as step:
+                step.put("U", reference(SHAPE, "f8", 1))
+        sim.flush()
+        for number in range(2):
+            step = reader.next(timeout=20)
+            assert (step.number, step.torn) == (number, False)
+            assert (step["U"][...] == reference(SHAPE, "f8", number)).all()
+
+
+def test_a_put_to_the_space_waits_for_a_lease(three: forebay.LocalGroup, transport: str) -> None:
+    with forebay.Space(group=three.path, transport=transport, timeout=3) as space:
+
+        def put(number: int) -> None:
+            for step in count():
+                space.put(f"T{number}", reference(SHAPE, "f8", step), step=step)
+
+        # Each has an owner; some the server that answers.
+        with alone(three), ThreadPoolExecutor(12) as pool:
+            for told in [pool.submit(put, number) for number in range(12)]:
+                with pytest.raises(forebay.Timeout):
+                    told.result()
+        space.put("after", reference(SHAPE), step=0)
+        assert (space.get("after", step=0) == reference(SHAPE)).all()
