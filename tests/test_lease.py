@@ -43,7 +43,7 @@ def alone(group: forebay.LocalGroup) -> Iterator[None]:
 
 def flush_until_refused(sim: forebay.Producer) -> None:
     """The lease of an earlier acknowledgement lasts for up to a second."""
-    with pytest.raises(forebay.Timeout, match="fewer than half of the 3 servers answer"):
+    with pytest.raises(forebay.Timeout, match="too few of the 3 servers answer"):
         deque(iter(sim.flush, "never"), maxlen=0)
 
 

@@ -146,6 +146,16 @@ class Admin:
         """
         _forebay.remove_server(*self._where, name, discard)
 
+    def heal(self, *, force: bool = False) -> tuple[list[int], list[int]]:
+        """Has the group go on after it lost half of its servers or more at once, which they cannot agree on.
+
+        Returns the numbers of the servers that answer, and of those that do not; only with `force` are the latter
+        given up, with what only they held. None of them may still run: what it takes on would be lost. One that is
+        seen later comes back as a new server. Raises `Conflict` where more than half answer: those agree by
+        themselves. Waits for silent servers, some seconds at most.
+        """
+        return _forebay.heal(*self._where, force)
+
     def destroy_pipeline(self, name: str) -> None:
         """Ends a pipeline and its workers."""
         _forebay.destroy_pipeline(*self._where, name)

@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod get;
 mod group;
+mod heal;
 mod leave;
 mod ls;
 mod output;
@@ -73,6 +74,11 @@ enum Command {
     /// What it holds goes to the others first; ranks, readers and pipelines go
     /// on there. If that takes longer than --timeout, it stays.
     Leave(leave::Leave),
+    /// Go on after half of the servers or more were lost at once
+    ///
+    /// Fewer losses are mended by the group itself. Says which servers answer
+    /// and which do not; does something only with --force.
+    Heal(heal::Heal),
     /// End a group and all its servers
     Down,
     /// Run one server in the foreground; it founds the group or joins it
@@ -129,6 +135,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Up(up) => group::up(common, &up, output),
         Command::Add(add) => add::add(common, &add, output),
         Command::Leave(leave) => leave::leave(common, &leave, output),
+        Command::Heal(heal) => heal::heal(common, &heal, output),
         Command::Down => group::down(common, output),
         Command::Serve(serve) => serve::serve(common, &serve),
         Command::Status => status::status(common, output),

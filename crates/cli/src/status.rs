@@ -66,10 +66,21 @@ const SERVERS: &str = "SERVER     PROCESS        STAGED / BUDGET        PEAK    
 const STREAMS: &str = "STREAM            RUN   RANKS    CLOSED  DROPPED   LATEST       HELD  READERS";
 const PIPELINES: &str = "PIPELINE     STREAM       STATE    WORKERS EXECUTED FAILED MISSED LATEST SECONDS";
 
+/// What helps where too few servers answer for the group to go on.
+fn remedy(status: &Value) -> Option<String> {
+    let servers = list(&status["servers"]).count();
+    let silent = list(&status["servers"]).filter(|server| !server["error"].is_null()).count();
+    let stuck = silent < servers && 2 * silent >= servers;
+    stuck.then(|| {
+        "Too few servers answer for the group to go on. If the others are gone for good:\nforebay heal".into()
+    })
+}
+
 fn text(status: &Value) -> Vec<String> {
     let mut lines = vec![SERVERS.to_owned()];
     lines.extend(list(&status["servers"]).flat_map(server));
     lines.extend(list(&status["lost"]).map(lost));
+    lines.extend(remedy(status));
     let mut section = |header: &str, rows: Vec<String>| {
         if !rows.is_empty() {
             lines.extend([String::new(), header.to_owned()]);

@@ -151,6 +151,22 @@ impl Admin {
         Ok(server)
     }
 
+    /// Goes on with those servers of the group that answer, where they are half of them or fewer and so cannot agree on
+    /// that by themselves: returns them, and those that are given up. Only says which they are unless `force`. None of those
+    /// given up may still run: what it acknowledges would be lost; one that is seen later comes back as a new member.
+    pub fn heal(&self, force: bool) -> Result<(Vec<ServerId>, Vec<ServerId>)> {
+        let _ = self.group.refresh();
+        let members = self.group.known().view.members.clone();
+        let answers = self.group.ask_all(members, &ToServer::Status, "to say that it is there", |_| false)?;
+        let one = answers.iter().find(|(_, answer)| answer.is_ok()).map(|(server, _)| *server);
+        let nobody = || Error::unreachable("no server of the group answers: `forebay up` starts a new group");
+        let rpc = self.group.connect(one.ok_or_else(nobody)?, Role::Consumer)?;
+        match rpc.call(&ToServer::Heal { force }, "to find out which servers are there")?.message {
+            ToClient::Healed { kept, given_up } => Ok((kept, given_up)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that
     /// does not answer is an error, after all others were told.
     pub fn shutdown(&self) -> Result<usize> {

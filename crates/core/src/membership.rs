@@ -7,7 +7,7 @@
 //! [lease](crate::lease) has certainly run out.
 
 use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Epoch, ServerId};
 use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
 use crate::roster::{Change, Roster};
@@ -240,6 +240,28 @@ impl Membership {
         let first = self.proposers(change).next().filter(|first| *first != self.me);
         if let Some(first) = first.filter(|_| self.wishes.len() < known) {
             self.effects.push(Effect::Send(first, Message::Withdraw(change.clone())));
+        }
+    }
+
+    /// The roster of a group that is healed: of those members that answer, where they are too few to agree by themselves.
+    pub fn healed(&self, answering: &BTreeSet<ServerId>) -> Result<Roster> {
+        let members = self.roster.members.len();
+        let answer = self.roster.ids().filter(|id| answering.contains(id)).count();
+        if 2 * answer > members {
+            return Err(Error::conflict(format!(
+                "{answer} of the group's {members} servers answer: they agree by themselves who the members are"
+            )));
+        }
+        let nobody = || Error::conflict("none of the group's servers answers");
+        self.roster.healed(answering).ok_or_else(nobody)
+    }
+
+    /// A roster is in force on which nobody agreed: its members are told, and those that it leaves out.
+    pub fn enforce(&mut self, roster: Roster, now: Duration) {
+        let (former, roster) = (self.roster.clone(), Arc::new(roster));
+        self.adopt(roster.clone(), now);
+        if self.roster.epoch == roster.epoch {
+            self.announce(&former, &roster);
         }
     }
 

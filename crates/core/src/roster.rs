@@ -6,6 +6,7 @@ use crate::seats::Seats;
 use crate::seeded::{Bug, seeded};
 use crate::view::View;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What tells two processes apart that never were members at the same time: made at random when a server starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,6 +56,10 @@ pub struct Lost {
 
 /// How many lost members are remembered.
 const LOST_MAX: usize = 32;
+
+/// Where a group was healed, its epochs are counted on from the next multiple of this: whoever missed that knows at once
+/// that it did, whatever it agreed on meanwhile.
+const HEALED: Epoch = 1_000_000;
 
 /// The members at one epoch of a lineage, and the next id to be given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +183,20 @@ impl Roster {
         next.lost.drain(..next.lost.len().saturating_sub(LOST_MAX));
         (!next.members.is_empty() && next.members != self.members).then_some(next)
     }
+
+    /// The first roster of a new line of history, with only those members that are kept: nobody agreed on it, the operator
+    /// vouches for it. `None` where none is kept, or all are.
+    pub fn healed(&self, kept: &BTreeSet<ServerId>) -> Option<Roster> {
+        let given_up: Vec<Change> = self.ids().filter(|id| !kept.contains(id)).map(Change::Evict).collect();
+        let mut healed = self.next(&given_up)?;
+        healed.epoch = (self.epoch / HEALED + 1) * HEALED;
+        healed
+            .lost
+            .iter_mut()
+            .filter(|lost| lost.epoch > self.epoch)
+            .for_each(|lost| lost.epoch = healed.epoch);
+        Some(healed)
+    }
 }
 
 #[cfg(test)]
@@ -211,5 +230,17 @@ mod tests {
         assert!([disordered, unknown_next, nobody, unfounded].iter().all(|roster| roster.check().is_err()));
         assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);
         assert_eq!(third.next(&[Change::Leave(ServerId(1)), Change::Leave(ServerId(3))]), None);
+        let healed = third.healed(&[ServerId(3)].into()).unwrap();
+        assert_eq!((healed.epoch, healed.ids().collect::<Vec<_>>()), (HEALED, vec![ServerId(3)]));
+        assert_eq!(healed.lost.last(), Some(&Lost { id: ServerId(1), pid: 7, epoch: HEALED }));
+        assert_eq!((healed.check(), healed.former.len()), (Ok(()), 2));
+        assert_eq!(
+            healed.next(&[join(14)]).unwrap().healed(&[ServerId(4)].into()).unwrap().epoch,
+            2 * HEALED
+        );
+        assert_eq!(
+            (third.healed(&BTreeSet::new()), third.healed(&[1, 3].map(ServerId).into())),
+            (None, None)
+        );
     }
 }

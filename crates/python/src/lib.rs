@@ -13,6 +13,7 @@ mod producer;
 mod space;
 mod worker;
 
+use forebay_client::core::ids::ServerId;
 use forebay_client::{Admin, PipelineSpec};
 use pyo3::prelude::*;
 
@@ -83,6 +84,21 @@ fn remove_server(
     errors::waiting(py, || Admin::open(&options)?.remove_server(&name, discard).map(drop))
 }
 
+/// Has a group go on without the servers that do not answer; which those are, and which do.
+#[pyfunction]
+fn heal(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<f64>,
+    force: bool,
+) -> PyResult<(Vec<u32>, Vec<u32>)> {
+    let options = group_options(group, transport, timeout)?;
+    let (kept, given_up) = errors::waiting(py, || Admin::open(&options)?.heal(force))?;
+    let numbers = |servers: Vec<_>| servers.into_iter().map(|id: ServerId| id.0).collect();
+    Ok((numbers(kept), numbers(given_up)))
+}
+
 /// Ends every server of a group.
 #[pyfunction]
 fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
@@ -112,6 +128,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(remove_server, module)?)?;
+    module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
     Ok(())

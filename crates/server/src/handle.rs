@@ -27,6 +27,7 @@ impl Node {
                 .with_runs_after(state.forgotten_run)
                 .with_versions_after(self.unique());
             state.coordinators.insert(stream.to_owned(), made);
+            tracing::info!("this server coordinates stream '{stream}' from now on");
         }
         state
             .coordinators
@@ -37,6 +38,9 @@ impl Node {
     /// Handles one message; what follows from it is queued.
     pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
         use PeerMessage as M;
+        if message.tells_coordinator().is_some_and(|stream| !state.coordinators.contains_key(stream)) {
+            return self.not_coordinated(state, from, message);
+        }
         match message {
             M::Join { token, stream, rank, options, back_to } => {
                 match self.place_of(state, &stream) {
@@ -161,12 +165,6 @@ impl Node {
                 self.forget_idle(state, &stream);
             }
             M::StepEnded { stream, run, rank, ended } => {
-                if self.place_of(state, &stream).is_some_and(|place| place != self.id)
-                    && !state.coordinators.contains_key(&stream)
-                {
-                    // Its home is told by whom it is coordinated, and tells that one.
-                    return;
-                }
                 let ended = Arc::unwrap_or_clone(ended);
                 let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
@@ -265,6 +263,15 @@ impl Node {
             M::Gossip(said) => drop(self.gossip.try_send((from, said))),
             // Their connections take these by themselves.
             M::Guard { .. } | M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
+        }
+    }
+
+    /// A server tells of ranks of a stream that this one does not coordinate, as far as it knows. If another one does, that
+    /// server is told so, and tells that one; if none does, the stream is forgotten.
+    fn not_coordinated(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+        let place = message.tells_coordinator().map(|stream| self.place_of(state, stream));
+        if place == Some(None) && !state.places.defer(from, message) {
+            tracing::warn!("what {from} tells is lost: too much waits for the group to know its view");
         }
     }
 

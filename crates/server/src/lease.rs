@@ -27,8 +27,8 @@ impl Node {
             if Instant::now() >= deadline {
                 let (id, members) = (self.id, self.standing().view.members.len());
                 return Err(Error::timeout(format!(
-                    "{id} cannot promise to keep it: fewer than half of the {members} servers answer it; put it again, or \
-                     look at them with `forebay status`"
+                    "{id} cannot promise to keep it: too few of the {members} servers answer it; `forebay status` says \
+                     which, and `forebay heal` goes on without those that are gone for good"
                 )));
             }
             let _ = timeout_at(deadline.min(Instant::now() + LOOK), changed).await;

@@ -23,6 +23,7 @@ mod directory;
 mod forming;
 mod guarded;
 mod handle;
+mod heal;
 mod lease;
 mod leaving;
 mod membership;

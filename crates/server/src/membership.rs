@@ -129,6 +129,16 @@ impl Node {
         held
     }
 
+    /// The roster of the group if it is healed with these members.
+    pub(crate) fn healed(&self, answering: &BTreeSet<ServerId>) -> Result<Roster> {
+        self.hosted.membership.lock().healed(answering)
+    }
+
+    /// What the group's servers share beside the connection file.
+    pub(crate) fn witness(&self) -> Arc<Witness> {
+        self.hosted.witness.clone()
+    }
+
     /// Does what the agreement wants done, under its lock, so that rosters come into force one after the other.
     fn perform(&self, membership: &mut Membership, from: Option<(ServerId, &Outbox)>) {
         for effect in membership.effects() {
@@ -337,7 +347,7 @@ impl Node {
         let (witness, path) = (self.hosted.witness.clone(), self.group.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
         tokio::task::spawn_blocking(move || {
-            let written = witness.locked(|| file.replace_earlier(&path));
+            let written = witness.locked(|| file.replace_earlier(&path).map(drop));
             if let Err(error) = written.or_else(|e| if path.exists() { Err(e) } else { Ok(()) }) {
                 tracing::warn!("the connection file does not tell of epoch {}: {error}", file.epoch);
             }

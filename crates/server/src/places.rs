@@ -5,7 +5,7 @@ use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::view::View;
 use forebay_wire::peer::PeerMessage;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 impl Node {
     /// The server that coordinates a stream, as far as this one knows.
@@ -20,9 +20,13 @@ impl Node {
     /// It is heard that a server coordinates a stream. If it takes the place of one that has died, this may be before that
     /// is known here: what was told to that one will have to be told again all the same.
     pub(crate) fn note_place(&self, state: &mut State, stream: &str, server: ServerId) {
+        if self.standing().roster.has_left(server) {
+            // It was heard late.
+            return;
+        }
         let before = self.coordinator_of(state, stream);
         if before != server {
-            state.places.moved.entry(stream.to_owned()).or_insert(before);
+            state.places.moved.entry(stream.to_owned()).or_default().insert(before);
         }
         // Also where the view in force has it there: the next one may not.
         state.places.elsewhere.insert(stream.to_owned(), server);
@@ -33,13 +37,12 @@ impl Node {
         if state.coordinators.contains_key(stream) {
             return Some(self.id);
         }
-        let elsewhere = state.places.elsewhere.get(stream).filter(|server| !state.gone.contains(server));
-        if let Some(server) = elsewhere {
-            return Some(*server);
+        if let Some(server) = state.places.elsewhere.get(stream) {
+            // The next view has another one in the place of one that is gone: not the one that this view alone names.
+            return Some(*server).filter(|server| !state.gone.contains(server));
         }
         let standing = self.standing();
         let natural = standing.view.coordinator_of(stream).unwrap_or(self.id);
-        // One that is gone has a successor in the next view.
         let known = natural != self.id || self.knows_places(state, &standing.view);
         (known && !state.gone.contains(&natural)).then_some(natural)
     }
@@ -167,7 +170,7 @@ impl Node {
 pub(crate) struct Places {
     pub(crate) elsewhere: HashMap<String, ServerId>,
     /// Who was thought to coordinate streams before others were heard to, since the view in force was adopted.
-    pub(crate) moved: HashMap<String, ServerId>,
+    pub(crate) moved: HashMap<String, BTreeSet<ServerId>>,
     /// Of which epoch each member has told what it coordinates in another one's place.
     told: HashMap<ServerId, Epoch>,
     /// The latest epoch of which others have told what follows from it.

@@ -7,6 +7,7 @@ mod reserve;
 mod storing;
 mod writing;
 
+use crate::heal::Healed;
 use crate::node::Node;
 use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
@@ -368,6 +369,10 @@ impl Session {
             }
             M::Status | M::CreatePipeline { .. } | M::DestroyPipeline { .. } | M::Shutdown => {
                 self.admin(message).await
+            }
+            M::Heal { force } => {
+                let Healed { kept, given_up } = self.node.heal(force).await?;
+                Ok(Some(ToClient::Healed { kept, given_up }))
             }
             M::LeaveGroup { discard, patience_ms } => {
                 self.leave_group(header.request, discard, Duration::from_millis(patience_ms)).await

@@ -30,7 +30,11 @@ impl Node {
     pub(crate) fn streams_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<String> {
         let taking_over = |stream: &str| state.coordinators.get(stream).is_some_and(|s| s.is_taking_over());
         let theirs = |stream: &String| {
-            let moved = state.places.moved.get(stream).is_some_and(|before| servers.contains(before));
+            let moved = state
+                .places
+                .moved
+                .get(stream)
+                .is_some_and(|before| servers.iter().any(|server| before.contains(server)));
             moved || taking_over(stream) || servers.contains(&self.coordinator_of(state, stream))
         };
         state.known_streams().into_iter().filter(theirs).collect()

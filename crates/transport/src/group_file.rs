@@ -230,13 +230,14 @@ impl ConnectionFile {
     }
 
     /// Replaces the file if it tells of an earlier epoch of this group. Whoever calls this holds the lock of the
-    /// [witness](crate::witness): a file that was removed meanwhile is not made again.
-    pub fn replace_earlier(&self, path: &Path) -> Result<()> {
+    /// [witness](crate::witness): a file that was removed meanwhile is not made again. Whether it was replaced.
+    pub fn replace_earlier(&self, path: &Path) -> Result<bool> {
         let before = ConnectionFile::read(path)?;
-        if before.lineage == self.lineage && before.epoch < self.epoch {
+        let is_earlier = before.lineage == self.lineage && before.epoch < self.epoch;
+        if is_earlier {
             self.replace(path)?;
         }
-        Ok(())
+        Ok(is_earlier)
     }
 
     /// Writes a file of a name that nobody else has: process ids do not tell containers or hosts apart.

@@ -393,6 +393,12 @@ pub enum ToServer {
         /// How long that may take, in milliseconds.
         patience_ms: u64,
     },
+    /// The group has lost half of its servers or more, and is to go on with those that this one reaches. Answer:
+    /// [`ToClient::Healed`].
+    Heal {
+        /// Whether to do so, or only to tell with whom it would go on.
+        force: bool,
+    },
 
     // A worker's.
     /// The worker's code is loaded and it listens for its comm here. Answer: [`ToClient::Done`].
@@ -541,6 +547,13 @@ pub enum ToClient {
     AnswersFor {
         /// Servers, and the arena's number at each. One of them holds each block that is not lost.
         servers: Vec<(ServerId, u32)>,
+    },
+    /// To [`ToServer::Heal`].
+    Healed {
+        /// Those with which the group goes on.
+        kept: Vec<ServerId>,
+        /// Those which it gives up.
+        given_up: Vec<ServerId>,
     },
     /// To [`ToServer::Attach`].
     Attached {

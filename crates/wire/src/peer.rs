@@ -641,3 +641,21 @@ pub enum PeerMessage {
         attr: Attr,
     },
 }
+
+impl PeerMessage {
+    /// The stream, if this tells its coordinator, without a question, what happened to ranks that it knows.
+    pub fn tells_coordinator(&self) -> Option<&str> {
+        match self {
+            PeerMessage::NeverCame { stream, .. }
+            | PeerMessage::Begun { stream, .. }
+            | PeerMessage::Reached { stream, .. }
+            | PeerMessage::StepEnded { stream, .. }
+            | PeerMessage::RankGone { stream, .. }
+            | PeerMessage::RankMoves { stream, .. }
+            | PeerMessage::Pressure { stream }
+            | PeerMessage::Prepared { stream, .. } => Some(stream),
+            PeerMessage::Stranded { id, .. } => Some(&id.stream),
+            _ => None,
+        }
+    }
+}

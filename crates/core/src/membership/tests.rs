@@ -147,3 +147,46 @@ fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
     let next = stage.members[&ServerId(1)].roster();
     assert_eq!((next.epoch, next.contains(ServerId(2))), (roster.epoch + 1, false));
 }
+
+#[test]
+fn a_group_that_lost_most_members_is_healed() {
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
+    let roster = Arc::new(roster);
+    let members =
+        roster.ids().map(|id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO))).collect();
+    let cut_off = [1, 2].map(ServerId).into();
+    let mut stage = Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off };
+    for gone in [1, 2].map(ServerId) {
+        stage.act(0, |member, now| {
+            member.suspect(gone);
+            member.wish(Change::Evict(gone), now);
+        });
+    }
+    stage.pass(Duration::from_secs(5), |_| {});
+    assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch, "nobody can agree");
+    assert!(!stage.members[&ServerId(0)].may_acknowledge(stage.now));
+    assert!(
+        stage.members[&ServerId(0)].healed(&[0, 1].map(ServerId).into()).is_err(),
+        "those agree by themselves"
+    );
+    let healed = stage.members[&ServerId(0)].healed(&[ServerId(0)].into()).unwrap();
+    let epoch = healed.epoch;
+    stage.act(0, |member, now| member.enforce(healed, now));
+    // What the others agree on meanwhile does not count.
+    stage.act(1, |member, now| {
+        member.suspect(ServerId(0));
+        member.wish(Change::Evict(ServerId(0)), now);
+    });
+    stage.pass(Duration::from_secs(5), |_| {});
+    assert_eq!(stage.members[&ServerId(1)].roster().epoch, roster.epoch + 1);
+    stage.cut_off.clear();
+    stage.act(0, |member, _| member.heard_epoch(ServerId(1), roster.epoch + 1));
+    stage.act(0, |member, _| member.heard_epoch(ServerId(2), roster.epoch + 1));
+    stage.pass(Duration::from_secs(5), |_| {});
+    assert!(stage.members[&ServerId(0)].may_acknowledge(stage.now));
+    for out in [1, 2].map(ServerId) {
+        assert!(stage.members[&out].is_out());
+        assert_eq!(stage.members[&out].roster().epoch, epoch);
+    }
+}

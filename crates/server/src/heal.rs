@@ -1,0 +1,88 @@
+//! Going on where half of the members or more are gone for good: they cannot be agreed on by those that are left, so that
+//! the operator says that none of them runs any more.
+
+use crate::forming;
+use crate::membership::entry;
+use crate::node::Node;
+use forebay_core::ids::ServerId;
+use forebay_core::membership::Message;
+use forebay_core::roster::Roster;
+use forebay_core::{Error, Result};
+use forebay_transport::group_file::ConnectionFile;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long a server may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// With whom the group goes on, and without whom.
+#[derive(Debug)]
+pub(crate) struct Healed {
+    pub(crate) kept: Vec<ServerId>,
+    pub(crate) given_up: Vec<ServerId>,
+}
+
+impl Node {
+    /// Begins a new line of the group's history, with those members that answer. Without `force`, only says who they are.
+    pub(crate) async fn heal(&self, force: bool) -> Result<Healed> {
+        let roster = self.standing().roster.clone();
+        let answering = self.answering(&roster).await?;
+        let healed = self.healed(&answering)?;
+        let (kept, given_up) = roster.ids().partition(|id| healed.contains(*id));
+        if force {
+            self.claim(healed.clone()).await?;
+            tracing::warn!(
+                "epoch {}: the group is healed, and goes on with {} servers",
+                healed.epoch,
+                healed.members.len()
+            );
+            self.at_membership(None, |membership, now| membership.enforce(healed, now));
+        }
+        Ok(Healed { kept, given_up })
+    }
+
+    /// The members that answer, this one among them.
+    async fn answering(&self, roster: &Arc<Roster>) -> Result<BTreeSet<ServerId>> {
+        let file = Arc::new(ConnectionFile::of(roster, self.secret.clone()));
+        let mut asked = JoinSet::new();
+        for server in roster.members.iter().map(entry).filter(|server| server.id != self.id) {
+            let file = file.clone();
+            asked.spawn(
+                async move { (server.id, timeout(ANSWER, forming::ask_roster(&server, &file)).await) },
+            );
+        }
+        let mut answering = BTreeSet::from([self.id]);
+        while let Some(answer) = asked.join_next().await {
+            let Ok((server, Ok(Ok(theirs)))) = answer else { continue };
+            if theirs.epoch > roster.epoch {
+                self.heard_of_members(server, Message::InForce(theirs), None);
+                return Err(Error::conflict(format!(
+                    "{server} knows of later members than {}: try again",
+                    self.id
+                )));
+            }
+            answering.insert(server);
+        }
+        Ok(answering)
+    }
+
+    /// Writes the connection file, unless it tells of later members: so one of several that heal at once does.
+    async fn claim(&self, roster: Roster) -> Result<()> {
+        let (witness, path) = (self.witness(), self.group.clone());
+        let file = ConnectionFile::of(&roster, self.secret.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            witness.locked(|| {
+                if file.replace_earlier(&path)? {
+                    return Ok(());
+                }
+                let text =
+                    format!("{} tells of another group, or of later members: try again", path.display());
+                Err(Error::conflict(text))
+            })
+        });
+        written.await.unwrap_or_else(|e| Err(Error::internal(e.to_string())))
+    }
+}
