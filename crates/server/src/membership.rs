@@ -270,9 +270,9 @@ impl Node {
             state.answers.forget(&left);
             state.leaving.keep_members(&standing.view.members);
             let orphans = self.streams_coordinated_by(&state, &left);
+            self.keep_places(&mut state, &standing.view);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
             state.places.moved.clear();
-            self.keep_places(&mut state, &standing.view);
             *self.standing.write() = standing.clone();
             self.epochs.send_replace(roster.epoch);
             for server in &came {

@@ -25,11 +25,16 @@ impl Node {
             return;
         }
         let before = self.coordinator_of(state, stream);
-        if before != server {
-            state.places.moved.entry(stream.to_owned()).or_default().insert(before);
-        }
         // Also where the view in force has it there: the next one may not.
         state.places.elsewhere.insert(stream.to_owned(), server);
+        if before == server {
+            return;
+        }
+        state.places.moved.entry(stream.to_owned()).or_default().insert(before);
+        if server != self.id && !state.gone.contains(&before) && state.known_streams().contains(stream) {
+            // This server is new, and has told one that knows nothing of the stream.
+            self.tell_again(state, stream);
+        }
     }
 
     /// Who answers for a stream: `None` if that is not known yet.

@@ -4,9 +4,12 @@
 begin              inside the clock: `begin` of a step of which a reader takes 1 MiB, with 2 and 4 servers that
                    are all there.  Beside it: end.
 server joins       from the start of a server's process until the group has it as a member
-longest step       of a simulation that puts 1 MiB every 2 ms while two servers join, less its median
+server leaves      from the order until it has ended
+longest step       of a simulation that puts 1 MiB every 2 ms while two servers join, or while its home leaves and
+                   then the next one, less its median
 server dies        from SIGKILL of the home server, which in every second group coordinates the stream too,
                    until a reader has a whole step that began after it.  Every repetition is a fresh group.
+server stands      the same where the home is stopped instead (SIGSTOP): 10 s of silence are waited for first
 two copies         begin, put, end with `replicas=2`, on one host, beside the same with one copy
 """
 
@@ -14,8 +17,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -28,7 +34,7 @@ from forebay.bench.samples import Sample, Samples, interleave, median, now_ns, s
 
 _ELEMENTS = MIB // 8
 _PAUSE = 0.002
-_PATIENCE_S = 20.0
+_PATIENCE_S = 30.0
 _BEGIN_LIMIT_US = {("auto", 2): 60.0, ("tcp", 2): 150.0, ("auto", 4): 300.0, ("tcp", 4): 300.0}
 
 
@@ -83,85 +89,120 @@ def begins(report: Report, transport: str, servers: int, repetitions: int) -> No
     report.micros(f"end, {servers} servers{where}", end[20:], bar=limit)
 
 
-def joins(report: Report, repetitions: int) -> None:
-    """Servers that join while a simulation runs."""
+def longest_step(servers: int, stream: str, changes: list[Callable[[Any], None]]) -> float:
+    """A simulation runs while the members change, one change after the other: its longest step, less the median."""
     array = own_array(_ELEMENTS)
     pattern = Pattern(_ELEMENTS)
+    steps: Samples = []
+    with (
+        forebay_side.package().local(servers=servers) as group,
+        Child("reader", take_steps, group.path, stream, _ELEMENTS) as reader,
+        forebay_side.producer(group.path, stream, (_ELEMENTS,)) as producer,
+    ):
+        reader.answer()
+        numbers = count()
+
+        def one() -> float:
+            time.sleep(_PAUSE)
+            number = next(numbers)
+            pattern.fill(array, number)
+            began = now_ns()
+            with producer.step(number) as step:
+                step.put(forebay_side.FIELD, array, offset=(0,))
+            return seconds_since(began)
+
+        steps += [one() for _ in range(50)]
+        usual = median(steps[10:])
+        for change in changes:
+            changing = threading.Thread(target=change, args=(group,))
+            changing.start()
+            while changing.is_alive():
+                steps.append(one())
+        steps += [one() for _ in range(50)]
+    return max(steps[10:]) - usual
+
+
+def joins(report: Report, repetitions: int) -> None:
+    """Servers that join while a simulation runs."""
     joining: Samples = []
-    longest: Samples = []
-    for _ in range(repetitions):
-        steps: Samples = []
-        with (
-            forebay_side.package().local(servers=2) as group,
-            Child("reader", take_steps, group.path, "joins", _ELEMENTS) as reader,
-            forebay_side.producer(group.path, "joins", (_ELEMENTS,)) as producer,
-        ):
-            reader.answer()
-            numbers = count()
 
-            def one(numbers: Any = numbers, producer: Any = producer) -> float:
-                time.sleep(_PAUSE)
-                number = next(numbers)
-                pattern.fill(array, number)
-                began = now_ns()
-                with producer.step(number) as step:
-                    step.put(forebay_side.FIELD, array, offset=(0,))
-                return seconds_since(began)
+    def join(group: Any) -> None:
+        began = now_ns()
+        group.add_servers()
+        joining.append(seconds_since(began))
 
-            for _ in range(50):
-                steps.append(one())
-            usual = median(steps[10:])
-            for _ in range(2):
-                joiner = threading.Thread(target=let_join, args=(group, joining))
-                joiner.start()
-                while joiner.is_alive():
-                    steps.append(one())
-            for _ in range(50):
-                steps.append(one())
-            longest.append(max(steps[10:]) - usual)
+    longest = [longest_step(2, "joins", [join, join]) * 1e3 for _ in range(repetitions)]
     report.samples("server joins", [seconds * 1e3 for seconds in joining], "ms", bar=under(400.0))
-    milliseconds = [seconds * 1e3 for seconds in longest]
-    report.samples("longest step, less the median", milliseconds, "ms", bar=within(20.0))
+    report.samples("longest step at joins, less the median", longest, "ms", bar=within(20.0))
 
 
-def let_join(group: Any, seconds: Samples) -> None:
-    """Starts a server of the group; the seconds until it is a member."""
-    began = now_ns()
-    group.add_servers()
-    seconds.append(seconds_since(began))
+def leaves(report: Report, repetitions: int) -> None:
+    """Servers that leave while a simulation runs: its home, which coordinates the stream or not, and the next home."""
+    leaving: Samples = []
+
+    def leave(group: Any) -> None:
+        began = now_ns()
+        group.remove_server(group.servers[0])
+        leaving.append(seconds_since(began))
+
+    longest = [longest_step(4, f"leaves{turn}", [leave, leave]) * 1e3 for turn in range(repetitions)]
+    report.samples("server leaves", [seconds * 1e3 for seconds in leaving], "ms")
+    report.samples("longest step at leaves, less the median", longest, "ms", bar=within(20.0))
+
+
+def next_step_after(group: Any, stream: str, harm: Callable[[Any], None]) -> float:
+    """The seconds from when something befalls the home server until a reader has a whole step that began after it."""
+    array = own_array(_ELEMENTS)
+    pattern = Pattern(_ELEMENTS)
+    first, harmed = 50, now_ns()
+    with (
+        Child("reader", take_steps, group.path, stream, _ELEMENTS) as reader,
+        forebay_side.producer(group.path, stream, (_ELEMENTS,)) as producer,
+    ):
+        reader.answer()
+        for number in range(100):
+            if number == first:
+                harmed = now_ns()
+                harm(group.servers[0].process)
+            pattern.fill(array, number)
+            with producer.step(number) as step:
+                step.put(forebay_side.FIELD, array, offset=(0,))
+            time.sleep(_PAUSE)
+        number, had = reader.answer(_PATIENCE_S)
+        while number < first:
+            number, had = reader.answer(_PATIENCE_S)
+    return float(had - harmed) / 1e9
 
 
 def deaths(report: Report, repetitions: int) -> None:
     """The home server is killed."""
-    array = own_array(_ELEMENTS)
-    pattern = Pattern(_ELEMENTS)
-    took: Samples = []
-    first, killed = 50, now_ns()
+    milliseconds: Samples = []
     for turn in range(repetitions):
         report.measuring(f"death {turn + 1} of {repetitions}")
-        with (
-            forebay_side.package().local(servers=3) as group,
-            contextlib.ExitStack() as stack,
-        ):
-            reader = stack.enter_context(Child("reader", take_steps, group.path, f"s{turn}", _ELEMENTS))
-            producer: Any = stack.enter_context(forebay_side.producer(group.path, f"s{turn}", (_ELEMENTS,)))
-            reader.answer()
-            for number in range(100):
-                if number == first:
-                    killed = now_ns()
-                    group.servers[0].process.kill()
-                    group.servers[0].process.wait()
-                pattern.fill(array, number)
-                with producer.step(number) as step:
-                    step.put(forebay_side.FIELD, array, offset=(0,))
-                time.sleep(_PAUSE)
-            number, had = reader.answer(_PATIENCE_S)
-            while number < first:
-                number, had = reader.answer(_PATIENCE_S)
-            took.append((had - killed) / 1e9)
-    milliseconds = [seconds * 1e3 for seconds in took]
+
+        def kill(process: Any) -> None:
+            process.kill()
+            process.wait()
+
+        with forebay_side.package().local(servers=3) as group:
+            milliseconds.append(next_step_after(group, f"s{turn}", kill) * 1e3)
     note = f"longest {max(milliseconds):.0f} ms"
     report.samples("server dies", milliseconds, "ms", bar=under(1000.0), note=note)
+
+
+def silences(report: Report, repetitions: int) -> None:
+    """The home server stands still: nothing proves that it is gone."""
+    milliseconds: Samples = []
+    for turn in range(repetitions):
+        report.measuring(f"silence {turn + 1} of {repetitions}")
+
+        def stand_still(process: Any) -> None:
+            os.kill(process.pid, signal.SIGSTOP)
+
+        with forebay_side.package().local(servers=3) as group:
+            milliseconds.append(next_step_after(group, f"s{turn}", stand_still) * 1e3)
+            group.servers[0].process.kill()
+    report.samples("server stands still", milliseconds, "ms", bar=under(15_000.0))
 
 
 def copies(report: Report, size: int, repetitions: int) -> None:
@@ -206,6 +247,9 @@ def run(options: argparse.Namespace, report: Report) -> None:
             report.measuring(f"{servers} servers, {transport}")
             begins(report, transport, servers, repetitions_of(options.repetitions, few, 500, few=30))
     joins(report, repetitions_of(options.repetitions, few, 5, few=1))
+    leaves(report, repetitions_of(options.repetitions, few, 6, few=2))
     deaths(report, repetitions_of(options.repetitions, few, 10, few=2))
+    if not few:
+        silences(report, 2)
     size = int((options.size or (1 if few else 64)) * MIB) // 64 * 64
     copies(report, size, repetitions_of(options.repetitions, few, 30, few=5))

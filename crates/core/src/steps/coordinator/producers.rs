@@ -214,6 +214,9 @@ impl StreamCoordinator {
         ended: StepEnded,
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if self.is_still_to_be_told(run) {
+            return effects;
+        }
         let number = ended.step;
         let away = self.runs.get(&run).and_then(|run| run.ranks.get(&rank));
         let away = away.is_some_and(|rank| rank.state == RankState::Away);
@@ -282,6 +285,9 @@ impl StreamCoordinator {
     /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
     /// they go with the step, or at once if there will be none.
     pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
+        if self.is_still_to_be_told(run) {
+            return Vec::new();
+        }
         let free =
             vec![Effect::Free { id: self.step_id(run, step), servers: vec![server], unseen_before: 0 }];
         let Some(entry) = self.runs.get_mut(&run) else { return free };

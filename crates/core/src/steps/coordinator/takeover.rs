@@ -244,6 +244,12 @@ impl StreamCoordinator {
         self.takeover.telling
     }
 
+    /// Whether nobody has told of a run yet, but may: a home that tells of its steps already does not know of the next view,
+    /// and tells of all of them again when it does.
+    pub(super) fn is_still_to_be_told(&self, run: RunNumber) -> bool {
+        self.takeover.telling && !self.runs.contains_key(&run)
+    }
+
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
     pub fn come_back(
         &mut self,

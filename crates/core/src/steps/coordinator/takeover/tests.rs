@@ -203,6 +203,26 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     assert!(effects.contains(&Effect::Attachment(AttachmentId(9), None)), "{effects:?}");
 }
 
+/// The server that takes a coordinator's place hears of that from others before it knows the view, and meanwhile a rank of its
+/// own ends a step.
+#[test]
+fn what_comes_before_the_run_is_told_of_is_not_freed() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let record = AttachmentRecord { needs: needs(1), follow: false, takes_torn: true, from: Some((5, 7)) };
+    stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
+    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 7)), []);
+    assert_eq!(stream.stranded(5, 7, 0, S1), []);
+    for (rank, server) in [(0, S0), (1, S1)] {
+        stream.inherit(server, 3, told(rank, 8, Vec::new())).unwrap();
+        assert_eq!(stream.step_ended(5, rank, server, ended(rank, 7)), []);
+    }
+    settle(&mut stream);
+    let effects =
+        stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 4), Start::From(5, 7)).unwrap();
+    let [.., Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(report.id.step == 7 && !report.torn);
+}
+
 #[test]
 fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     let (mut stream, effects) = taken_over();
