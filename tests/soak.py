@@ -272,6 +272,15 @@ class Process:
         told: dict[str, Any] = json.loads(self.lines[-1])
         return told
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.listens.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
 
 class Chaos:
     """What befalls the servers of a group."""
@@ -328,9 +337,7 @@ def processes(path: str) -> Iterator[tuple[list[Process], list[Process]]]:
         yield ranks, readers
     finally:
         for process in ranks + readers:
-            process.process.kill()
-            process.process.wait()
-            process.listens.join()
+            process.close()
 
 
 def soak(

@@ -44,9 +44,10 @@ def test_who_is_left_goes_on_with_all_that_has_copies(three: forebay.LocalGroup,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
         put(sim, 0, 3)
-        for pid in pids(three)[:2]:
+        at_once = pids(three)[:2]
+        for pid in at_once:
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda pid=pid: not is_alive(pid))
+        wait_until(lambda: not any(map(is_alive, at_once)))
 
         status = command("--group", three.path, "status")
         assert "Too few servers answer for the group to go on" in status.stdout

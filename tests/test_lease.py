@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
         yield group
 
 
-@contextmanager
+@contextlib.contextmanager
 def alone(group: forebay.LocalGroup) -> Iterator[None]:
     """Only the first server answers."""
     pids = [server["pid"] for server in told(group)["servers"][1:]]
@@ -70,16 +70,22 @@ def test_a_flush_waits_for_a_lease(three: forebay.LocalGroup, transport: str) ->
 
 
 def test_a_put_to_the_space_waits_for_a_lease(three: forebay.LocalGroup, transport: str) -> None:
-    with forebay.Space(group=three.path, transport=transport, timeout=3) as space:
+    with contextlib.ExitStack() as stack:
+        spaces = [
+            stack.enter_context(forebay.Space(group=three.path, transport=transport, timeout=3))
+            for _ in range(8)
+        ]
+        for number, space in enumerate(spaces):
+            space.put(f"before{number}", reference(SHAPE), step=0)
 
         def put(number: int) -> None:
             for step in count():
-                space.put(f"T{number}", reference(SHAPE, "f8", step), step=step)
+                spaces[number].put(f"T{number}", reference(SHAPE, "f8", step), step=step)
 
         # Each has an owner; some the server that answers.
-        with alone(three), ThreadPoolExecutor(12) as pool:
-            for told in [pool.submit(put, number) for number in range(12)]:
+        with alone(three), ThreadPoolExecutor(len(spaces)) as pool:
+            for told in [pool.submit(put, number) for number in range(len(spaces))]:
                 with pytest.raises(forebay.Timeout):
                     told.result()
-        space.put("after", reference(SHAPE), step=0)
-        assert (space.get("after", step=0) == reference(SHAPE)).all()
+        spaces[0].put("after", reference(SHAPE), step=0)
+        assert (spaces[0].get("after", step=0) == reference(SHAPE)).all()

@@ -273,7 +273,7 @@ impl Membership {
     /// A suspected member has answered: it is not to be evicted any more.
     pub fn trust(&mut self, id: ServerId) {
         self.suspected.remove(&id);
-        self.wishes.retain(|wish| wish.change != Change::Evict(id));
+        self.withdraw(&Change::Evict(id));
     }
 
     /// The process of a member has ended for certain: nothing it held must be waited for.
@@ -332,6 +332,8 @@ impl Membership {
                     self.effects.push(Effect::Send(from, Message::Know(epoch)));
                 }
             }
+            // It was cut off, or stood still, when it wished.
+            Message::Wish(_) if self.roster.has_left(from) => {}
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
             Message::Know(epoch) => self.heard_epoch(from, epoch),

@@ -3,9 +3,10 @@
 //! not answered for long. It only suspects; the members agree on who goes. (Design note 13.)
 //!
 //! What it says travels in datagrams, to the port on which a server listens for TCP; where none of a member come through,
-//! over the connections between servers as well.
+//! over the connections between servers as well. Between servers of one host it always takes those: the host's network may
+//! go away, and they live.
 
-use crate::membership::entry;
+use crate::membership::{entry, is_here};
 use crate::node::{Gossip, Node};
 use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
 use forebay_core::Result;
@@ -211,8 +212,8 @@ impl Watch {
             .map(|id| Member::alive(Probed { id, life: 0 }))
             .chain(left.map(|id| Member::down(Probed { id, life: u32::MAX })))
             .collect();
-        self.addresses =
-            roster.members.iter().filter_map(|member| Some((member.id, udp(&entry(member))?))).collect();
+        let elsewhere = roster.members.iter().map(entry).filter(|server| !is_here(server));
+        self.addresses = elsewhere.filter_map(|server| Some((server.id, udp(&server)?))).collect();
         self.heard.retain(|id, _| roster.contains(*id));
         self.roster = roster;
         self.with(|foca, wanted| foca.apply_many(updates.into_iter(), false, wanted));
@@ -281,7 +282,8 @@ impl Watch {
             // What finds no room is lost, as any datagram may be.
             let _ = socket.try_send_to(&datagram, *address);
         }
-        let heard = self.heard.get(&to).and_then(|heard| heard.at);
+        let heard =
+            self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
         if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
             self.node.peers.send(to, PeerMessage::Gossip(said));
         }

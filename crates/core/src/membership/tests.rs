@@ -190,3 +190,27 @@ fn a_group_that_lost_most_members_is_healed() {
         assert_eq!(stage.members[&out].roster().epoch, epoch);
     }
 }
+
+/// A cable was cut for a while: what was wished for on the other side comes late.
+#[test]
+fn wishes_of_who_has_left_or_trusts_again_do_not_count() {
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
+    let without = roster.next(&[Change::Evict(ServerId(2))]).unwrap();
+    let wish = Message::Wish(Change::Evict(ServerId(1)));
+    let mut member = Membership::new(ServerId(0), Arc::new(without), 1, Duration::ZERO);
+    member.receive(ServerId(2), wish.clone(), Duration::ZERO);
+    assert_eq!(member.wake_at(), None);
+
+    let roster = Arc::new(roster);
+    let mut member = Membership::new(ServerId(0), roster.clone(), 1, Duration::ZERO);
+    let mut other = Membership::new(ServerId(2), roster, 1, Duration::ZERO);
+    other.suspect(ServerId(1));
+    other.wish(Change::Evict(ServerId(1)), Duration::ZERO);
+    other.trust(ServerId(1));
+    for effect in other.effects() {
+        let Effect::Send(ServerId(0), message) = effect else { panic!("{effect:?}") };
+        member.receive(ServerId(2), message, Duration::ZERO);
+    }
+    assert_eq!((member.wake_at(), other.wake_at()), (None, None));
+}
