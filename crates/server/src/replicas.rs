@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// What other servers hold for this one.
 #[derive(Debug, Default)]
@@ -44,11 +45,42 @@ pub(crate) struct Replicated {
     pub(crate) ranges: BTreeSet<Range>,
     /// Servers that were asked to keep something of it.
     asked: BTreeSet<ServerId>,
-    /// Servers that keep all of it.
-    pub(crate) kept_by: BTreeSet<ServerId>,
-    /// Of how many ranks they were told that they have ended it.
+    /// Servers that keep each part of it that is kept by now: what was put at once, or at a rank's end of it.
+    done_by: Option<BTreeSet<ServerId>>,
+    /// How many parts there were, and how many of them others are still asked to keep.
+    parts: u64,
+    asking: u64,
+    /// Of how many ranks others were told that they have ended it, or are being told.
     told: usize,
 }
+
+impl Replicated {
+    /// Servers that keep all of it.
+    fn kept_by(&self) -> BTreeSet<ServerId> {
+        self.done_by.clone().filter(|_| self.asking == 0).unwrap_or_default()
+    }
+
+    fn lacks_copies(&self) -> bool {
+        self.kept_by().len() < self.copies as usize
+    }
+
+    /// A part of it is to be kept.
+    fn part_begun(&mut self) {
+        self.parts += 1;
+        self.asking += 1;
+    }
+
+    /// These servers keep a part of it.
+    fn part_done(&mut self, by: BTreeSet<ServerId>) {
+        self.asking = self.asking.saturating_sub(1);
+        self.done_by = Some(self.done_by.take().map_or(by.clone(), |known| &known & &by));
+    }
+}
+
+/// How long parts of a step may take to be kept before it is kept again as it is then.
+const SETTLES: Duration = Duration::from_secs(5);
+/// How long to wait before it is looked again whether they are.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 type Answer = (ServerId, Option<(u64, oneshot::Receiver<PeerMessage>)>);
 
@@ -63,13 +95,12 @@ impl Replicas {
     /// How many steps are to have copies that others hold, and how many of them have too few.
     pub(crate) fn status(&self) -> (usize, usize) {
         let wanted = self.kept.values().filter(|step| step.copies > 0);
-        let lacks = |step: &&Replicated| step.kept_by.len() < step.copies as usize;
-        (wanted.clone().count(), wanted.filter(lacks).count())
+        (wanted.clone().count(), wanted.filter(|step| step.lacks_copies()).count())
     }
 
     /// Whether another server keeps all of a step: so many blocks, and what so many ranks told.
     pub(crate) fn is_kept(&self, id: &Kept, blocks: usize, told: usize) -> bool {
-        let kept = self.kept.get(id).filter(|step| !step.kept_by.is_empty());
+        let kept = self.kept.get(id).filter(|step| !step.kept_by().is_empty());
         kept.is_some_and(|step| step.ranges.len() >= blocks && step.told >= told)
     }
 
@@ -89,7 +120,7 @@ impl Replicas {
     pub(crate) fn would_lack(&self, server: ServerId, able: usize) -> bool {
         let asked = self.kept.values().filter(|step| step.asked.contains(&server));
         let lacks = |step: &Replicated| {
-            let left = step.kept_by.iter().filter(|id| **id != server).count();
+            let left = step.kept_by().iter().filter(|id| **id != server).count();
             left < able.min(step.copies as usize)
         };
         asked.into_iter().any(lacks)
@@ -142,16 +173,28 @@ impl Node {
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Result<()> {
-        let first = {
+        let id = Kept::Step(id.clone());
+        {
             let mut state = self.state.lock();
-            let step = state.replicas.kept.entry(Kept::Step(id.clone())).or_default();
-            let first = step.ranges.is_empty() && step.told == 0;
+            let step = state.replicas.kept.entry(id.clone()).or_default();
             step.copies = step.copies.max(copies);
             step.ranges.extend(&ranges);
             step.told += ended.len();
-            first
+            step.part_begun();
+        }
+        let (done, refused) = self.keep_at(&id, copies, ranges, ended).await;
+        let differ = {
+            let mut state = self.state.lock();
+            let Some(step) = state.replicas.kept.get_mut(&id) else { return Ok(()) };
+            let keep_this = done.len();
+            step.part_done(done);
+            step.asking == 0 && step.kept_by().len() < keep_this
         };
-        self.keep_at(&Kept::Step(id.clone()), copies, ranges, ended, first).await
+        if differ {
+            // The parts of it have copies, but not on the same servers.
+            self.keep_these_again(vec![id]);
+        }
+        refused.map_or(Ok(()), Err)
     }
 
     /// As `keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
@@ -163,24 +206,31 @@ impl Node {
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Result<()> {
-        {
+        let parts = {
             let mut state = self.state.lock();
             let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
             step.ranges.extend(&ranges);
             step.told = step.told.max(ended.len());
+            step.parts
+        };
+        let (done, refused) = self.keep_at(id, servers, ranges, ended).await;
+        let mut state = self.state.lock();
+        let step = state.replicas.kept.get_mut(id);
+        // What has come since, these may not have.
+        if let Some(step) = step.filter(|step| (step.parts, step.asking) == (parts, 0)) {
+            step.done_by = Some(done);
         }
-        self.keep_at(id, servers, ranges, ended, true).await
+        refused.map_or(Ok(()), Err)
     }
 
-    /// `first`: those that keep this keep all of it.
+    /// Has so many servers keep a part of something, or all of it: which of them do, and why not as many as there could be.
     async fn keep_at(
         &self,
         id: &Kept,
         servers: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
-        first: bool,
-    ) -> Result<()> {
+    ) -> (BTreeSet<ServerId>, Option<Error>) {
         let mut done = BTreeSet::new();
         let mut refused = BTreeMap::new();
         loop {
@@ -189,15 +239,12 @@ impl Node {
                 let state = &mut *state;
                 done.retain(|guardian| !state.leaving.others.contains(guardian));
                 // It may have been freed meanwhile.
-                let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
-                let (copies, kept_by) = (step.copies, step.kept_by.clone());
+                let Some(step) = state.replicas.kept.get_mut(id) else { return (done, None) };
+                // Best those that have other parts of it.
+                let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
                 let guardians = self.guardians(state, servers, &kept_by, &refused);
                 let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
                 if rest.is_empty() {
-                    if let Some(step) = state.replicas.kept.get_mut(id) {
-                        // Each rank's part is kept by itself.
-                        step.kept_by = if first { done.clone() } else { &step.kept_by & &done };
-                    }
                     break;
                 }
                 let records = id.step().map(|id| state.directory.records_in(id, &ranges)).unwrap_or_default();
@@ -225,10 +272,8 @@ impl Node {
                 }
             }
         }
-        match refused.into_values().next() {
-            Some(error) if done.len() < servers as usize => Err(error),
-            _ => Ok(()),
-        }
+        let lacks = done.len() < servers as usize;
+        (done, refused.into_values().next().filter(|_| lacks))
     }
 
     /// As `keep`, for blocks that a rank has put, until a deadline.
@@ -242,8 +287,14 @@ impl Node {
         if ranges.is_empty() {
             return Ok(());
         }
-        let kept = tokio::time::timeout(patience, self.keep(id, copies, ranges, Vec::new())).await;
-        kept.unwrap_or_else(|_| Err(copies_late()))
+        let Some(node) = self.me.upgrade() else { return Ok(()) };
+        let id = id.clone();
+        // It goes on if it takes longer.
+        let keeping = tokio::spawn(async move { node.keep(&id, copies, ranges, Vec::new()).await });
+        match tokio::time::timeout(patience, keeping).await {
+            Ok(kept) => kept.unwrap_or_else(|e| Err(Error::internal(e.to_string()))),
+            Err(_) => Err(copies_late()),
+        }
     }
 
     fn ask_to_keep(
@@ -372,7 +423,7 @@ impl Node {
         }
         for step in state.replicas.kept.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
-            step.kept_by.retain(|guardian| !left.contains(guardian));
+            step.done_by.iter_mut().for_each(|by| by.retain(|guardian| !left.contains(guardian)));
         }
         let nobody = |freed: &mut Freed| {
             freed.held_by.retain(|guardian| !left.contains(guardian));
@@ -383,8 +434,7 @@ impl Node {
         for Freed { held, unseen_before, .. } in freed {
             self.free_unseen(held, unseen_before);
         }
-        let lacks = |step: &Replicated| step.kept_by.len() < step.copies as usize;
-        let lacking = state.replicas.kept.iter().filter(|(_, step)| lacks(step));
+        let lacking = state.replicas.kept.iter().filter(|(_, step)| step.lacks_copies());
         self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());
     }
 
@@ -392,7 +442,7 @@ impl Node {
     pub(crate) fn keep_without(&self, state: &mut State, leaving: ServerId) {
         let mut lacking = Vec::new();
         for (id, step) in &mut state.replicas.kept {
-            if step.kept_by.remove(&leaving) && step.kept_by.len() < step.copies as usize {
+            if step.done_by.as_mut().is_some_and(|by| by.remove(&leaving)) && step.lacks_copies() {
                 lacking.push(id.clone());
             }
         }
@@ -414,15 +464,32 @@ impl Node {
         });
     }
 
+    /// Until it has enough copies, and no part of it has come meanwhile that may not have them.
     async fn keep_one_again(&self, id: &Kept) {
-        let (copies, ranges, told) = {
-            let state = self.state.lock();
-            let Some(step) = state.replicas.kept.get(id) else { return };
-            let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
-            (step.copies, step.ranges.iter().copied().collect(), told)
-        };
-        if let Err(error) = self.keep_all(id, copies, ranges, told).await {
-            tracing::warn!("{id} has too few copies: {error}");
+        let settled_by = Instant::now() + SETTLES;
+        loop {
+            let all = {
+                let state = self.state.lock();
+                let Some(step) = state.replicas.kept.get(id).filter(|step| step.lacks_copies()) else {
+                    return;
+                };
+                let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
+                // What a rank ends in this moment is told only when it is kept.
+                let settled = step.asking == 0 && told.len() >= step.told;
+                let all = (step.copies, step.parts, step.ranges.iter().copied().collect(), told);
+                (settled || Instant::now() >= settled_by).then_some(all)
+            };
+            let Some((copies, parts, ranges, told)) = all else {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            };
+            if let Err(error) = self.keep_all(id, copies, ranges, told).await {
+                return tracing::warn!("{id} has too few copies: {error}");
+            }
+            let unchanged = |step: &Replicated| step.parts == parts || Instant::now() >= settled_by;
+            if self.state.lock().replicas.kept.get(id).is_none_or(unchanged) {
+                return;
+            }
         }
     }
 
@@ -439,7 +506,29 @@ impl Node {
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);
         step.asked.extend(&kept_by);
-        // What this server held before, others keep.
-        step.kept_by = if step.kept_by.is_empty() { kept_by } else { &step.kept_by & &kept_by };
+        // What this server held of it before, others keep.
+        step.part_begun();
+        step.part_done(kept_by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_keeps_every_part_keeps_it_all() {
+        let by = |ids: &[u32]| ids.iter().map(|id| ServerId(*id)).collect::<BTreeSet<_>>();
+        let mut step = Replicated { copies: 1, ..Replicated::default() };
+        step.part_begun();
+        step.part_begun();
+        step.part_done(by(&[1, 2]));
+        assert!(step.kept_by().is_empty() && step.lacks_copies(), "one part is still on its way");
+        step.part_done(by(&[2, 3]));
+        assert_eq!((step.kept_by(), step.lacks_copies()), (by(&[2]), false));
+        step.part_begun();
+        assert!(step.lacks_copies());
+        step.part_done(by(&[3]));
+        assert_eq!((step.kept_by(), step.lacks_copies()), (by(&[]), true));
     }
 }
