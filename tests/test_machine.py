@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from native import compiler
 from support import BUDGET, FOREBAY, Child, consumer, is_alive, wait_until
 from test_coming_back import RANK, put, read
+from test_elastic import ids
 
 import forebay
 
@@ -46,11 +46,6 @@ def fill(place: Path) -> Path:
     return place / "fill"
 
 
-def members(group: Path) -> list[int]:
-    """As the connection file tells them."""
-    return [server["id"] for server in json.loads(group.read_text())["servers"]]
-
-
 def test_the_disk_of_the_connection_file_is_full(small_disk: Path, child: Callable[..., Child]) -> None:
     """The members agree, and all goes on; the file tells of them when there is room."""
     group = small_disk / "g.json"
@@ -59,7 +54,7 @@ def test_the_disk_of_the_connection_file_is_full(small_disk: Path, child: Callab
         for number in range(3):
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", "127.0.0.1"]
             servers.append(subprocess.Popen([*map(str, serve)], stderr=subprocess.DEVNULL))
-            wait_until(lambda count=number + 1: group.exists() and len(members(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
         rank = child(RANK, group, "auto", "s", 2)
         rank.expect("open")
         with consumer(group) as reader:
@@ -71,12 +66,12 @@ def test_the_disk_of_the_connection_file_is_full(small_disk: Path, child: Callab
             servers[0].wait()
             put(rank, 3, 6)
             read(reader, 2, 6)
-            assert members(group) == [0, 1, 2], "there was room"
+            assert ids(group) == [0, 1, 2], "there was room"
             with consumer(group) as later:
                 put(rank, 6, 8)
                 read(later, 6, 8)
             filled.unlink()
-            wait_until(lambda: members(group) == [1, 2])
+            wait_until(lambda: ids(group) == [1, 2])
             assert sorted(entry.name for entry in small_disk.iterdir()) == [".g.json.witness", "g.json"]
         rank.close_input()
         rank.ended()
@@ -194,7 +189,7 @@ def test_a_control_group_runs_out_of_memory(
     try:
         for number, line in enumerate([confined, f"exec {serve}"]):
             servers.append(subprocess.Popen(["sh", "-c", line], stderr=subprocess.DEVNULL))
-            wait_until(lambda count=number + 1: group.exists() and len(members(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
         array = np.ones(1 << 20)
         options = {"transport": "tcp", "timeout": 20, "keep": 100}
         with forebay.Producer("s", group=group, **options) as sim:
@@ -203,7 +198,7 @@ def test_a_control_group_runs_out_of_memory(
                 with sim.step(number) as step:
                     step.put("U", array)
             wait_until(lambda: not is_alive(servers[0].pid) or servers[0].poll() is not None)
-            wait_until(lambda: members(group) == [1])
+            wait_until(lambda: ids(group) == [1])
             with consumer(group, transport="tcp") as reader:
                 with sim.step(60) as step:
                     assert step.put("U", array * 60)

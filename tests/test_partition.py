@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support import FOREBAY, Child, wait_until
 from test_coming_back import RANK, put
+from test_elastic import ids
 
 # What a busy machine needs to answer.
 SILENCE = 4
@@ -66,7 +67,7 @@ def test_the_larger_side_goes_on(
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", f"10.99.0.{host + 1}"]
             serve += ["--silence", SILENCE]
             servers.append(subprocess.Popen([*inside[host], *map(str, serve)]))
-            wait_until(lambda count=number + 1: group.exists() and len(members(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
         stream = stream_at(child, group, inside, 2 if coordinator == "cut off" else 0)
         reader = child(READER, group, stream, 9, inside=inside[0])
         reader.expect("attached")
@@ -80,7 +81,7 @@ def test_the_larger_side_goes_on(
         other.say("")
         other.expect("refused")
         put(rank, 3, 6)
-        wait_until(lambda: members(group) == [0, 1], timeout=60)
+        wait_until(lambda: ids(group) == [0, 1], timeout=60)
 
         cable(hosts, "up")
         wait_until(lambda: servers_of(group, inside[0]) == [0, 1, 3], timeout=60)
@@ -102,11 +103,6 @@ def test_the_larger_side_goes_on(
         for server in servers:
             server.kill()
             server.wait()
-
-
-def members(group: Path) -> list[int]:
-    """As the connection file tells them."""
-    return [server["id"] for server in json.loads(group.read_text())["servers"]]
 
 
 COORDINATED = """

@@ -266,8 +266,8 @@ impl Node {
         }
     }
 
-    /// A server tells of ranks of a stream that this one does not coordinate, as far as it knows. If another one does, that
-    /// server is told so, and tells that one; if none does, the stream is forgotten.
+    /// A server tells of ranks of a stream that this one does not coordinate. It waits until it is known who does. If another
+    /// one does, the sender hears so from that one, and tells it all again; if none does, the stream is forgotten.
     fn not_coordinated(&self, state: &mut State, from: ServerId, message: PeerMessage) {
         let place = message.tells_coordinator().map(|stream| self.place_of(state, stream));
         if place == Some(None) && !state.places.defer(from, message) {
