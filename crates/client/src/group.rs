@@ -99,6 +99,11 @@ impl Known {
         Some(id) <= self.highest && !self.view.members.contains(&id)
     }
 
+    /// The highest number of a server that was ever told.
+    pub(crate) fn highest(&self) -> Option<ServerId> {
+        self.highest
+    }
+
     fn server(&self, id: ServerId) -> Option<&ServerEntry> {
         self.file.servers.iter().find(|server| server.id == id)
     }

@@ -2,6 +2,7 @@
 
 mod come_back;
 mod ended;
+mod joiners;
 mod options;
 mod put;
 mod put_again;
@@ -11,7 +12,7 @@ pub(crate) use put::{Counted, gather, put_block};
 pub(crate) use put_again::{WhereBytes, Written};
 
 use crate::fork::ForkGuard;
-use crate::group::Group;
+use crate::group::{Group, Known};
 use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{lock, unexpected};
@@ -26,6 +27,7 @@ use forebay_core::placement::Placement;
 use forebay_core::steps::{Policy, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Grant, PutBlock, Role, ToClient, ToServer};
+use joiners::Members;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -76,6 +78,8 @@ pub(crate) struct State {
     skipped: u64,
     /// When it is next tried to go on with another server.
     come_back_at: Option<Instant>,
+    /// The members of which this rank has chosen its home.
+    members: Members,
     /// Attributes that were set, by field (of the stream itself where there is none) and name.
     pub(crate) attrs: BTreeMap<(Option<String>, String), Attr>,
     next_allocation: u64,
@@ -94,6 +98,8 @@ struct Begun {
 pub(crate) struct Open {
     step: StepNumber,
     time: f64,
+    /// The members among which its blocks are placed.
+    members: Option<Arc<Known>>,
     /// It was begun without asking the server, since nothing of this rank is wanted.
     passing: bool,
     /// Something was put that memory had to be found for.
@@ -160,6 +166,7 @@ impl Producer {
         let ToClient::Producing { run, arena, .. } = answer.message else {
             return Err(unexpected(&answer.message));
         };
+        let members = Members::new(&group.known());
         Ok(Producer {
             guard: ForkGuard::new(),
             home: Mutex::new(Arc::new(Storage::new(server, rpc, arena, &answer)?)),
@@ -174,7 +181,7 @@ impl Producer {
             placement: Mutex::new(options.placement.clone()),
             turn: Mutex::default(),
             moving: Mutex::default(),
-            state: Mutex::default(),
+            state: Mutex::new(State { members, ..State::default() }),
         })
     }
 
@@ -324,7 +331,8 @@ impl Producer {
     }
 
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
-    /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before and the server has taken them.
+    /// rank is wanted, or it put only blocks of up to 1024 bytes in the step before and the server has taken them. Where a
+    /// server has joined that is to be this rank's home from now on, waits for a few answers of that.
     pub fn begin(&self, step: StepNumber, time: f64) -> Result<()> {
         let _turn = self.turn()?;
         let state = self.state()?;
@@ -342,6 +350,7 @@ impl Producer {
             )));
         }
         let state = self.come_back(state);
+        let state = self.look_for_joiners(state);
         let (state, begun) = self.ask_to_begin(state, step, time)?;
         // Where the server was found dead just now, another one may take this rank at once.
         let (mut state, begun) = match begun {
@@ -360,7 +369,8 @@ impl Producer {
             state.skipped += 1;
         }
         state.last = Some(step);
-        state.open = Some(Open { step, time, passing, grants, ..Open::default() });
+        let members = Some(self.group.known());
+        state.open = Some(Open { step, time, members, passing, grants, ..Open::default() });
         Ok(())
     }
 

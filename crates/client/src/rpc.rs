@@ -1,7 +1,7 @@
 //! Questions and answers over one connection.
 
 use crate::group::Group;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::blocking::{self, Connection, Receiver, Sender};
@@ -35,6 +35,8 @@ pub(crate) struct Rpc {
     changed: Condvar,
     requests: AtomicU64,
     epoch: u64,
+    /// The latest epoch that an answer told.
+    heard: AtomicU64,
     patience: Duration,
     seal_payload: bool,
     kind: Kind,
@@ -100,6 +102,7 @@ impl Rpc {
             changed: Condvar::new(),
             requests: AtomicU64::new(1),
             epoch,
+            heard: AtomicU64::new(epoch),
             patience,
             seal_payload: false,
             kind,
@@ -382,8 +385,14 @@ impl Rpc {
         Ok(lock(&self.inbox))
     }
 
+    /// The latest epoch of the group that the server has told of. Does not wait.
+    pub(crate) fn epoch_heard(&self) -> Epoch {
+        self.heard.load(Ordering::Relaxed)
+    }
+
     /// Keeps what came for whoever waits for it.
     fn accept(&self, inbox: &mut Inbox, answer: Answer) -> Result<()> {
+        self.heard.fetch_max(answer.header.epoch, Ordering::Relaxed);
         match (answer.header.request, answer.message) {
             (0, ToClient::Failed(error)) => return Err(error),
             (0, message) => inbox.told.push_back(message),

@@ -221,6 +221,9 @@ impl Session {
             if header.request != 0 && self.outbox.is_closed() {
                 return Err(Error::unreachable("it does not read its answers"));
             }
+            if self.producing.as_ref().is_some_and(Producing::has_moved) {
+                break;
+            }
             // A step of a few bytes ends as soon as it has begun: being woken for that is most of what it takes.
             if self.producing.as_ref().is_some_and(Producing::ends_at_once) {
                 self.receiver.look(LOOK);
@@ -306,6 +309,7 @@ impl Session {
             | M::End { .. }
             | M::Flush
             | M::Leave
+            | M::GoElsewhere
             | M::SetAttr { .. } => self.producer_message(&header, message).await,
             M::Store { stream, run, rank, policy, copies, durability } => {
                 self.store(header.request, stream, run, rank, policy, (copies, durability))

@@ -230,6 +230,9 @@ pub enum ToServer {
     Flush,
     /// Closes this rank of the stream. Answer: [`ToClient::Done`].
     Leave,
+    /// The rank, which is between two steps, goes on at another server. Answer: [`ToClient::Leaves`], then the connection
+    /// closes.
+    GoElsewhere,
 
     // A consumer's.
     /// A server is gone: who answers for this arena of it? Answer: [`ToClient::AnswersFor`], once the group knows.
@@ -620,6 +623,7 @@ pub enum ToClient {
     /// are. Whoever asks reads the connection file again.
     NotOwned,
     /// To a rank that joins or begins a step, or who puts into the space: the server leaves the group, and takes nothing.
+    /// To a rank that goes elsewhere: it is let go.
     Leaves,
 }
 

@@ -4,6 +4,8 @@
 begin              inside the clock: `begin` of a step of which a reader takes 1 MiB, with 2 and 4 servers that
                    are all there.  Beside it: end.
 server joins       from the start of a server's process until the group has it as a member
+first placed       from the same start until a rank that runs has ended the first step with data on that server.  Three
+                   ranks take turns, each with 1 MiB a step; two servers are there before.
 server leaves      from the order until it has ended
 longest step       of a simulation that puts 1 MiB every 2 ms while two servers join, or while its home leaves and
                    then the next one, less its median
@@ -136,6 +138,58 @@ def joins(report: Report, repetitions: int) -> None:
     report.samples("longest step at joins, less the median", longest, "ms", bar=within(20.0))
 
 
+def until_placed(transport: str = "auto") -> float:
+    """The seconds from the start of a third server's process until one of three ranks has ended a step with data there."""
+    array = own_array(_ELEMENTS)
+    pattern = Pattern(_ELEMENTS)
+    ranks, stream = 3, "placed"
+    numbers = count()
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(forebay_side.package().local(servers=ranks - 1))
+        reader = stack.enter_context(forebay_side.consumer(group.path, stream, transport))
+        producers = [
+            stack.enter_context(
+                forebay_side.producer(
+                    group.path, stream, (ranks * _ELEMENTS,), rank=rank, size=ranks, transport=transport
+                )
+            )
+            for rank in range(ranks)
+        ]
+
+        def one() -> tuple[int, set[int]]:
+            """A step: when it had ended, and which servers hold it."""
+            time.sleep(_PAUSE)
+            number = next(numbers)
+            pattern.fill(array, number)
+            with contextlib.ExitStack() as steps:
+                for rank, producer in enumerate(producers):
+                    step = steps.enter_context(producer.step(number))
+                    step.put(forebay_side.FIELD, array, offset=(rank * _ELEMENTS,))
+            ended = now_ns()
+            with reader.next() as read:
+                return ended, {block.server for block in read[forebay_side.FIELD].blocks()}
+
+        before = [one() for _ in range(20)][-1][1]
+        began = now_ns()
+        joining = threading.Thread(target=group.add_servers)
+        joining.start()
+        ended, servers = one()
+        while servers <= before and seconds_since(began) < _PATIENCE_S:
+            ended, servers = one()
+        joining.join()
+    return float(ended - began) / 1e9
+
+
+def first_placed(report: Report, transport: str, repetitions: int) -> None:
+    """Servers join, and ranks that run place their data there."""
+    milliseconds: Samples = []
+    for turn in range(repetitions):
+        report.measuring(f"first placed {turn + 1} of {repetitions}, {transport}")
+        milliseconds.append(until_placed(transport) * 1e3)
+    where = "" if transport == "auto" else ", tcp"
+    report.samples(f"first placed{where}", milliseconds, "ms", bar=under(400.0))
+
+
 def leaves(report: Report, repetitions: int) -> None:
     """Servers that leave while a simulation runs: its home, which coordinates the stream or not, and the next home."""
     leaving: Samples = []
@@ -247,6 +301,8 @@ def run(options: argparse.Namespace, report: Report) -> None:
             report.measuring(f"{servers} servers, {transport}")
             begins(report, transport, servers, repetitions_of(options.repetitions, few, 500, few=30))
     joins(report, repetitions_of(options.repetitions, few, 5, few=1))
+    for transport in ("auto", "tcp"):
+        first_placed(report, transport, repetitions_of(options.repetitions, few, 5, few=1))
     leaves(report, repetitions_of(options.repetitions, few, 6, few=2))
     deaths(report, repetitions_of(options.repetitions, few, 10, few=2))
     if not few:

@@ -1,7 +1,9 @@
-//! What a producer does when its home server has died, or lets it go since it leaves the group: it goes on with another one.
+//! What a producer does when its home server has died, or lets it go since it leaves the group or another one has joined:
+//! it goes on with another one.
 //!
 //! Here between steps; within one, what was put in it is put again: see [`super::put_again`].
 
+use super::joiners::Members;
 use super::{OnLoss, Producer, State};
 use crate::group::Group;
 use crate::rpc::{Rpc, lock, unexpected};
@@ -28,19 +30,29 @@ impl Producer {
     /// Goes on with another server, if staging was given up and one takes this rank; else it stays given up. Waits for
     /// seconds at most.
     pub(super) fn come_back<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.come_back_to(state, None)
+    }
+
+    /// As [`Producer::come_back`], with the server that is tried first, if it has greeted already.
+    pub(super) fn come_back_to<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        first: Option<(ServerId, Arc<Rpc>)>,
+    ) -> MutexGuard<'a, State> {
         let now = Instant::now();
         if state.lost.is_none() || state.open.is_some() || state.come_back_at.is_some_and(|at| now < at) {
             return state;
         }
         let patience = if state.come_back_at.is_none() { FIRST } else { LATER };
         drop(state);
-        let result = self.find_home(now + patience);
+        let result = self.find_home(now + patience, first);
         let mut state = lock(&self.state);
         match result {
             Ok(home) => {
                 tracing::info!("stream '{}': staging goes on at {}", self.stream, home.server);
                 lock(&self.others).clear();
                 *lock(&self.home) = home;
+                state.members = Members::new(&self.group.known());
                 state.lost = None;
                 state.come_back_at = None;
                 state.answered = false;
@@ -108,16 +120,29 @@ impl Producer {
         }
     }
 
-    /// A server that takes this rank as its home.
-    pub(super) fn find_home(&self, deadline: Instant) -> Result<Arc<Storage>> {
-        let mut dead = vec![self.home().server];
+    /// A server that takes this rank as its home; `first` has greeted already.
+    pub(super) fn find_home(
+        &self,
+        deadline: Instant,
+        mut first: Option<(ServerId, Arc<Rpc>)>,
+    ) -> Result<Arc<Storage>> {
+        let mut dead = match lock(&self.state).members.home_lives() {
+            true => Vec::new(),
+            false => vec![self.home().server],
+        };
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let group = self.group.within(left.max(LATER));
-            // It may name servers that are gone, for a moment.
-            let _ = group.refresh();
-            let server = group.home_of_but(self.rank, &dead)?;
-            match self.move_to(&group, server) {
+            let (server, rpc) = match first.take() {
+                Some((server, rpc)) => (server, Ok(rpc)),
+                None => {
+                    // It may name servers that are gone, for a moment.
+                    let _ = group.refresh();
+                    let server = group.home_of_but(self.rank, &dead)?;
+                    (server, group.connect(server, Role::Producer).map(Arc::new))
+                }
+            };
+            match rpc.and_then(|rpc| self.move_to(&group, server, rpc)) {
                 Ok(Some(home)) => return Ok(home),
                 // It leaves, too.
                 Ok(None) => dead.push(server),
@@ -142,8 +167,7 @@ impl Producer {
 
     /// Joins the run again, through this server, and tells it what this rank offers, and what the home before may not have
     /// told; `None` if the server leaves the group.
-    fn move_to(&self, group: &Group, server: ServerId) -> Result<Option<Arc<Storage>>> {
-        let rpc = Arc::new(group.connect(server, Role::Producer)?);
+    fn move_to(&self, group: &Group, server: ServerId, rpc: Arc<Rpc>) -> Result<Option<Arc<Storage>>> {
         let produce = ToServer::Produce {
             stream: self.stream.clone(),
             rank: self.rank,

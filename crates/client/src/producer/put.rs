@@ -239,7 +239,8 @@ impl Producer {
     /// The server that is to hold a block, connected to at first use; the home in the place of one that is gone.
     pub(crate) fn storage_for(&self, block: &Block<'_>, home: &Arc<Storage>) -> Result<Arc<Storage>> {
         let key = BlockKey { rank: self.rank, number: block.number };
-        let known = self.group.known();
+        let members = lock(&self.state).open.as_ref().and_then(|open| open.members.clone());
+        let known = members.unwrap_or_else(|| self.group.known());
         // Called without the lock: it may take its time.
         let placement = lock(&self.placement).clone();
         let server = placement.server_of(&known.view, home.server, block.field, key, &block.extent)?;

@@ -7,6 +7,7 @@
 
 use super::come_back::FIRST;
 use super::ended::Ended;
+use super::joiners::Members;
 use super::{Open, Producer, State};
 use crate::rpc::{Payload, lock, unexpected};
 use crate::storage::{GRACE, Storage};
@@ -116,7 +117,7 @@ impl Producer {
             check_all_there(&open.written)?;
             (open.step, open.time)
         };
-        let home = self.find_home(Instant::now() + FIRST)?;
+        let home = self.find_home(Instant::now() + FIRST, None)?;
         let (demand, grants) = begin_again(&home, step, time)?;
         let (mut again, mut done, mut dropped) = (Vec::new(), 0, 0);
         loop {
@@ -133,6 +134,7 @@ impl Producer {
                     state.answered = true;
                     state.small = None;
                     state.come_back_at = None;
+                    state.members = Members::new(&self.group.known());
                     *lock(&self.home) = home.clone();
                     return Ok(home.server);
                 }

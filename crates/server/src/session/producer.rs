@@ -103,6 +103,11 @@ impl Producing {
         self.copies > 0 && self.durability == Durability::Replicated
     }
 
+    /// Whether it goes on at another server: this one takes nothing of it any more.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
     /// Whether a step is open whose blocks, like those of the step before, come with its end.
     pub(crate) fn ends_at_once(&self) -> bool {
         self.open.is_some()
@@ -353,6 +358,10 @@ impl Session {
                 self.keep_open_step().await?;
                 self.hear_of_steps().await;
                 self.take_trouble().map_or(Ok(Some(ToClient::Done)), Err)
+            }
+            ToServer::GoElsewhere if self.let_rank_go() => Ok(Some(ToClient::Leaves)),
+            ToServer::GoElsewhere => {
+                Err(Error::step_order("end the step before you go on at another server"))
             }
             _ => {
                 self.leave_cleanly();
@@ -740,7 +749,8 @@ impl Session {
         node.keep_in_time(&id, producing.copies, ranges, patience).await
     }
 
-    /// The server leaves the group: lets the rank go on at another home, if it is between two steps.
+    /// Lets the rank go on at another home, if it is between two steps: this server leaves the group, or another one has
+    /// joined.
     pub(super) fn let_rank_go(&mut self) -> bool {
         let Some(producing) = &mut self.producing else { return false };
         if !producing.moved && producing.is_between_steps(&self.node) {

@@ -1,0 +1,139 @@
+"""Ranks that run use servers which join: each new one gets its share of them, and of blocks that are spread."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import (
+    consumer,
+    is_given_back,
+    open_ranks,
+    producer,
+    reference,
+    stand_still,
+    wait_until,
+    write_steps,
+)
+from test_elastic import ids, kill, told
+
+import forebay
+
+SHAPE = (60, 50)
+
+
+def whole(number: int) -> np.ndarray[Any, Any]:
+    return reference(SHAPE, "f8", number)
+
+
+def holders(step: forebay.Step) -> dict[int, int]:
+    """By rank: the server that holds its block."""
+    return {block.rank: block.server for block in step["U"].blocks()}
+
+
+def take(reader: forebay.Consumer, numbers: range) -> Iterator[dict[int, int]]:
+    """The next steps, which must be these and whole; who holds what of each."""
+    for number in numbers:
+        with reader.next() as step:
+            assert (step.number, step.missed, step.torn) == (number, 0, False)
+            np.testing.assert_array_equal(step["U"][...], whole(number))
+            yield holders(step)
+
+
+@pytest.mark.parametrize("on_loss", ["skip", "fail"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_new_servers_get_their_share_of_the_ranks(
+    one: forebay.LocalGroup, two: forebay.LocalGroup, transport: str, on_loss: str, replicas: int
+) -> None:
+    """Nobody moves between servers that were there before."""
+    group = one if replicas == 1 else two
+    options = {"transport": transport, "on_loss": on_loss, "replicas": replicas}
+    with consumer(group, transport=transport) as reader, open_ranks(group, "s", 6, **options) as ranks:
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        homes = {rank: rank % replicas for rank in range(6)}
+        write_steps(ranks, range(5), whole)
+        assert list(take(reader, range(5)))[-1] == homes
+        for count in range(replicas + 1, replicas + 3):
+            group.add_servers()
+            first = 10 * count
+            write_steps(ranks, range(first, first + 10), whole)
+            homes.update({rank: count - 1 for rank in range(6) if rank % count == count - 1})
+            found = list(take(reader, range(first, first + 10)))
+            # What a step's home tells of the change is heeded when the next one begins.
+            assert all(held == homes for held in found[2:])
+            assert [rank.lost for rank in ranks] == [None] * 6
+    wait_until(lambda: is_given_back(group))
+
+
+def test_blocks_that_are_spread_go_to_new_servers_too(two: forebay.LocalGroup, transport: str) -> None:
+    """One rank. Within a step it takes the servers to be the same."""
+    asked: list[int] = []
+
+    def place(block: forebay.BlockToPlace) -> int:
+        asked.append(block.servers)
+        return block.number % block.servers
+
+    with (
+        consumer(two, transport=transport) as reader,
+        producer(two, placement=place, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE)
+        for number in range(12):
+            if number == 4:
+                two.add_servers()
+            with sim.step(number) as step:
+                for part in range(6):
+                    rows = slice(10 * part, 10 * part + 10)
+                    step.put("U", whole(number)[rows], offset=(10 * part, 0), number=part)
+            with reader.next() as read:
+                np.testing.assert_array_equal(read["U"][...], whole(number))
+                blocks = {block.number: block.server for block in read["U"].blocks()}
+            servers = 2 if number < 4 else 3
+            if number not in (4, 5):
+                assert blocks == {part: part % servers for part in range(6)}
+        assert set(asked) == {2, 3}
+        assert all(len(set(asked[6 * step : 6 * step + 6])) == 1 for step in range(12))
+
+
+def test_a_server_that_joins_and_stands_still_gets_no_ranks(one: forebay.LocalGroup) -> None:
+    """They stay where they are, and begin a moment later."""
+    with consumer(one) as reader, open_ranks(one, "s", 2) as ranks:
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        write_steps(ranks, range(3), whole)
+        list(take(reader, range(3)))
+        one.add_servers()
+        stand_still(one.servers[-1].pid)
+        try:
+            write_steps(ranks, range(3, 9), whole)
+            assert list(take(reader, range(3, 9)))[-1] == {0: 0, 1: 0}
+        finally:
+            os.kill(one.servers[-1].pid, signal.SIGCONT)
+        assert ids(one) == [0, 1]
+
+
+def test_a_rank_comes_back_when_the_server_dies_to_which_it_went(two: forebay.LocalGroup) -> None:
+    """At any step after it has joined: the ranks go on where they were before, and the next one gets its share again."""
+    with consumer(two) as reader, open_ranks(two, "s", 3) as ranks:
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        write_steps(ranks, range(3), whole)
+        list(take(reader, range(3)))
+        first = 3
+        for turn in range(4):
+            two.add_servers()
+            joined = ids(two)[-1]
+            write_steps(ranks, range(first, first + turn), whole)
+            list(take(reader, range(first, first + turn)))
+            first += turn
+            kill(two, joined, wait=True)
+            write_steps(ranks, range(first, first + 3), whole)
+            assert set(list(take(reader, range(first, first + 3)))[-1].values()) <= {0, 1}
+            first += 3
+            wait_until(lambda: len(told(two)["servers"]) == 2)
+        assert [rank.lost for rank in ranks] == [None] * 3
