@@ -312,6 +312,13 @@ def test_pipelines(own_place: Path) -> None:
         )
         assert created == {"created": "one"}
         told("pipeline", "create", "two", f"{code}:Check", "--stream", "s", "--config", f"@{config}", *on)
+        told("pipeline", "create", "mine", f"{code}:Check", "--stream", "m", "--driven", *on)
+        assert {p["name"]: p["driven"] for p in told("pipeline", "list", *on)} == {
+            "one": False,
+            "two": False,
+            "mine": True,
+        }
+        told("pipeline", "destroy", "mine", *on)
         assert sorted(p["name"] for p in told("pipeline", "list", *on)) == ["one", "two"]
         with open_ranks(str(group), "s", 1, policy="block") as sim:
             sim[0].array("U", dtype="f8", shape=(60, 50))

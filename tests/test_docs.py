@@ -13,7 +13,7 @@ from support import FOREBAY, producer, wait_until
 import forebay
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = ("guarantees.md", "tuning.md")
+PAGES = ("guarantees.md", "tuning.md", "driving.md")
 
 
 def text(page: str) -> str:
@@ -32,8 +32,11 @@ def examples(language: str) -> list[object]:
 
 
 @pytest.mark.parametrize("code", examples("python"))
-def test_an_example(code: str, one: forebay.LocalGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example(
+    code: str, one: forebay.LocalGroup, own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each stands alone, on a group that `FOREBAY_GROUP` names, and checks what the page says of it."""
+    monkeypatch.chdir(own_place)
     monkeypatch.setenv("FOREBAY_GROUP", one.path)
     exec(code, {})
 

@@ -49,6 +49,7 @@ from forebay._errors import (
 from forebay._forebay import __version__
 from forebay._local import LocalGroup, LocalServer, local
 from forebay._pipeline import Comm, Pipeline
+from forebay._pipeline_handle import PipelineHandle, PipelineRequest
 from forebay._producer import BlockToPlace, OpenStep, Producer
 from forebay._space import Space
 
@@ -85,6 +86,8 @@ __all__ = [
     "OverBudget",
     "Pipeline",
     "PipelineFailed",
+    "PipelineHandle",
+    "PipelineRequest",
     "Producer",
     "Protocol",
     "Space",

@@ -50,12 +50,14 @@ class Admin:
         *,
         stream: str | None = None,
         config: Mapping[str, object] | None = None,
+        driven: bool = False,
         python: str = sys.executable,
     ) -> None:
         """Gives every server a worker that runs `code`: `"file.py:Class"`, or a class defined in a file.
 
         It runs on `stream`; by default on the one that the class names, or the only one that the group has.
-        Waits until every worker is ready, or raises `PipelineFailed` with the traceback. With `timeout` all of
+        It runs on each closed step by itself, or, if `driven`, when the simulation's ranks say so through a
+        `PipelineHandle`. Waits until every worker is ready, or raises `PipelineFailed` with the traceback. With `timeout` all of
         this takes no longer, else loading the code and starting the workers up to 120 s each; beyond, it raises
         `Timeout`. After an error there is no such pipeline.
         """
@@ -80,7 +82,9 @@ class Admin:
         if timeout is not None:
             # What is left: the deadline is one for all of this.
             timeout = max(0.0, timeout - (time.monotonic() - started))
-        _forebay.create_pipeline(group, transport, timeout, name, stream, command, target, told, os.getcwd())
+        _forebay.create_pipeline(
+            group, transport, timeout, name, stream, command, target, told, os.getcwd(), driven
+        )
 
     def _stream_of(self, command: list[str], target: str, timeout: float) -> str:
         """The stream that a pipeline's class names, or the only one that the group has."""

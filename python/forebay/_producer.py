@@ -312,14 +312,19 @@ class OpenStep:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
         if kind is not None:
+            self._open = False
             return
+        self._finish()
+        self._core.end()
+
+    def _finish(self) -> None:
+        """Nothing more is put; what was allocated is published."""
+        self._open = False
         for allocation, view in self._memory:
             view.flags.writeable = False
             self._core.commit(allocation)
         self._memory.clear()
-        self._core.end()
 
     def _offer(self, name: str) -> _Offer:
         if not self._open:

@@ -35,6 +35,10 @@ pub(crate) enum Pipeline {
         /// Its configuration: JSON, or @FILE with JSON
         #[arg(long, default_value = "{}", value_name = "JSON")]
         config: String,
+        /// Run it when the simulation's ranks say so, through a handle, instead of
+        /// on each closed step
+        #[arg(long)]
+        driven: bool,
         /// The Python to run it with [default: the one beside this command]
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
@@ -62,9 +66,10 @@ pub(crate) fn python() -> PathBuf {
 pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> Result<ExitCode> {
     let admin = Admin::open(&common.group_options()?)?;
     match command {
-        Pipeline::Create { name, code, stream, config, python: chosen } => {
+        Pipeline::Create { name, code, stream, config, driven, python: chosen } => {
             let python = chosen.clone().unwrap_or_else(python);
             let mut spec = spec(name, code, config, &python)?;
+            spec.driven = *driven;
             let started = Instant::now();
             spec.stream = match stream {
                 Some(stream) => stream.clone(),
@@ -141,6 +146,7 @@ fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineS
         code: format!("{}:{class}", text(&file)),
         config,
         needs: None,
+        driven: false,
         directory: text(&directory),
     })
 }

@@ -22,10 +22,24 @@ pub struct Admin {
     group: Group,
 }
 
+/// What a group knows of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPipeline {
+    /// The stream that it runs on.
+    pub stream: String,
+    /// Whether ranks drive it, with a [`crate::PipelineHandle`].
+    pub driven: bool,
+}
+
 impl Admin {
     /// Finds the group. Connects at each call.
     pub fn open(options: &GroupOptions) -> Result<Admin> {
         Ok(Admin { group: Group::find(options)? })
+    }
+
+    /// For a group that was found.
+    pub(crate) fn of(group: Group) -> Admin {
+        Admin { group }
     }
 
     /// The group.
@@ -75,16 +89,30 @@ impl Admin {
         self.group.at_coordinator(&spec.stream, ask).map(drop)
     }
 
+    /// Finds a pipeline. Waits for the servers, with one deadline; for one only if that knows it.
+    pub fn find_pipeline(&self, name: &str) -> Result<FoundPipeline> {
+        let find = ToServer::FindPipeline { name: name.to_owned() };
+        match self.ask_who_knows(name, &find, "to find a pipeline")? {
+            ToClient::PipelineIs { stream, driven } => Ok(FoundPipeline { stream, driven }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Ends a pipeline.
     pub fn destroy_pipeline(&self, name: &str) -> Result<()> {
         let destroy = ToServer::DestroyPipeline { name: name.to_owned() };
+        self.ask_who_knows(name, &destroy, "to end a pipeline").map(drop)
+    }
+
+    /// The answer of a server that knows a pipeline.
+    fn ask_who_knows(&self, name: &str, question: &ToServer, what: &str) -> Result<ToClient> {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
-        let answers = self.group.ask_all(members, &destroy, "to end a pipeline", Result::is_ok)?;
+        let answers = self.group.ask_all(members, question, what, Result::is_ok)?;
         let mut last = Error::not_found(format!("the group has no pipeline '{name}'"));
         for told in answers.into_values() {
             match told {
-                Ok(_) => return Ok(()),
+                Ok(answer) => return Ok(answer),
                 // One that did not answer may be the one that knows it.
                 Err(error) if last.kind == ErrorKind::NotFound || error.kind != ErrorKind::NotFound => {
                     last = error;

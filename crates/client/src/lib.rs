@@ -4,6 +4,7 @@
 //! - [`Consumer`] and [`Step`]: a reader of a stream;
 //! - [`Space`]: arrays put and got by name, step and region;
 //! - [`Admin`]: status, pipelines, ending;
+//! - [`PipelineHandle`]: a rank that drives a pipeline itself;
 //! - [`Worker`]: what runs one pipeline beside one server.
 //!
 //! Calls block, with deadlines; no thread is started, nothing is printed, and a handle that is used in a
@@ -21,6 +22,7 @@ mod lookup;
 mod particles;
 mod pending;
 mod pins;
+mod pipeline_handle;
 mod producer;
 mod rpc;
 mod seconds;
@@ -31,12 +33,13 @@ mod together;
 mod typed;
 mod worker;
 
-pub use admin::Admin;
+pub use admin::{Admin, FoundPipeline};
 pub use assemble::Selection;
 pub use buffers::Buffer;
 pub use consumer::{Consumer, ConsumerOptions};
 pub use group::{Group, GroupOptions, TransportChoice};
 pub use lookup::Records;
+pub use pipeline_handle::{Driven, PipelineHandle, PipelineRequest};
 pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
 pub use seconds::{patience, seconds};
 pub use space::{Space, SpacePut};
@@ -46,6 +49,7 @@ pub use worker::{Order, Worker};
 pub use forebay_comm as comm;
 pub use forebay_core as core;
 pub use forebay_core::attr::{Attr, AttrValues, Attrs};
+pub use forebay_core::ids::ServerId;
 pub use forebay_core::placement::{Placement, ToPlace};
 pub use forebay_core::{Error, ErrorKind, Result};
 pub use forebay_store as store;

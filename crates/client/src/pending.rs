@@ -75,7 +75,7 @@ impl Producer {
         let mut counted = Counted::new(field, block);
         let dense = gather(source, counted.while_copied());
         let message = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
-        let request = home.rpc.post(&message, Payload(&dense))?;
+        let request = home.rpc.post(&message, Some(Payload(&dense)))?;
         let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_written(home, Written { put, bytes: WhereBytes::Away })?;
         match lock(&self.state).open.as_mut() {

@@ -190,6 +190,31 @@ impl Producer {
         lock(&self.home).clone()
     }
 
+    /// The group.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// This rank.
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// What it does when its servers are gone.
+    pub(crate) fn on_loss(&self) -> OnLoss {
+        self.on_loss
+    }
+
+    /// Which servers hold its blocks from now on.
+    pub(crate) fn place_by(&self, placement: Placement) {
+        *lock(&self.placement) = placement;
+    }
+
+    /// The step that is open.
+    pub(crate) fn open_step(&self) -> Result<Option<StepNumber>> {
+        Ok(self.state()?.open.as_ref().map(|open| open.step))
+    }
+
     /// The run that was joined.
     pub fn run(&self) -> RunNumber {
         self.run

@@ -210,9 +210,9 @@ impl Rpc {
 
     /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
     /// take the bytes. The payload is the caller's again on return.
-    pub(crate) fn post(&self, message: &ToServer, payload: Payload<'_>) -> Result<u64> {
+    pub(crate) fn post(&self, message: &ToServer, payload: Option<Payload<'_>>) -> Result<u64> {
         let request = self.expect(false);
-        let sent = self.send(request, message, Some(payload), Instant::now() + self.patience);
+        let sent = self.send(request, message, payload, Instant::now() + self.patience);
         if sent.is_err() {
             self.forget(request);
         }
@@ -222,7 +222,12 @@ impl Rpc {
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
     /// be asked for again, or be forgotten.
     pub(crate) fn collect(&self, request: u64, what: &str) -> Result<ToClient> {
-        let answer = self.answer_to(request, Instant::now() + self.patience, what)?;
+        self.collect_until(request, Instant::now() + self.patience, what)
+    }
+
+    /// As [`Rpc::collect`], with another deadline.
+    pub(crate) fn collect_until(&self, request: u64, deadline: Instant, what: &str) -> Result<ToClient> {
+        let answer = self.answer_to(request, deadline, what)?;
         self.forget(request);
         match answer.message {
             ToClient::Failed(error) => Err(error),

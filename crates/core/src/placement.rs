@@ -31,6 +31,8 @@ pub enum Placement {
     Nearest,
     /// By the block's id: spread evenly, whatever the ranks do, and alike in every step.
     ByBlock,
+    /// On this server; on the home if that is gone.
+    On(ServerId),
     /// As a user's function says.
     Function(Arc<PlaceFn>),
 }
@@ -40,6 +42,7 @@ impl fmt::Debug for Placement {
         f.write_str(match self {
             Placement::Nearest => "Nearest",
             Placement::ByBlock => "ByBlock",
+            Placement::On(_) => "On",
             Placement::Function(_) => "Function",
         })
     }
@@ -58,6 +61,7 @@ impl Placement {
     ) -> Result<ServerId> {
         match self {
             Placement::Nearest => Ok(home),
+            Placement::On(server) => Ok(if view.members.contains(server) { *server } else { home }),
             Placement::ByBlock => {
                 let hash = mix(hash_name(field) ^ mix(u64::from(key.rank))).wrapping_add(key.number);
                 Ok(view.owner_of(hash).unwrap_or(home))

@@ -8,7 +8,7 @@ mod coordinator;
 mod ledger;
 mod run;
 
-pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start};
+pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
 pub use run::{Durability, EndedField, Policy, Registered, RunOptions, StepEnded};
@@ -76,6 +76,8 @@ pub struct StepReport {
     pub rewound: bool,
     /// Whether a rank died in it, or left it out.
     pub torn: bool,
+    /// Whether something of it found no room: told only to those that take all steps.
+    pub dropped: bool,
     /// The fields that the reader wants at this step.
     pub fields: Vec<FieldReport>,
     /// The run's attributes, if they are others than this reader was told last.

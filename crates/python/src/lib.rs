@@ -9,6 +9,7 @@ mod buffers;
 mod comm;
 mod consumer;
 mod errors;
+mod pipeline_handle;
 mod producer;
 mod space;
 mod worker;
@@ -51,9 +52,10 @@ fn create_pipeline(
     code: String,
     config: String,
     directory: String,
+    driven: bool,
 ) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
-    let spec = PipelineSpec { name, stream, command, code, config, needs: None, directory };
+    let spec = PipelineSpec { name, stream, command, code, config, needs: None, driven, directory };
     errors::waiting(py, || Admin::open(&options)?.create_pipeline(&spec))
 }
 
@@ -119,6 +121,8 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<producer::Producer>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Step>()?;
+    module.add_class::<pipeline_handle::PipelineHandle>()?;
+    module.add_class::<pipeline_handle::PipelineRequest>()?;
     module.add_class::<space::Space>()?;
     module.add_class::<worker::Worker>()?;
     module.add_class::<comm::Comm>()?;
@@ -126,6 +130,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::WriteBuffer>()?;
     module.add_function(wrap_pyfunction!(status, module)?)?;
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
+    module.add_function(wrap_pyfunction!(pipeline_handle::find_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(remove_server, module)?)?;
     module.add_function(wrap_pyfunction!(heal, module)?)?;

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 #[pyclass(frozen)]
-pub(crate) struct Producer(forebay_client::Producer);
+pub(crate) struct Producer(pub(crate) Arc<forebay_client::Producer>);
 
 fn policy(name: &str) -> PyResult<Policy> {
     match name {
@@ -156,7 +156,7 @@ impl Producer {
             placement: placement(placement_name, place)?,
             ..ProducerOptions::new(&stream)
         };
-        waiting(py, || forebay_client::Producer::open(&options)).map(Producer)
+        waiting(py, || forebay_client::Producer::open(&options)).map(|opened| Producer(Arc::new(opened)))
     }
 
     #[getter]

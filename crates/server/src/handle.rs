@@ -172,6 +172,7 @@ impl Node {
             M::RankGone { stream, run, rank, died } => {
                 let effects = self.coordinator(state, &stream).rank_gone(run, rank, died);
                 self.apply(state, &stream, effects);
+                self.look_at_driven(state, Some(&stream));
             }
             M::RankMoves { stream, run, rank } => {
                 self.coordinator(state, &stream).rank_moves(run, rank, from);
@@ -285,6 +286,7 @@ impl Node {
                 self.apply(&mut state, &stream, effects);
             }
         }
+        self.look_at_driven(&mut state, None);
         self.drain(&mut state);
     }
 

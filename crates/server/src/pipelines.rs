@@ -1,18 +1,19 @@
-//! Pipelines, at the server that coordinates their stream: one execution at a time, on closed steps, on all
-//! servers whose workers are ready.
+//! Pipelines, at the server that coordinates their stream: they are created, told of closed steps, and end.
 
-use crate::handle::worker_gone;
+mod driven;
+mod execution;
+mod members;
+
 use crate::node::{Attached, Node, State};
 use crate::workers::LocalWorker;
+use driven::Driven;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
-use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport};
-use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::message::{CommMember, Execute, PipelineCounts, PipelineSpec};
+use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
+use forebay_core::{Error, Result};
+use forebay_wire::message::{CommMember, DRIVEN_WINDOW, PipelineCounts, PipelineSpec};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -20,8 +21,7 @@ use tokio::sync::oneshot;
 /// How many steps may wait inside a pipeline; more wait in the stream, under its policy.
 const WINDOW: u32 = 1;
 
-/// How much there may be to tell of a step, encoded: it goes to every worker in one message, with the members.
-const REPORT_MAX: usize = BODY_MAX - (1 << 20);
+pub(crate) use driven::Answer;
 
 /// How many pipelines that have ended by themselves are remembered.
 const ENDED_MAX: usize = 32;
@@ -66,6 +66,8 @@ struct Pipeline {
     /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of their workers
     /// has run last.
     inherited: Option<BTreeMap<ServerId, Option<(RunNumber, StepNumber)>>>,
+    /// The steps that ranks have activated, if they drive it.
+    driven: Option<Driven>,
     counts: PipelineCounts,
     last_step: Option<(RunNumber, StepNumber)>,
     last_seconds: f64,
@@ -123,6 +125,7 @@ impl Pipeline {
     fn new(creation: u64, spec: PipelineSpec, servers: BTreeSet<ServerId>) -> Pipeline {
         Pipeline {
             creation,
+            driven: spec.driven.then(Driven::default),
             spec,
             ready: BTreeMap::new(),
             servers,
@@ -138,6 +141,21 @@ impl Pipeline {
             last_seconds: 0.0,
             last_error: None,
         }
+    }
+
+    /// The workers that are to run a step; `None` while one of them is not ready. Of a step that is driven, those that were
+    /// there when it was activated and are still, or all if none is.
+    fn members(&self, step: StepNumber) -> Option<Vec<CommMember>> {
+        let fixed = self.driven.as_ref().and_then(|driven| driven.workers_of(step));
+        let left = fixed.map(|(workers, alone)| {
+            (workers.intersection(&self.servers).copied().collect::<BTreeSet<ServerId>>(), alone)
+        });
+        let servers = match &left {
+            Some((left, alone)) if !left.is_empty() || *alone => left,
+            _ => &self.servers,
+        };
+        let ready = servers.iter().map(|server| self.ready.get(server).cloned());
+        ready.collect::<Option<Vec<_>>>().filter(|ready| !ready.is_empty())
     }
 
     /// Whether a step is still to be run, or held by a worker that ran it.
@@ -162,6 +180,8 @@ impl Pipelines {
                 "name": p.spec.name,
                 "stream": p.spec.stream,
                 "code": p.spec.code,
+                "driven": p.spec.driven,
+                "active_steps": p.driven.as_ref().map(Driven::active),
                 "ended": null,
                 "workers_ready": p.ready.len(),
                 "workers_expected": p.servers.len(),
@@ -258,7 +278,7 @@ impl Node {
         let mut state = self.state.lock();
         let ended = state.pipelines.ended.len();
         state.pipelines.ended.retain(|ended| ended.name != name);
-        let Some(pipeline) = state.pipelines.coordinated.remove(name) else {
+        let Some(mut pipeline) = state.pipelines.coordinated.remove(name) else {
             if state.pipelines.ended.len() < ended {
                 return Ok(());
             }
@@ -268,6 +288,7 @@ impl Node {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         };
+        self.driven_ends(&mut pipeline, &Error::not_found(format!("pipeline '{name}' was destroyed")));
         for server in pipeline.servers {
             let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
             self.tell(&mut state, server, stop);
@@ -297,6 +318,9 @@ impl Node {
                     }
                     if found.ready.len() == found.servers.len() {
                         self.pipeline_ready(state, &pipeline);
+                    } else {
+                        // What is to be run may not need all.
+                        self.pipeline_next(state, &pipeline);
                     }
                 }
             }
@@ -349,13 +373,22 @@ impl Node {
         }
         // A step that not all have run is run again.
         let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
-        let start = done.map_or(Start::Next, |(run, step)| Start::From(run, step.saturating_add(1)));
+        let start = match done {
+            // Whatever was activated at the coordinator before, whether it was run or not.
+            _ if pipeline.driven.as_mut().is_some_and(Driven::was_inherited) => Start::Oldest,
+            Some((run, step)) => Start::From(run, step.saturating_add(1)),
+            None => Start::Next,
+        };
         let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
         let stream = pipeline.spec.stream.clone();
         let id = attachment_of(pipeline.creation);
         pipeline.attachment = Some(id);
-        let mut attachment = Attachment::new(needs, self.id, WINDOW);
-        attachment.takes_torn = false;
+        let (window, takes) = match pipeline.spec.driven {
+            true => (DRIVEN_WINDOW as u32, Takes::All),
+            false => (WINDOW, Takes::Whole),
+        };
+        let mut attachment = Attachment::new(needs, self.id, window);
+        attachment.takes = takes;
         // Steps go on to workers, which come and go.
         attachment.remembers_attrs = false;
         attachment.follow = true;
@@ -381,6 +414,7 @@ impl Node {
             }
         }
         tracing::warn!("pipeline '{name}' ends: {error}");
+        self.driven_ends(&mut pipeline, error);
         if let Some(attachment) = pipeline.attachment {
             state.attachments.remove(&attachment);
             let effects = self.coordinator(state, &pipeline.spec.stream).detach(attachment);
@@ -389,319 +423,6 @@ impl Node {
         for server in pipeline.servers {
             let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
-        }
-    }
-
-    /// A closed step for a pipeline.
-    pub(crate) fn pipeline_step(&self, state: &mut State, name: &str, report: StepReport) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        pipeline.counts.missed = pipeline.counts.missed.saturating_add(report.missed);
-        let bytes = encoded_bytes(&report).unwrap_or(usize::MAX);
-        if bytes > REPORT_MAX {
-            // It cannot be told to a worker: counted as failed, and nobody waits for it.
-            pipeline.counts.ran(true);
-            pipeline.last_error = Some(format!(
-                "{}: what there is to tell of its blocks takes {bytes} bytes, more than the limit of \
-                 {REPORT_MAX}: put fewer blocks a step, or larger ones",
-                report.id
-            ));
-            let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-            if let Some(attachment) = attachment {
-                let effects = self.coordinator(state, &stream).release(
-                    attachment,
-                    report.id.run,
-                    report.id.step,
-                    false,
-                );
-                self.apply(state, &stream, effects);
-            }
-            return;
-        }
-        pipeline.waiting.push_back(Waiting { report, again: false });
-        self.pipeline_next(state, name);
-    }
-
-    /// Runs the next step, if all workers are ready and none runs.
-    fn pipeline_next(&self, state: &mut State, name: &str) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.running.is_some() || pipeline.ready.len() < pipeline.servers.len() {
-            return;
-        }
-        if pipeline.servers.is_empty() || state.leaving.pauses() {
-            return;
-        }
-        let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
-        pipeline.counts.last = pipeline.counts.last.saturating_add(1);
-        let (number, counts) = (pipeline.counts.last, pipeline.counts);
-        let members: Vec<CommMember> = pipeline.ready.values().cloned().collect();
-        let view = &self.standing().view;
-        let has_worker = |id: &ServerId| pipeline.ready.contains_key(id);
-        let beside_all = state.answers.is_empty() && view.members.iter().all(has_worker);
-        pipeline.running = Some(Execution {
-            number,
-            run: report.id.run,
-            step: report.id.step,
-            waiting_for: pipeline.servers.clone(),
-            holders: pipeline.servers.clone(),
-            report: (!again).then(|| report.clone()),
-            lost_worker: false,
-            errors: Vec::new(),
-            started: Instant::now(),
-        });
-        for (rank, member) in members.iter().enumerate() {
-            let order = Execute {
-                execution: number,
-                counts,
-                members: members.clone(),
-                rank: rank as u32,
-                beside_all,
-                report: report.clone(),
-            };
-            let message = PeerMessage::Execute { pipeline: name.to_owned(), order: Box::new(order) };
-            self.tell(state, member.server, message);
-        }
-    }
-
-    fn pipeline_executed(
-        &self,
-        state: &mut State,
-        name: &str,
-        from: ServerId,
-        execution: u64,
-        error: Option<String>,
-        seconds: f64,
-    ) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let Some(running) = pipeline.running.as_mut().filter(|running| running.number == execution) else {
-            return;
-        };
-        running.waiting_for.remove(&from);
-        if let Some(error) = error {
-            match running.errors.iter_mut().find(|(known, _)| *known == error) {
-                Some((_, servers)) => servers.push(from),
-                None => running.errors.push((error, vec![from])),
-            }
-        }
-        pipeline.last_seconds =
-            seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
-        if !running.waiting_for.is_empty() {
-            return;
-        }
-        let Some(mut done) = pipeline.running.take() else { return };
-        // Before the next step is begun: there may always be one that waits.
-        done.holders.retain(|server| !pipeline.leaving.contains(server));
-        self.let_workers_leave(state, name);
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if done.lost_worker
-            && let Some(report) = done.report
-        {
-            pipeline.counts.repeated = pipeline.counts.repeated.saturating_add(1);
-            pipeline.last_error = Some(format!("step {}, run again: {}", done.step, told(&done.errors)));
-            if !done.holders.is_empty() {
-                let kept = Kept { run: done.run, step: done.step, holders: done.holders };
-                pipeline.kept.insert(done.number, kept);
-            }
-            pipeline.waiting.push_front(Waiting { report, again: true });
-            return self.pipeline_next(state, name);
-        }
-        pipeline.last_step = Some((done.run, done.step));
-        pipeline.last_seconds = done.started.elapsed().as_secs_f64();
-        pipeline.counts.ran(!done.errors.is_empty());
-        if !done.errors.is_empty() {
-            let mut text = format!("step {}: {}", done.step, told(&done.errors));
-            text.truncate(text.floor_char_boundary(64 << 10));
-            pipeline.last_error = Some(text);
-        }
-        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-        if !done.holders.is_empty() {
-            let kept = Kept { run: done.run, step: done.step, holders: done.holders };
-            pipeline.kept.insert(done.number, kept);
-        }
-        let pinned = pipeline.uses(done.run, done.step);
-        if let Some(attachment) = attachment {
-            let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
-            self.apply(state, &stream, effects);
-        }
-        self.pipeline_next(state, name);
-    }
-
-    /// Workers whose servers leave take part in nothing more, unless they still run a step.
-    fn let_workers_leave(&self, state: &mut State, name: &str) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.running.is_some() {
-            return;
-        }
-        for server in std::mem::take(&mut pipeline.leaving) {
-            self.pipeline_released(state, name, server, None);
-            let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-            pipeline.servers.remove(&server);
-            pipeline.ready.remove(&server);
-            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
-            self.tell(state, server, stop);
-        }
-        let pipeline = state.pipelines.coordinated.get(name);
-        if pipeline.is_some_and(|pipeline| pipeline.ready.len() == pipeline.servers.len()) {
-            self.pipeline_ready(state, name);
-        }
-    }
-
-    /// This server leaves: tells who has workers of pipelines that it coordinates, of which none runs, what was run.
-    pub(crate) fn pipelines_pause(&self, state: &mut State) {
-        let pipelines = state.pipelines.coordinated.iter();
-        let told: Vec<(ServerId, PeerMessage)> = pipelines
-            .flat_map(|(name, pipeline)| {
-                let (creation, done, counts) = (pipeline.creation, pipeline.last_step, pipeline.counts);
-                let pauses = PeerMessage::PipelinePauses { pipeline: name.clone(), creation, done, counts };
-                pipeline.servers.iter().map(move |server| (*server, pauses.clone()))
-            })
-            .collect();
-        for (server, pauses) in told {
-            self.tell(state, server, pauses);
-        }
-    }
-
-    /// A server does not leave after all, maybe this one: pipelines go on, with a worker there.
-    pub(crate) fn pipelines_stay(&self, state: &mut State, server: ServerId) {
-        let mut without = Vec::new();
-        for pipeline in state.pipelines.coordinated.values_mut() {
-            pipeline.leaving.remove(&server);
-            if pipeline.created.is_none() && !pipeline.servers.contains(&server) {
-                without.push((pipeline.creation, pipeline.spec.clone()));
-            }
-        }
-        for (creation, spec) in without {
-            self.tell(state, server, PeerMessage::StartPipeline { creation, spec });
-        }
-        let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
-        names.iter().for_each(|name| self.pipeline_next(state, name));
-    }
-
-    /// A worker shows no memory of an execution's step any more; of none, if it is gone.
-    fn pipeline_released(&self, state: &mut State, name: &str, from: ServerId, execution: Option<u64>) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let meant = |number: u64| execution.is_none_or(|execution| execution == number);
-        if let Some(running) = pipeline.running.as_mut().filter(|running| meant(running.number)) {
-            running.holders.remove(&from);
-        }
-        let mut free = Vec::new();
-        pipeline.kept.retain(|number, kept| {
-            if meant(*number) {
-                kept.holders.remove(&from);
-            }
-            if kept.holders.is_empty() {
-                free.push((kept.run, kept.step));
-            }
-            !kept.holders.is_empty()
-        });
-        free.retain(|(run, step)| !pipeline.uses(*run, *step));
-        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-        if let Some(attachment) = attachment {
-            for (run, step) in free {
-                let effects = self.coordinator(state, &stream).release(attachment, run, step, false);
-                self.apply(state, &stream, effects);
-            }
-        }
-    }
-
-    fn pipeline_worker_gone(&self, state: &mut State, name: &str, from: ServerId, error: &str) {
-        self.pipeline_released(state, name, from, None);
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        pipeline.ready.remove(&from);
-        pipeline.last_error = Some(worker_gone(name, from, error).text);
-        if pipeline.created.is_some() {
-            // It never was ready: most likely its code is wrong, and starting it again will not help.
-            let failure = Error::new(ErrorKind::PipelineFailed, worker_gone(name, from, error).text);
-            return self.pipeline_failed(state, name, &failure);
-        }
-        let running = pipeline.running.as_ref().filter(|running| running.waiting_for.contains(&from));
-        if let Some(execution) = running.map(|running| running.number) {
-            let text = worker_gone(name, from, error).text;
-            self.pipeline_executed(state, name, from, execution, Some(text), 0.0);
-        }
-    }
-
-    /// A server died: its worker did too, and pipelines go on without it.
-    pub(crate) fn pipelines_peer_gone(&self, state: &mut State, peer: ServerId) {
-        let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
-        for name in names {
-            // What it took part in is run again without it.
-            let running = state.pipelines.coordinated.get_mut(&name).and_then(|p| p.running.as_mut());
-            if let Some(running) = running.filter(|running| running.waiting_for.contains(&peer)) {
-                running.lost_worker = true;
-            }
-            self.pipeline_worker_gone(state, &name, peer, "its server died");
-            if let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
-                pipeline.servers.remove(&peer);
-            }
-            self.pipeline_next(state, &name);
-        }
-    }
-
-    /// Servers have joined: pipelines get workers there, and use them once they are ready.
-    pub(crate) fn pipelines_grow(&self, state: &mut State, came: &[ServerId]) {
-        let coordinated = state.pipelines.coordinated.values().filter(|pipeline| pipeline.created.is_none());
-        let known: Vec<(u64, PipelineSpec)> =
-            coordinated.map(|pipeline| (pipeline.creation, pipeline.spec.clone())).collect();
-        for (creation, spec) in known {
-            for server in came {
-                self.tell(state, *server, PeerMessage::StartPipeline { creation, spec: spec.clone() });
-            }
-        }
-    }
-
-    /// A server has a worker of a pipeline whose coordinator has died.
-    fn inherit_pipeline(
-        &self,
-        state: &mut State,
-        from: ServerId,
-        (creation, spec): (u64, PipelineSpec),
-        member: Option<CommMember>,
-        (done, counts): (Option<(RunNumber, StepNumber)>, PipelineCounts),
-    ) {
-        let (name, needs) = (spec.name.clone(), spec.needs.clone());
-        let pipeline = state.pipelines.coordinated.entry(name.clone()).or_insert_with(|| {
-            let servers = BTreeSet::new();
-            Pipeline { inherited: Some(BTreeMap::new()), ..Pipeline::new(creation, spec, servers) }
-        });
-        if pipeline.creation != creation {
-            return;
-        }
-        if pipeline.attachment.is_some() {
-            // It has gone on without this one, which takes part once it is ready.
-            if let Some(member) = member {
-                let ready = PeerMessage::WorkerReady { pipeline: name, creation, member, needs };
-                self.handle_pipeline(state, from, ready);
-            }
-            return;
-        }
-        pipeline.servers.insert(from);
-        pipeline.ready.extend(member.map(|member| (from, member)));
-        pipeline.inherited.get_or_insert_default().insert(from, done);
-        // An execution that not all have finished is run again.
-        let finished = |counts: &PipelineCounts| Reverse(counts.executed.saturating_add(counts.failed));
-        if (counts.last, finished(&counts)) > (pipeline.counts.last, finished(&pipeline.counts)) {
-            pipeline.counts = counts;
-        }
-        if self.all_told(state) {
-            self.settle_pipelines(state);
-        }
-    }
-
-    /// All servers have told of the workers beside them: pipelines whose coordinator has died go on.
-    pub(crate) fn settle_pipelines(&self, state: &mut State) {
-        let told = state.pipelines.coordinated.iter().filter(|(_, pipeline)| pipeline.inherited.is_some());
-        let told: Vec<String> = told.map(|(name, _)| name.clone()).collect();
-        for name in told {
-            let Some(pipeline) = state.pipelines.coordinated.get(&name) else { continue };
-            let all_ready = pipeline.ready.len() == pipeline.servers.len();
-            let (stream, id) = (&pipeline.spec.stream, attachment_of(pipeline.creation));
-            // Steps wait for it even if a worker that has just joined, or died, is still to be ready.
-            let was_attached = state.known_attachments.contains(stream, id) || !pipeline.ready.is_empty();
-            if all_ready {
-                self.pipeline_ready(state, &name);
-            } else if was_attached && let Err(error) = self.attach_pipeline(state, &name) {
-                self.pipeline_failed(state, &name, &error);
-            }
         }
     }
 }

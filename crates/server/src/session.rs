@@ -378,6 +378,8 @@ impl Session {
                 let Healed { kept, given_up } = self.node.heal(force).await?;
                 Ok(Some(ToClient::Healed { kept, given_up }))
             }
+            M::FindPipeline { name } => self.node.find_pipeline(&name).map(Some),
+            M::Drive(drive) => self.drive(header.request, *drive).await,
             M::LeaveGroup { discard, patience_ms } => {
                 self.leave_group(header.request, discard, Duration::from_millis(patience_ms)).await
             }

@@ -387,6 +387,13 @@ pub enum ToServer {
         /// Its name.
         name: String,
     },
+    /// Asks for a pipeline of this name. Answer: [`ToClient::PipelineIs`], also from servers that only have a worker of it.
+    FindPipeline {
+        /// Its name.
+        name: String,
+    },
+    /// A rank drives a pipeline. Answer: as [`DriveOrder`] says.
+    Drive(Box<Drive>),
     /// Ends the server. Answer: [`ToClient::Done`], then the connection closes.
     Shutdown,
     /// The server leaves its group, once all that it holds is held elsewhere; then it ends. Answer: [`ToClient::Done`].
@@ -458,8 +465,52 @@ pub struct PipelineSpec {
     pub config: String,
     /// What it needs; empty means that the code says it.
     pub needs: Option<Needs>,
+    /// Whether it runs when the ranks say so, instead of on each closed step.
+    pub driven: bool,
     /// The directory it runs in.
     pub directory: String,
+}
+
+/// How many steps of a pipeline that is driven may be active at once.
+pub const DRIVEN_WINDOW: usize = 4;
+
+/// What a rank that drives a pipeline wants of it, and all that its coordinator has to know of the rank: another one, that
+/// has taken its place, knows no more than this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drive {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The stream that it runs on.
+    pub stream: String,
+    /// The run that the rank belongs to.
+    pub run: RunNumber,
+    /// The rank.
+    pub rank: u32,
+    /// The server whose worker alone is to run; `None`: all.
+    pub server: Option<ServerId>,
+    /// The steps that the rank has activated and not deactivated; [`DRIVEN_WINDOW`] at most.
+    pub active: Vec<StepNumber>,
+    /// The last step that it has activated: all up to it that are not active are done with.
+    pub latest: StepNumber,
+    /// What it wants.
+    pub order: DriveOrder,
+}
+
+/// What a rank wants of a pipeline that it drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DriveOrder {
+    /// The step, which it is about to stage, is to be run: which workers will is fixed now. Answer:
+    /// [`ToClient::Activated`], once there is room for it.
+    Activate(StepNumber),
+    /// The step is to be run once all ranks have ended it. Answer: [`ToClient::Executed`], or what failed.
+    Execute {
+        /// The step.
+        step: StepNumber,
+        /// The how many-th time, from 1: all ranks that ask for one time are told of the same execution.
+        attempt: u32,
+    },
+    /// Nothing more than to take note of the steps that are active. Answer: [`ToClient::Done`].
+    Deactivate,
 }
 
 /// One member of a pipeline's comm.
@@ -615,6 +666,25 @@ pub enum ToClient {
     },
     /// To [`ToServer::Status`]: JSON.
     Status(String),
+    /// To [`ToServer::FindPipeline`].
+    PipelineIs {
+        /// The stream that it runs on.
+        stream: String,
+        /// Whether it is driven by ranks.
+        driven: bool,
+    },
+    /// To [`DriveOrder::Activate`].
+    Activated {
+        /// The servers whose workers take part.
+        workers: Vec<ServerId>,
+    },
+    /// To [`DriveOrder::Execute`].
+    Executed {
+        /// Whether it was run: not at steps at which the pipeline needs nothing.
+        ran: bool,
+        /// How long that took, in seconds.
+        seconds: f64,
+    },
     /// To a worker: run this.
     Execute(Box<Execute>),
     /// To a question about a stream: another server coordinates it.

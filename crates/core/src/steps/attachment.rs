@@ -23,6 +23,19 @@ pub enum Start {
     From(RunNumber, StepNumber),
 }
 
+/// Which closed steps an attachment is told of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Takes {
+    /// Those that are whole.
+    Whole,
+    /// Torn ones, too.
+    #[default]
+    Torn,
+    /// All, also those that were dropped since something found no room, and those at which it needs nothing: it waits for
+    /// steps that it knows of.
+    All,
+}
+
 /// What every server knows of an attachment, so that its place is kept when the coordinator of its stream dies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttachmentRecord {
@@ -30,8 +43,8 @@ pub struct AttachmentRecord {
     pub needs: Needs,
     /// Whether it goes on with the next run when one ends.
     pub follow: bool,
-    /// Whether torn steps are of use to it.
-    pub takes_torn: bool,
+    /// Which closed steps it is told of.
+    pub takes: Takes,
     /// From which step of which run on it takes part; `None` until that is decided.
     pub from: Option<(RunNumber, StepNumber)>,
 }
@@ -56,8 +69,8 @@ pub struct Attachment {
     pub window: u32,
     /// Whether it goes on with the next run when one ends.
     pub follow: bool,
-    /// Whether torn steps are of use to it.
-    pub takes_torn: bool,
+    /// Which closed steps it is told of.
+    pub takes: Takes,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
     pub remembers_attrs: bool,
     /// From which step of which run on its demand is in force; `None` until that is decided.
@@ -100,7 +113,7 @@ impl Attachment {
             server,
             window: window.clamp(1, 1024),
             follow: false,
-            takes_torn: true,
+            takes: Takes::default(),
             remembers_attrs: true,
             from: None,
             first: (0, 0),
@@ -139,7 +152,7 @@ impl Attachment {
         // Of a run that began as its coordinator died, it takes all.
         let run = record.from.map(|(run, _)| run).or(live);
         let mut attachment = Attachment::stand_in(record.needs.clone(), run);
-        (attachment.follow, attachment.takes_torn) = (record.follow, record.takes_torn);
+        (attachment.follow, attachment.takes) = (record.follow, record.takes);
         attachment.told = Some(record);
         attachment
     }
@@ -150,18 +163,17 @@ impl Attachment {
             // As they were told of the one whose place it keeps.
             return None;
         }
-        let Attachment { follow, takes_torn, from, .. } = *self;
+        let Attachment { follow, takes, from, .. } = *self;
         let stays = !self.ended && !self.closing;
         let known = match &self.told {
             Some(told) => {
-                let same = (told.follow, told.takes_torn, told.from) == (follow, takes_torn, from);
+                let same = (told.follow, told.takes, told.from) == (follow, takes, from);
                 stays && same && told.needs == self.needs
             }
             None => !stays,
         };
         if !known {
-            self.told =
-                stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes_torn, from });
+            self.told = stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes, from });
         }
         (!known).then(|| self.told.clone())
     }

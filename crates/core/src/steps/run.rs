@@ -447,6 +447,7 @@ impl Step {
             missed: 0,
             rewound: false,
             torn: self.torn,
+            dropped: self.dropped,
             fields,
             attrs: None,
             term: 0,

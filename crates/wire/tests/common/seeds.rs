@@ -7,7 +7,7 @@ use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
-use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
+use forebay_wire::message::{Bytes, Drive, DriveOrder, Part, PutBlock, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
 use std::sync::Arc;
 
@@ -56,6 +56,7 @@ pub(crate) fn step_report() -> StepReport {
         missed: 2,
         rewound: false,
         torn: true,
+        dropped: false,
         fields: vec![field_report()],
         attrs: None,
         term: 3,
@@ -87,6 +88,16 @@ pub(crate) fn to_server() -> Vec<ToServer> {
             held: vec![HeldStep { run: 1, step: 11, pinned: true }],
             back: Some(AttachmentId(7)),
         },
+        ToServer::Drive(Box::new(Drive {
+            pipeline: "p".into(),
+            stream: "s".into(),
+            run: 1,
+            rank: 2,
+            server: Some(ServerId(1)),
+            active: vec![11, 12],
+            latest: 12,
+            order: DriveOrder::Execute { step: 11, attempt: 2 },
+        })),
         ToServer::Fetch {
             arena: 1,
             offset: 4096,

@@ -6,7 +6,7 @@ use crate::contract::Field;
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::run::{Rank, RankState, Run, Step};
-use crate::steps::{Effect, Joined, RunOptions, StepEnded};
+use crate::steps::{Effect, Joined, RunOptions, StepEnded, Takes};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -324,18 +324,19 @@ impl StreamCoordinator {
         let (torn, dropped) = (step.torn, step.dropped);
         let mut holds = 0;
         for attachment in self.attachments.values_mut() {
+            let takes = attachment.takes;
             let wanted = if attachment.in_force(number, step_number) {
-                run.is_wanted(&attachment.needs, step_number)
+                takes == Takes::All || run.is_wanted(&attachment.needs, step_number)
             } else {
                 attachment.oldest
                     && attachment.takes_part_in(number)
-                    && run.is_staged(&attachment.needs, step_number)
+                    && (takes == Takes::All || run.is_staged(&attachment.needs, step_number))
             };
             let told = (number, step_number) < attachment.first;
-            if !wanted || told || (torn && !attachment.takes_torn) {
+            if !wanted || told || (torn && takes < Takes::Torn) {
                 continue;
             }
-            if dropped {
+            if dropped && takes < Takes::All {
                 attachment.missed += 1;
             } else {
                 attachment.enqueue(number, step_number);

@@ -4,7 +4,7 @@ use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::attachment::Queued;
 use crate::steps::run::Run;
-use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start};
+use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start, Takes};
 use crate::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,9 +92,10 @@ impl StreamCoordinator {
         for (number, run) in &mut self.runs {
             let mut wanted = Vec::new();
             for (step_number, step) in &run.steps {
-                let closed = step.closed && !step.dropped && (attachment.takes_torn || !step.torn);
-                let wants =
-                    (*number, *step_number) >= first && run.is_wanted(&attachment.needs, *step_number);
+                let (takes, all) = (attachment.takes, attachment.takes == Takes::All);
+                let closed = step.closed && (all || !step.dropped) && (takes >= Takes::Torn || !step.torn);
+                let wants = (*number, *step_number) >= first
+                    && (all || run.is_wanted(&attachment.needs, *step_number));
                 if closed && wants {
                     wanted.push(*step_number);
                 }
@@ -135,6 +136,24 @@ impl StreamCoordinator {
     /// From which step on an attachment takes part, if that is known.
     pub fn takes_part_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
         self.attachments.get(&id).and_then(|attachment| attachment.from)
+    }
+
+    /// Whether something is needed by an attachment at a step of a run, as far as the run's contract is known.
+    pub fn is_wanted_by(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> bool {
+        let wants = |run: &Run| self.attachments.get(&id).is_some_and(|a| run.is_wanted(&a.needs, step));
+        self.runs.get(&run).is_some_and(wants)
+    }
+
+    /// How many ranks a run has, if it is known.
+    pub fn size_of(&self, run: RunNumber) -> Option<u32> {
+        self.runs.get(&run).map(|run| run.options.size)
+    }
+
+    /// Whether all ranks of a run have left it, but for those for which `left` says so; also if the run is not known.
+    pub fn have_all_left(&self, run: RunNumber, left: impl Fn(u32) -> bool) -> bool {
+        let Some(run) = self.runs.get(&run) else { return true };
+        (0..run.options.size)
+            .all(|rank| left(rank) || run.ranks.get(&rank).is_some_and(|r| r.state.is_gone()))
     }
 
     /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.

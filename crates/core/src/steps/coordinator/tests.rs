@@ -5,7 +5,7 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, StepNumber};
-use crate::steps::{Durability, Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded};
+use crate::steps::{Durability, Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded, Takes};
 use crate::{Error, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -236,6 +236,49 @@ fn steps_that_a_rank_leaves_out_are_torn() {
     assert_eq!(first.step_ended(1, 0, S0, ended(0, 9)), []);
     assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 5))), [(5, 0)]);
     assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 9))), [(9, 0)]);
+}
+
+#[test]
+fn who_takes_all_steps_is_told_of_those_that_were_dropped_or_torn_or_are_not_needed() {
+    for takes in [Takes::Whole, Takes::Torn, Takes::All] {
+        let mut stream = stream(Policy::Block, 1, 9);
+        let mut attachment = Attachment::new(needs(2), S0, 9);
+        attachment.takes = takes;
+        stream.attach(AttachmentId(8), attachment, Start::Oldest).unwrap();
+        stream.detach(AttachmentId(7));
+        let mut told = Vec::new();
+        let mut note = |effects: Vec<Effect>| {
+            for effect in effects {
+                let Effect::Deliver(_, report) = effect else { continue };
+                told.push((report.id.step, report.torn, report.dropped, report.fields.len(), report.missed));
+            }
+        };
+        for number in 0..4 {
+            note(step(&mut stream, number));
+        }
+        stream.step_ended(1, 0, S0, StepEnded { dropped: true, ..ended(0, 4) });
+        note(stream.step_ended(1, 1, S1, ended(1, 4)));
+        stream.step_ended(1, 0, S0, ended(0, 6));
+        note(stream.rank_gone(1, 1, true));
+        let [whole, torn] = [(2, false, false, 1, 0), (6, true, false, 1, 1)];
+        let first = (0, false, false, 1, 0);
+        assert_eq!(
+            told,
+            match takes {
+                Takes::Whole => vec![first, whole],
+                Takes::Torn => vec![first, whole, torn],
+                Takes::All => vec![
+                    first,
+                    (1, false, false, 0, 0),
+                    whole,
+                    (3, false, false, 0, 0),
+                    (4, false, true, 1, 0),
+                    (6, true, false, 1, 0),
+                ],
+            },
+            "{takes:?}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::tests::{
 use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
-use crate::steps::{HeldStep, Policy, Start};
+use crate::steps::{HeldStep, Policy, Start, Takes};
 
 fn demand(version: u64) -> Demand {
     Demand::union(version, [needs(1)].iter())
@@ -159,7 +159,7 @@ fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
 /// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
 #[test]
 fn the_places_of_readers_are_kept_until_they_are_back() {
-    let record = |from| AttachmentRecord { needs: needs(1), follow: false, takes_torn: true, from };
+    let record = |from| AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from };
     let taken_over = |readers: &[u64]| {
         let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
         for id in readers {
@@ -208,7 +208,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
 #[test]
 fn what_comes_before_the_run_is_told_of_is_not_freed() {
     let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
-    let record = AttachmentRecord { needs: needs(1), follow: false, takes_torn: true, from: Some((5, 7)) };
+    let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 7)) };
     stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
     assert_eq!(stream.step_ended(5, 0, S0, ended(0, 7)), []);
     assert_eq!(stream.stranded(5, 7, 0, S1), []);

@@ -1,0 +1,506 @@
+//! Pipelines that ranks drive themselves: they activate a step, stage it, have it executed and deactivate it.
+//!
+//! With each question a rank tells all that its pipeline's coordinator has to know of it (see [`Drive`]), so that the server
+//! that takes the place of one which has died learns it from the next question. Which workers run a step is fixed when the
+//! first rank activates it. A step is let go of when all ranks have deactivated it, or have left the run.
+
+use super::execution::too_long;
+use super::{Pipeline, Waiting};
+use crate::node::{Node, State};
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::steps::StepReport;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::Outbox;
+use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveOrder, ToClient};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many executions of one step are remembered, for ranks that ask late.
+const OUTCOMES_MAX: usize = 16;
+/// How many steps are remembered that were let go of.
+const PASSED_MAX: usize = 64;
+/// How long a closed step is held that was activated, maybe, at a coordinator which has died, if no rank is heard of.
+const UNHEARD: Duration = Duration::from_secs(120);
+
+/// The steps of a pipeline that ranks drive.
+#[derive(Debug, Default)]
+pub(super) struct Driven {
+    run: RunNumber,
+    /// Those that some rank has not deactivated.
+    steps: BTreeMap<StepNumber, DrivenStep>,
+    /// By rank: a step that is activated once there is room.
+    awaiting_room: BTreeMap<u32, (StepNumber, Option<ServerId>, Answer)>,
+    /// The ranks of the run that were heard of.
+    heard: BTreeSet<u32>,
+    /// Another server has coordinated the pipeline: closed steps may be active that no rank has told of yet.
+    inherited: bool,
+    /// Steps that were let go of, the latest last.
+    passed: VecDeque<StepNumber>,
+}
+
+/// A step that is active.
+#[derive(Debug)]
+struct DrivenStep {
+    /// The server whose worker alone is to run.
+    server: Option<ServerId>,
+    /// The servers whose workers take part; `None` until a rank has told of it.
+    workers: Option<BTreeSet<ServerId>>,
+    /// What is run, once all ranks have ended the step.
+    report: Option<StepReport>,
+    /// The ranks that have deactivated it.
+    done: BTreeSet<u32>,
+    /// The execution that is asked for, and not over.
+    wanted: Option<u32>,
+    /// Whether that runs, or waits for its turn.
+    queued: bool,
+    outcomes: BTreeMap<u32, Outcome>,
+    /// By rank: the execution that it asks for.
+    waiting: BTreeMap<u32, (u32, Answer)>,
+    since: Instant,
+}
+
+/// Whether a step was run, and how long that took, or what failed.
+type Outcome = Result<(bool, f64)>;
+
+/// Where a question came from that is answered later.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) request: u64,
+}
+
+impl DrivenStep {
+    fn new() -> DrivenStep {
+        DrivenStep {
+            server: None,
+            workers: None,
+            report: None,
+            done: BTreeSet::new(),
+            wanted: None,
+            queued: false,
+            outcomes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            since: Instant::now(),
+        }
+    }
+
+    /// The next execution that somebody asks for.
+    fn next_wanted(&self) -> Option<u32> {
+        self.waiting.values().map(|(attempt, _)| *attempt).min()
+    }
+}
+
+impl Driven {
+    /// Another server has coordinated the pipeline.
+    pub(super) fn inherit(&mut self) {
+        self.inherited = true;
+    }
+
+    /// Whether another server has coordinated the pipeline.
+    pub(super) fn was_inherited(&mut self) -> bool {
+        self.inherited
+    }
+
+    /// The servers whose workers are to run a step, if there are such; and whether only these may.
+    pub(super) fn workers_of(&self, step: StepNumber) -> Option<(&BTreeSet<ServerId>, bool)> {
+        let step = self.steps.get(&step)?;
+        step.workers.as_ref().map(|workers| (workers, step.server.is_some()))
+    }
+
+    /// The steps that are active.
+    pub(super) fn active(&self) -> Vec<StepNumber> {
+        self.steps.keys().copied().collect()
+    }
+
+    /// Whether a step is not let go of.
+    pub(super) fn holds(&self, run: RunNumber, step: StepNumber) -> bool {
+        run == self.run && self.steps.contains_key(&step)
+    }
+
+    /// A rank tells which steps are active.
+    fn hear(&mut self, drive: &Drive) {
+        self.heard.insert(drive.rank);
+        for (number, step) in &mut self.steps {
+            if drive.active.contains(number) {
+                step.done.remove(&drive.rank);
+            } else if *number <= drive.latest {
+                step.done.insert(drive.rank);
+            }
+        }
+        let asks_for = |(step, ..): &(StepNumber, Option<ServerId>, Answer)| drive.active.contains(step);
+        if self.awaiting_room.get(&drive.rank).is_some_and(|asked| !asks_for(asked)) {
+            self.awaiting_room.remove(&drive.rank);
+        }
+    }
+
+    /// All who wait, and what for.
+    fn take_all_waiting(&mut self) -> Vec<Answer> {
+        let waiting = self.steps.values_mut().flat_map(|step| std::mem::take(&mut step.waiting));
+        let executions: Vec<Answer> = waiting.map(|(_, (_, answer))| answer).collect();
+        let rooms = std::mem::take(&mut self.awaiting_room).into_values().map(|(.., answer)| answer);
+        executions.into_iter().chain(rooms).collect()
+    }
+}
+
+impl Pipeline {
+    /// A rank tells of a step: from now on it is known who runs it.
+    fn activate(&mut self, step: StepNumber, server: Option<ServerId>) -> Result<Vec<ServerId>> {
+        let (name, servers) = (&self.spec.name, &self.servers);
+        let driven = self.driven.as_mut().ok_or_else(|| Error::internal("a pipeline that is not driven"))?;
+        let known = driven.steps.get(&step).filter(|known| known.workers.is_some());
+        if let Some(known) = known.filter(|known| known.server != server) {
+            let who = |server: Option<ServerId>| server.map_or("all servers".to_owned(), |s| s.to_string());
+            return Err(Error::conflict(format!(
+                "step {step} was activated for pipeline '{name}' on {}, and now on {}: all ranks must use one handle",
+                who(known.server),
+                who(server)
+            )));
+        }
+        let staying = || self.ready.keys().filter(|server| !self.leaving.contains(server)).copied();
+        let workers: BTreeSet<ServerId> = match server {
+            Some(one) if servers.contains(&one) => BTreeSet::from([one]),
+            Some(one) => {
+                let there: Vec<String> = servers.iter().map(ServerId::to_string).collect();
+                return Err(Error::not_found(format!(
+                    "pipeline '{name}' has no worker on {one}; it has some on {}",
+                    there.join(", ")
+                )));
+            }
+            None => staying().collect(),
+        };
+        let entry = driven.steps.entry(step).or_insert_with(DrivenStep::new);
+        entry.server = server;
+        let fixed = entry.workers.get_or_insert(workers);
+        Ok(fixed.iter().copied().collect())
+    }
+}
+
+impl Node {
+    /// What is known of a pipeline, for a rank that is to drive it.
+    pub(crate) fn find_pipeline(&self, name: &str) -> Result<ToClient> {
+        let state = self.state.lock();
+        let coordinated = state.pipelines.coordinated.get(name).map(|pipeline| &pipeline.spec);
+        let spec = coordinated.or_else(|| state.pipelines.workers.get(name).map(|worker| &worker.spec));
+        let spec = spec.ok_or_else(|| Error::not_found(format!("there is no pipeline '{name}'")))?;
+        Ok(ToClient::PipelineIs { stream: spec.stream.clone(), driven: spec.driven })
+    }
+
+    /// A rank wants something of a pipeline that it drives; answered when it is done.
+    pub(crate) fn drive(&self, drive: Drive, answer: Answer) -> Result<()> {
+        let name = drive.pipeline.clone();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        self.check_drive(state, &drive)?;
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) else { return Ok(()) };
+        let before = pipeline.driven.as_ref().map_or(0, |driven| driven.run);
+        if drive.run < before {
+            return Err(Error::not_found(format!(
+                "run {} of stream '{}' has ended: run {before} drives pipeline '{name}' now",
+                drive.run, drive.stream
+            )));
+        }
+        if drive.run > before {
+            self.drives_anew(state, &name, drive.run);
+        }
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) else { return Ok(()) };
+        let Some(driven) = pipeline.driven.as_mut() else { return Ok(()) };
+        driven.hear(&drive);
+        match drive.order {
+            DriveOrder::Activate(step) => {
+                let is_room = driven.steps.len() < DRIVEN_WINDOW || driven.steps.contains_key(&step);
+                if is_room {
+                    let workers = pipeline.activate(step, drive.server)?;
+                    self.answer(&answer, Ok(ToClient::Activated { workers }));
+                } else {
+                    driven.awaiting_room.insert(drive.rank, (step, drive.server, answer));
+                }
+            }
+            DriveOrder::Execute { step, attempt } => {
+                if driven.passed.contains(&step) && !driven.steps.contains_key(&step) {
+                    return Err(Error::not_found(format!(
+                        "step {step} of stream '{}' is held no more: a server has died while it was active",
+                        drive.stream
+                    )));
+                }
+                pipeline.activate(step, drive.server)?;
+                let entry = pipeline.driven.as_mut().and_then(|driven| driven.steps.get_mut(&step));
+                let Some(entry) = entry else { return Ok(()) };
+                match entry.outcomes.range(attempt..).next() {
+                    Some((_, outcome)) => self.answer(&answer, executed(outcome)),
+                    None => drop(entry.waiting.insert(drive.rank, (attempt, answer))),
+                }
+            }
+            DriveOrder::Deactivate => {}
+        }
+        self.driven_goes_on(state, &name, false);
+        self.drain(state);
+        Ok(())
+    }
+
+    /// Whether a rank may drive a pipeline here and now.
+    fn check_drive(&self, state: &State, drive: &Drive) -> Result<()> {
+        let (name, stream) = (&drive.pipeline, &drive.stream);
+        let settled = self.all_told(state);
+        let found = state.pipelines.coordinated.get(name);
+        let Some(pipeline) = found.filter(|found| settled || found.inherited.is_none()) else {
+            return Err(match settled {
+                true => Error::not_found(format!("there is no pipeline '{name}' on stream '{stream}'")),
+                false => Error::unreachable(format!("not all servers have told of pipeline '{name}' yet")),
+            });
+        };
+        if pipeline.spec.stream != *stream {
+            return Err(Error::conflict(format!(
+                "pipeline '{name}' runs on stream '{}' now: open the handle again",
+                pipeline.spec.stream
+            )));
+        }
+        if !pipeline.spec.driven {
+            return Err(not_driven(name));
+        }
+        if drive.active.len() > DRIVEN_WINDOW {
+            return Err(Error::protocol("a rank with too many active steps"));
+        }
+        let ranks = state.coordinators.get(stream).and_then(|coordinator| coordinator.size_of(drive.run));
+        match ranks {
+            Some(ranks) if drive.rank < ranks => Ok(()),
+            Some(ranks) => Err(Error::protocol(format!("rank {} of {ranks}", drive.rank))),
+            // Its ranks come back one after the other.
+            None => Err(Error::unreachable(format!("run {} of stream '{stream}' is not known", drive.run))),
+        }
+    }
+
+    fn answer(&self, answer: &Answer, outcome: Result<ToClient>) {
+        let told = outcome.unwrap_or_else(ToClient::Failed);
+        if let Err(error) = answer.outbox.push(self.header(answer.request), &told) {
+            tracing::info!("a rank that drives a pipeline is not answered: {error}");
+        }
+    }
+
+    /// Another run drives a pipeline.
+    fn drives_anew(&self, state: &mut State, name: &str, run: RunNumber) {
+        let driven = |state: &mut State| -> Option<Vec<StepNumber>> {
+            Some(state.pipelines.coordinated.get(name)?.driven.as_ref()?.active())
+        };
+        for step in driven(state).into_iter().flatten() {
+            self.let_go_of(state, name, step, &format!("run {run} of its stream has begun"));
+        }
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let inherited = pipeline.driven.as_ref().is_some_and(|driven| driven.inherited && driven.run == 0);
+        pipeline.driven = Some(Driven { run, inherited, ..Driven::default() });
+    }
+
+    /// All ranks have ended a step, or are gone.
+    pub(super) fn driven_report(&self, state: &mut State, name: &str, report: StepReport) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let Some(driven) = pipeline.driven.as_mut() else { return };
+        let (run, step) = (report.id.run, report.id.step);
+        if driven.inherited && driven.run == 0 {
+            driven.run = run;
+        }
+        let unheard = driven.inherited && run == driven.run && !driven.passed.contains(&step);
+        let entry = match run == driven.run {
+            true if unheard => Some(driven.steps.entry(step).or_insert_with(DrivenStep::new)),
+            true => driven.steps.get_mut(&step),
+            false => None,
+        };
+        match entry {
+            Some(entry) => entry.report = Some(report),
+            // No rank has activated it.
+            None => {
+                pipeline.counts.missed = pipeline.counts.missed.saturating_add(1);
+                self.release_driven(state, name, run, step);
+            }
+        }
+        self.driven_goes_on(state, name, false);
+    }
+
+    fn release_driven(&self, state: &mut State, name: &str, run: RunNumber, step: StepNumber) {
+        let Some(pipeline) = state.pipelines.coordinated.get(name) else { return };
+        let (pinned, stream) = (pipeline.uses(run, step), pipeline.spec.stream.clone());
+        if let Some(attachment) = pipeline.attachment {
+            let effects = self.coordinator(state, &stream).release(attachment, run, step, pinned);
+            self.apply(state, &stream, effects);
+        }
+    }
+
+    /// A step is held no more; whoever waits for it is told why.
+    fn let_go_of(&self, state: &mut State, name: &str, step: StepNumber, why: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let Some(driven) = pipeline.driven.as_mut() else { return };
+        let Some(entry) = driven.steps.remove(&step) else { return };
+        let run = driven.run;
+        driven.passed.push_back(step);
+        if driven.passed.len() > PASSED_MAX {
+            driven.passed.pop_front();
+        }
+        pipeline.waiting.retain(|waiting| (waiting.report.id.run, waiting.report.id.step) != (run, step));
+        for (_, (_, answer)) in entry.waiting {
+            let text = format!("step {step} was let go of before pipeline '{name}' ran on it: {why}");
+            self.answer(&answer, Err(Error::new(ErrorKind::Closed, text)));
+        }
+        if entry.report.is_some() {
+            self.release_driven(state, name, run, step);
+        }
+    }
+
+    /// Lets go of what all ranks have deactivated, activates what waits for room, and runs what is asked for.
+    /// `thorough`: ranks may have left.
+    pub(super) fn driven_goes_on(&self, state: &mut State, name: &str, thorough: bool) {
+        for step in self.done_with(state, name, thorough) {
+            self.let_go_of(state, name, step, "all ranks have deactivated it");
+        }
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        loop {
+            let Some(driven) = pipeline.driven.as_mut() else { return };
+            let next = driven.awaiting_room.iter().min_by_key(|(_, (step, ..))| *step).map(|(rank, _)| *rank);
+            let room =
+                |step: &StepNumber| driven.steps.len() < DRIVEN_WINDOW || driven.steps.contains_key(step);
+            let fits =
+                next.is_some_and(|rank| driven.awaiting_room.get(&rank).is_some_and(|(step, ..)| room(step)));
+            let Some((step, server, answer)) =
+                next.filter(|_| fits).and_then(|rank| driven.awaiting_room.remove(&rank))
+            else {
+                break;
+            };
+            let activated = pipeline.activate(step, server);
+            self.answer(&answer, activated.map(|workers| ToClient::Activated { workers }));
+        }
+        for (step, outcome) in self.begin_driven(state, name) {
+            self.driven_executed(state, name, step, outcome);
+        }
+        self.pipeline_next(state, name);
+    }
+
+    /// Steps that no rank needs any more, and of which no worker runs.
+    fn done_with(&self, state: &State, name: &str, thorough: bool) -> Vec<StepNumber> {
+        let Some(pipeline) = state.pipelines.coordinated.get(name) else { return Vec::new() };
+        let Some(driven) = pipeline.driven.as_ref() else { return Vec::new() };
+        let coordinator = state.coordinators.get(&pipeline.spec.stream);
+        let ranks = coordinator.and_then(|coordinator| coordinator.size_of(driven.run));
+        let running = pipeline.running.as_ref().map(|running| (running.run, running.step));
+        let is_done = |number: StepNumber, step: &DrivenStep| {
+            let unheard = step.workers.is_none() && driven.heard.is_empty() && step.since.elapsed() > UNHEARD;
+            let left = |coordinator: &forebay_core::steps::StreamCoordinator| {
+                coordinator.have_all_left(driven.run, |rank| step.done.contains(&rank))
+            };
+            let all = ranks.is_some_and(|ranks| step.done.len() >= ranks as usize);
+            let done = all || unheard || (thorough && coordinator.is_none_or(left));
+            done && running != Some((driven.run, number))
+        };
+        driven
+            .steps
+            .iter()
+            .filter(|(number, step)| is_done(**number, step))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    /// Has steps run that are asked for; what became of those that cannot be.
+    fn begin_driven(&self, state: &mut State, name: &str) -> Vec<(StepNumber, Outcome)> {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Vec::new() };
+        let (Some(driven), Some(attachment)) = (pipeline.driven.as_mut(), pipeline.attachment) else {
+            return Vec::new();
+        };
+        let Some(coordinator) = state.coordinators.get(&pipeline.spec.stream) else { return Vec::new() };
+        let (run, from) = (driven.run, coordinator.takes_part_from(attachment));
+        let failed =
+            |text: String| Err(Error::new(ErrorKind::PipelineFailed, format!("pipeline '{name}': {text}")));
+        let mut over = Vec::new();
+        for (number, entry) in &mut driven.steps {
+            entry.wanted = entry.wanted.or(entry.next_wanted());
+            let gone = entry.server.filter(|server| !pipeline.servers.contains(server));
+            if entry.wanted.is_none() {
+                continue;
+            }
+            if let Some(server) = gone {
+                pipeline
+                    .waiting
+                    .retain(|waiting| (waiting.report.id.run, waiting.report.id.step) != (run, *number));
+                let running = pipeline.running.as_ref();
+                if running.is_none_or(|running| (running.run, running.step) != (run, *number)) {
+                    let text = format!("step {number} was to run on {server} alone, which is gone");
+                    over.push((*number, failed(text)));
+                }
+                continue;
+            }
+            if entry.queued {
+                continue;
+            }
+            let too_early = from.is_some_and(|from| (run, *number) < from);
+            let Some(report) = entry.report.as_ref().filter(|_| !too_early) else {
+                // Its demand was not in force yet: nothing was staged for it.
+                over.extend(too_early.then_some((*number, Ok((false, 0.0)))));
+                continue;
+            };
+            if report.torn {
+                let text = format!(
+                    "pipeline '{name}' does not run on step {number}: a rank died in it, or left it out"
+                );
+                over.push((*number, Err(Error::new(ErrorKind::Torn, text))));
+            } else if report.dropped {
+                let text =
+                    format!("pipeline '{name}' does not run on step {number}: something of it found no room");
+                over.push((*number, Err(Error::new(ErrorKind::Dropped, text))));
+            } else if !coordinator.is_wanted_by(attachment, run, *number) {
+                over.push((*number, Ok((false, 0.0))));
+            } else if let Some(error) = too_long(report) {
+                over.push((*number, failed(error)));
+            } else {
+                entry.queued = true;
+                pipeline.waiting.push_back(Waiting { report: report.clone(), again: false });
+            }
+        }
+        over
+    }
+
+    /// An execution of a step is over, or there is none: all who asked for it are told.
+    pub(super) fn driven_executed(&self, state: &mut State, name: &str, step: StepNumber, outcome: Outcome) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let entry = pipeline.driven.as_mut().and_then(|driven| driven.steps.get_mut(&step));
+        let Some(entry) = entry else { return };
+        entry.queued = false;
+        let Some(attempt) = entry.wanted.take() else { return };
+        // Who asked for an earlier one, at a coordinator that has died, is told of this one.
+        let told: Vec<u32> =
+            entry.waiting.iter().filter(|(_, (asked, _))| *asked <= attempt).map(|(rank, _)| *rank).collect();
+        for rank in told {
+            if let Some((_, answer)) = entry.waiting.remove(&rank) {
+                self.answer(&answer, executed(&outcome));
+            }
+        }
+        entry.outcomes.insert(attempt, outcome);
+        if entry.outcomes.len() > OUTCOMES_MAX {
+            entry.outcomes.pop_first();
+        }
+        entry.wanted = entry.next_wanted();
+    }
+
+    /// A pipeline ends: whoever waits for it is told why.
+    pub(super) fn driven_ends(&self, pipeline: &mut Pipeline, error: &Error) {
+        for answer in pipeline.driven.iter_mut().flat_map(Driven::take_all_waiting) {
+            self.answer(&answer, Err(error.clone()));
+        }
+    }
+
+    /// Ranks of a stream may have left, or time has passed: its pipelines that are driven go on.
+    pub(crate) fn look_at_driven(&self, state: &mut State, stream: Option<&str>) {
+        let pipelines = state.pipelines.coordinated.values();
+        let of_stream = |pipeline: &&Pipeline| stream.is_none_or(|stream| pipeline.spec.stream == stream);
+        let driven = pipelines.filter(of_stream).filter(|pipeline| pipeline.driven.is_some());
+        let names: Vec<String> = driven.map(|pipeline| pipeline.spec.name.clone()).collect();
+        for name in names {
+            self.driven_goes_on(state, &name, true);
+        }
+    }
+}
+
+fn executed(outcome: &Outcome) -> Result<ToClient> {
+    outcome.clone().map(|(ran, seconds)| ToClient::Executed { ran, seconds })
+}
+
+fn not_driven(name: &str) -> Error {
+    Error::invalid(format!(
+        "pipeline '{name}' runs by itself on each closed step: create it with driven=True (--driven) to drive it"
+    ))
+}

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines that the ranks of a simulation drive themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from numpy.typing import DTypeLike, NDArray
+
+from forebay import _arrays, _forebay
+from forebay._attrs import AttrValue
+from forebay._errors import StepOrder
+from forebay._producer import OpenStep, Placement, Producer
+
+_T = TypeVar("_T")
+
+
+class PipelineRequest(Generic[_T]):
+    """What a pipeline was asked for. Made by `activate_async` and `execute_async` of a `PipelineHandle`."""
+
+    def __init__(self, core: _forebay.PipelineRequest, take: Callable[[Any], _T]) -> None:
+        self._core = core
+        self._take = take
+
+    def wait(self, timeout: float | None = None) -> _T:
+        """What `activate` or `execute` returns, or the error that it raises; later calls tell the same.
+
+        Waits no longer than `timeout` seconds (default: the handle's deadline). After a `Timeout` it can be waited
+        for again: what was asked for goes on.
+        """
+        return self._take(self._core.wait(timeout))
+
+
+def _workers(outcome: tuple[list[int] | None, bool, float]) -> list[int]:
+    return outcome[0] or []
+
+
+def _ran(outcome: tuple[list[int] | None, bool, float]) -> bool:
+    return outcome[1]
+
+
+class PipelineHandle:
+    """One rank that drives a pipeline itself, step by step: `activate`, `stage`, `execute`, `deactivate`.
+
+    The pipeline must have been created with `driven=True`. All ranks of the simulation open a handle, each with its
+    `rank` and the same `size`, declare the same fields (`array`, `particles`, `buffer`), and make the same calls: the
+    pipeline runs once for all of them. A rank that only stages may leave out `execute`, never `deactivate`.
+
+    pipeline:
+        The pipeline's name.
+    server:
+        The number of one server: the worker beside it runs alone, and the server holds what is staged. By default
+        all workers run.
+    rank, size:
+        This rank, and how many there are.
+    group, timeout, transport, on_loss, replicas, durability, placement:
+        As in `Producer`. Steps are never dropped: a `stage` that finds no room waits (policy `"block"`).
+
+    Opening waits for a few answers; no thread is started. Calls come from one thread at a time.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        server: int | None = None,
+        rank: int = 0,
+        size: int = 1,
+        group: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+        transport: str = "auto",
+        on_loss: Literal["skip", "fail"] = "skip",
+        replicas: int = 1,
+        durability: Literal["local", "replicated"] = "local",
+        placement: Placement = "nearest",
+    ) -> None:
+        path = os.fspath(group) if group is not None else None
+        if server is not None:
+            server = _arrays.integer(server, "server", bits=32)
+        stream, _ = _forebay.find_pipeline(path, transport, timeout, pipeline)
+        self._producer = Producer(
+            stream,
+            rank=rank,
+            size=size,
+            group=path,
+            policy="block",
+            timeout=timeout,
+            transport=transport,
+            on_loss=on_loss,
+            replicas=replicas,
+            durability=durability,
+            placement=placement,
+        )
+        try:
+            self._core = _forebay.PipelineHandle(self._producer._core, pipeline, server)
+        except BaseException:
+            self._producer.close()
+            raise
+        self._step: OpenStep | None = None
+        self.pipeline = pipeline
+        self.server = server
+        self.stream = stream
+        self.rank = self._producer.rank
+        self.size = self._producer.size
+
+    def array(
+        self, name: str, *, dtype: DTypeLike, shape: Sequence[int] | None = None, **options: Any
+    ) -> None:
+        """Declares a field, as `Producer.array` does, with its arguments."""
+        self._producer.array(name, dtype=dtype, shape=shape, **options)
+
+    def particles(
+        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+    ) -> None:
+        """Declares a particle species, as `Producer.particles` does."""
+        self._producer.particles(species, fields, every=every)
+
+    def buffer(self, name: str, *, every: int = 1) -> None:
+        """Declares a buffer, as `Producer.buffer` does."""
+        self._producer.buffer(name, every=every)
+
+    def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
+        """Says something of the stream or of a field, as `Producer.attr` does."""
+        self._producer.attr(key, value, field=field)
+
+    @property
+    def lost(self) -> tuple[str, int] | None:
+        """Why staging was given up and how many steps were skipped since; None while all is well."""
+        return self._producer.lost
+
+    @property
+    def active(self) -> list[int]:
+        """The steps that this rank has activated and not deactivated, in order; at most 4. Never waits."""
+        return self._core.active()
+
+    def activate(self, step: int, *, time: float | None = None) -> list[int]:
+        """Begins a step, and fixes which workers run it; returns the numbers of their servers.
+
+        Servers that join later take part in later steps. One that dies or leaves before the step was executed is
+        done without. Numbers grow, as a producer's; `time` is physical time (default: the number). Up to 4 steps may
+        be active, the last of them being staged: a fifth raises `Conflict`, and one that must wait for slower ranks
+        waits, up to the deadline (`Timeout`; the same call waits on). Waits for one answer of this rank's home and
+        of the pipeline's coordinator. An empty list: staging was given up (see `lost`).
+        """
+        number, moment = self._number(step, time)
+        servers = self._core.activate(number, moment)
+        self._begun(number, moment)
+        return servers
+
+    def activate_async(self, step: int, *, time: float | None = None) -> PipelineRequest[list[int]]:
+        """As `activate`, but does not wait for the coordinator: `stage` may be called at once."""
+        number, moment = self._number(step, time)
+        request = self._core.activate_async(number, moment)
+        self._begun(number, moment)
+        return PipelineRequest(request, _workers)
+
+    def stage(
+        self,
+        name: str,
+        array: object,
+        *,
+        offset: Sequence[int] | None = None,
+        ghost: int | Sequence[Any] = 0,
+        number: int = 0,
+        level: int = 0,
+        wait: bool = True,
+    ) -> bool:
+        """Stages one block of the step that was activated last, as `put` of a producer's step does.
+
+        One copy; the array is yours again on return. With `wait=False` the server's answer is waited for by `execute`
+        or `deactivate`. Returns whether it was staged: fields that the pipeline does not need at this step cost one
+        check.
+        """
+        return self._staging().put(
+            name, array, offset=offset, ghost=ghost, number=number, level=level, wait=wait
+        )
+
+    def alloc(
+        self, name: str, shape: Sequence[int], offset: Sequence[int] | None = None, **options: Any
+    ) -> NDArray[Any] | None:
+        """Memory of a staged block to compute into, as `alloc` of a producer's step; None if nothing needs it.
+
+        It is published when the step is executed or deactivated.
+        """
+        return self._staging().alloc(name, shape, offset, **options)
+
+    def demanded(self, name: str) -> bool:
+        """Whether something needs this field at the step that is staged. Never waits."""
+        return self._staging().demanded(name)
+
+    def execute(self, step: int, *, timeout: float | None = None) -> bool:
+        """Ends this rank's staging, and runs the pipeline once all ranks have ended theirs. Waits until it is over.
+
+        All ranks that call it are told of the same execution. Returns whether the workers ran: not at a step at which
+        the pipeline's contract needs nothing, nor while staging is given up (see `lost`). If it failed it raises
+        `PipelineFailed` with the workers' tracebacks, also if a rank died in the step. A worker whose server dies
+        has the step run again on the others, once. While the step is active it can be executed again, which runs it
+        again. Waits no longer than `timeout` seconds (default: the handle's): after a `Timeout` the same call waits on.
+        """
+        number = self._close_staging(step)
+        return _ran(self._core.execute(number, timeout))
+
+    def execute_async(self, step: int) -> PipelineRequest[bool]:
+        """As `execute`, but waits only until this rank has ended its staging: the next step can be activated."""
+        number = self._close_staging(step)
+        return PipelineRequest(self._core.execute_async(number), _ran)
+
+    def deactivate(self, step: int) -> None:
+        """Has finished with a step: when all ranks have, and nothing runs on it, its memory is free.
+
+        Ends this rank's staging if `execute` has not. Waits for nothing else.
+        """
+        self._core.deactivate(self._close_staging(step))
+
+    def close(self) -> None:
+        """Ends the stream for this rank, with all steps that are active. Closing twice is harmless."""
+        if self._step is not None and self._step.number in self.active:
+            self._close_staging(self._step.number)
+        self._core.close()
+
+    def __repr__(self) -> str:
+        where = "" if self.server is None else f" on server{self.server}"
+        return f"<forebay.PipelineHandle of {self.pipeline!r}{where}, rank {self.rank} of {self.size}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            # What was staged of a step may not be all: it is left torn.
+            self._producer.close()
+
+    @staticmethod
+    def _number(step: int, time: float | None) -> tuple[int, float]:
+        number = _arrays.integer(step, "step")
+        return number, float(number) if time is None else float(time)
+
+    def _begun(self, number: int, time: float) -> None:
+        if self._step is None or self._step.number != number:
+            self._step = OpenStep(self._producer, number, time)
+            self._step._open = True
+
+    def _staging(self) -> OpenStep:
+        if self._step is None or not self._step._open:
+            raise StepOrder("no step is being staged: activate one first")
+        return self._step
+
+    def _close_staging(self, step: int) -> int:
+        number = _arrays.integer(step, "step")
+        if self._step is not None and self._step.number == number:
+            self._step._finish()
+        return number
