@@ -137,13 +137,15 @@ class PipelineHandle:
         return self._core.active()
 
     def activate(self, step: int, *, time: float | None = None) -> list[int]:
-        """Begins a step, and fixes which workers run it; returns the numbers of their servers.
+        """Begins a step; returns the numbers of the servers whose workers run it, as far as they are there then.
 
-        Servers that join later take part in later steps. One that dies or leaves before the step was executed is
-        done without. Numbers grow, as a producer's; `time` is physical time (default: the number). Up to 4 steps may
-        be active, the last of them being staged: a fifth raises `Conflict`, and one that must wait for slower ranks
-        waits, up to the deadline (`Timeout`; the same call waits on). Waits for one answer of this rank's home and
-        of the pipeline's coordinator. An empty list: staging was given up (see `lost`).
+        Those of the first step are fixed when it is activated, those of each later one when the one before is: a
+        server that joins takes part in the second step that is activated once its worker is ready. One that dies or
+        leaves before the step was executed is done without. Numbers grow, as a producer's; `time` is physical time
+        (default: the number). Up to 4 steps may be active, the last of them being staged; a fifth raises `Conflict`.
+        Waits for one answer of this rank's home; with the first step, of the pipeline's coordinator, too. A rank that is
+        ahead waits until the others have so few steps active that the one before can be (`Timeout` at the deadline; the
+        same call waits on). An empty list: staging was given up (see `lost`).
         """
         number, moment = self._number(step, time)
         servers = self._core.activate(number, moment)
@@ -151,7 +153,10 @@ class PipelineHandle:
         return servers
 
     def activate_async(self, step: int, *, time: float | None = None) -> PipelineRequest[list[int]]:
-        """As `activate`, but does not wait for the coordinator: `stage` may be called at once."""
+        """As `activate`, but does not wait for the coordinator: `stage` may be called at once.
+
+        What it returns waits until the step is active, which may take until slower ranks have finished with earlier ones.
+        """
         number, moment = self._number(step, time)
         request = self._core.activate_async(number, moment)
         self._begun(number, moment)

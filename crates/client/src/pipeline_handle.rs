@@ -1,10 +1,11 @@
 //! Pipelines that the ranks of a simulation drive themselves: activate a step, stage it, execute, deactivate.
 //!
-//! A handle is a [`Producer`] of the pipeline's stream, and questions to the server that coordinates the pipeline. Each of
-//! them tells all that it has to know of this rank, so that one that takes its place goes on where it was.
+//! A handle is a [`Producer`] of the pipeline's stream, which asks its home server; that asks the one that coordinates the
+//! pipeline. Each question tells all that has to be known of this rank, so that a server that takes the place of another
+//! goes on where that was.
 
 use crate::admin::Admin;
-use crate::group::{GIVEN_UP, Group, look_again};
+use crate::group::look_again;
 use crate::producer::{OnLoss, Producer};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
@@ -12,7 +13,7 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveOrder, ToClient, ToServer};
+use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder, ToClient, ToServer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,11 +26,8 @@ pub struct PipelineHandle(Arc<Driver>);
 #[derive(Debug)]
 struct Driver {
     producer: Arc<Producer>,
-    group: Group,
     pipeline: String,
     server: Option<ServerId>,
-    /// The server that coordinates the pipeline: another one when it has died.
-    coordinator: Mutex<Arc<Rpc>>,
     steps: Mutex<Steps>,
 }
 
@@ -38,13 +36,20 @@ struct Driver {
 struct Steps {
     /// Those that are active, and how many executions of each are over.
     active: BTreeMap<StepNumber, u32>,
+    /// Activations of which it is not known what came of them.
+    activations: BTreeMap<StepNumber, Arc<Pending>>,
     /// The last one that was activated.
     latest: StepNumber,
+    /// The servers whose workers run the next one that is activated, if that was told.
+    promised: Option<Vec<ServerId>>,
 }
 
 /// What a pipeline was asked for, and what becomes of it.
 #[derive(Debug)]
-pub struct PipelineRequest {
+pub struct PipelineRequest(Arc<Pending>);
+
+#[derive(Debug)]
+struct Pending {
     driver: Arc<Driver>,
     order: DriveOrder,
     /// The connection over which it was asked, and the number of the question.
@@ -68,9 +73,9 @@ pub enum Driven {
 
 impl PipelineHandle {
     /// A handle of a pipeline that was created to be driven, for a rank of its stream: on all servers, or on the worker of
-    /// one server alone, which then holds what is staged. Waits for answers of two servers.
+    /// one server alone, which then holds what is staged. Waits for the answer of a server that knows the pipeline.
     pub fn open(producer: Arc<Producer>, pipeline: &str, server: Option<ServerId>) -> Result<PipelineHandle> {
-        let group = producer.group().clone();
+        let group = producer.group();
         let found = Admin::of(group.clone()).find_pipeline(pipeline)?;
         if !found.driven {
             return Err(Error::invalid(format!(
@@ -88,12 +93,8 @@ impl PipelineHandle {
             group.place_of(server)?;
             producer.place_by(Placement::On(server));
         }
-        let pipeline = pipeline.to_owned();
-        let steps = Steps::default();
-        let tell = tell_steps(&producer, &pipeline, server, &steps, DriveOrder::Deactivate);
-        let coordinator = Mutex::new(connect(&group, producer.stream(), &tell)?);
-        let steps = Mutex::new(steps);
-        Ok(PipelineHandle(Arc::new(Driver { producer, group, pipeline, server, coordinator, steps })))
+        let (pipeline, steps) = (pipeline.to_owned(), Mutex::default());
+        Ok(PipelineHandle(Arc::new(Driver { producer, pipeline, server, steps })))
     }
 
     /// The rank of the stream: declare fields with it, and put blocks of the step that is active. Steps are begun and ended
@@ -102,11 +103,20 @@ impl PipelineHandle {
         &self.0.producer
     }
 
-    /// Begins a step, and fixes which workers run it: what joins later takes part in later steps. Up to 4 steps may be
-    /// active, of which the last one is staged. Waits for an answer of this rank's home and of the pipeline's coordinator,
-    /// longer if other ranks have 4 steps active; after a time-out the same call waits on.
+    /// Begins a step; returns the servers whose workers run it, as far as they are there then. Those of the first step are
+    /// fixed when it is activated, those of each later one when the one before is. Up to 4 steps may be active, of which the
+    /// last one is staged. Waits for an answer of this rank's home; longer if other ranks have 4 steps active, one of which is
+    /// not the one before; with the first step, for the pipeline's coordinator, too.
     pub fn activate(&self, step: StepNumber, time: f64) -> Result<Vec<ServerId>> {
-        match self.activate_async(step, time)?.wait(None) {
+        let driver = &self.0;
+        // What came of the step before: most often it is there.
+        driver.hear_of_activations(step, 0)?;
+        let request = self.activate_async(step, time)?;
+        let promised = lock(&driver.steps).promised.clone();
+        if let Some(promised) = promised.filter(|servers| !servers.is_empty()) {
+            return Ok(promised);
+        }
+        match request.wait(None) {
             Ok(Driven::Activated(servers)) => Ok(servers),
             Ok(_) => Err(Error::protocol("another answer than to an activation")),
             Err(error) if error.kind == ErrorKind::Timeout => Err(error),
@@ -118,32 +128,37 @@ impl PipelineHandle {
         }
     }
 
-    /// As [`PipelineHandle::activate`], but waits only for this rank's home: blocks may be put at once.
+    /// As [`PipelineHandle::activate`], but does not wait for the pipeline's coordinator, unless it has not answered for the
+    /// four activations before: blocks may be put at once.
     pub fn activate_async(&self, step: StepNumber, time: f64) -> Result<PipelineRequest> {
         let driver = &self.0;
+        driver.hear_of_activations(step, DRIVEN_WINDOW)?;
         let is_open = driver.producer.open_step()? == Some(step);
         {
             let mut steps = lock(&driver.steps);
-            let known = steps.active.contains_key(&step);
-            if known && !is_open {
-                return Err(Error::step_order(format!("step {step} is active already")));
-            }
-            if !known && steps.active.len() >= DRIVEN_WINDOW {
-                return Err(Error::conflict(format!(
-                    "{DRIVEN_WINDOW} steps are active, so that step {step} cannot be: deactivate one first"
-                )));
+            match (steps.active.get(&step), steps.activations.get(&step)) {
+                (Some(_), Some(request)) if is_open => return Ok(PipelineRequest(request.clone())),
+                (Some(_), _) if !is_open => {
+                    return Err(Error::step_order(format!("step {step} is active already")));
+                }
+                (None, _) if steps.active.len() >= DRIVEN_WINDOW => {
+                    return Err(Error::conflict(format!(
+                        "{DRIVEN_WINDOW} steps are active, so that step {step} cannot be: deactivate one first"
+                    )));
+                }
+                _ => {}
             }
             steps.active.entry(step).or_default();
-            steps.latest = steps.latest.max(step);
         }
-        // Asked before the step begins: the two take their time together.
-        let request = driver.ask(DriveOrder::Activate(step));
         if !is_open && let Err(error) = driver.producer.begin(step, time) {
             lock(&driver.steps).active.remove(&step);
-            driver.tell_steps();
             return Err(error);
         }
-        Ok(request)
+        lock(&driver.steps).latest = step;
+        // It goes out with what is put, at the latest with the step's end, and so before that.
+        let request = driver.ask(DriveOrder::Activate(step), Rpc::post_later);
+        lock(&driver.steps).activations.insert(step, request.clone());
+        Ok(PipelineRequest(request))
     }
 
     /// Ends the step of this rank, and has the pipeline run on it once all ranks have; all ranks that ask are told of one
@@ -161,13 +176,9 @@ impl PipelineHandle {
         let order = DriveOrder::Execute { step, attempt };
         // It was not staged: nobody needs to run.
         if driver.producer.lost().is_some() {
-            return Ok(PipelineRequest::over(
-                driver,
-                order,
-                Ok(Driven::Executed { ran: false, seconds: 0.0 }),
-            ));
+            return Ok(PipelineRequest(Pending::over(driver, order, Ok(not_run(order)))));
         }
-        Ok(driver.ask(order))
+        Ok(PipelineRequest(driver.ask(order, |rpc, message| rpc.post(message, None))))
     }
 
     /// Has finished with a step: when all ranks have, its memory is free. Ends the step of this rank if it is open. Waits for
@@ -195,14 +206,36 @@ impl PipelineHandle {
     }
 }
 
+impl Drop for PipelineHandle {
+    fn drop(&mut self) {
+        // Activations that nobody waits for any more keep the handle.
+        lock(&self.0.steps).activations.clear();
+    }
+}
+
 impl Driver {
     /// How many executions of a step are over; an error if it is not active.
     fn executions_of(&self, step: StepNumber) -> Result<u32> {
-        lock(&self.steps)
-            .active
-            .get(&step)
-            .copied()
-            .ok_or_else(|| Error::step_order(format!("step {step} is not active: activate it first")))
+        let steps = lock(&self.steps);
+        let executed = steps.active.get(&step).copied();
+        executed.ok_or_else(|| Error::step_order(format!("step {step} is not active: activate it first")))
+    }
+
+    /// Waits until it is known what came of all activations before a step, but for the last few.
+    fn hear_of_activations(&self, step: StepNumber, last: usize) -> Result<()> {
+        loop {
+            let (first, count) = {
+                let steps = lock(&self.steps);
+                let mut before = steps.activations.range(..step).map(|(_, request)| request.clone());
+                (before.next(), before.count() + 1)
+            };
+            let Some(request) = first.filter(|_| count > last) else { return Ok(()) };
+            match request.wait(None) {
+                Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
+                // Whoever uses that step is told.
+                _ => {}
+            }
+        }
     }
 
     fn end_if_open(&self, step: StepNumber) -> Result<()> {
@@ -212,78 +245,74 @@ impl Driver {
         }
     }
 
+    /// What the coordinator is told with each question.
     fn tell(&self, order: DriveOrder) -> ToServer {
-        tell_steps(&self.producer, &self.pipeline, self.server, &lock(&self.steps), order)
+        let steps = lock(&self.steps);
+        ToServer::Drive(Box::new(Drive {
+            pipeline: self.pipeline.clone(),
+            stream: self.producer.stream().to_owned(),
+            run: self.producer.run(),
+            rank: self.producer.rank(),
+            server: self.server,
+            active: steps.active.keys().copied().collect(),
+            latest: steps.latest,
+            order,
+        }))
     }
 
-    /// Tells the coordinator which steps are active. One that is gone needs not know: the next question tells it.
+    /// Tells the coordinator which steps are active. If that is lost with a server, the next question tells it.
     fn tell_steps(&self) {
-        let coordinator = lock(&self.coordinator).clone();
-        let _ = coordinator.tell(&self.tell(DriveOrder::Deactivate));
+        let _ = self.producer.home().rpc.tell(&self.tell(DriveOrder::Deactivate));
     }
 
-    /// Asks for something; the request has the answer.
-    fn ask(self: &Arc<Self>, order: DriveOrder) -> PipelineRequest {
-        let rpc = lock(&self.coordinator).clone();
+    /// Asks for something, by one of the ways to do so; the request has the answer.
+    fn ask(
+        self: &Arc<Self>,
+        order: DriveOrder,
+        post: impl Fn(&Rpc, &ToServer) -> Result<u64>,
+    ) -> Arc<Pending> {
+        let rpc = self.producer.home().rpc.clone();
         // Where that fails, waiting for it asks again.
-        let asked = rpc.post(&self.tell(order), None).ok().map(|request| (rpc, request));
-        PipelineRequest { driver: self.clone(), order, asked: Mutex::new(asked), outcome: Mutex::default() }
+        let asked = post(&rpc, &self.tell(order)).ok().map(|request| (rpc, request));
+        let (asked, outcome) = (Mutex::new(asked), Mutex::default());
+        Arc::new(Pending { driver: self.clone(), order, asked, outcome })
     }
 
-    /// A connection to the coordinator, another one than this, which is of no use any more.
-    fn coordinator_after(&self, before: Option<&Arc<Rpc>>) -> Result<Arc<Rpc>> {
-        let mut coordinator = lock(&self.coordinator);
-        if before.is_none_or(|before| Arc::ptr_eq(before, &coordinator)) || coordinator.is_broken() {
-            let tell = self.tell(DriveOrder::Deactivate);
-            *coordinator = connect(&self.group, self.producer.stream(), &tell)?;
-        }
-        Ok(coordinator.clone())
-    }
-
-    /// An execution is over, whatever came of it.
+    /// What was asked for is over, whatever came of it.
     fn note_over(&self, order: DriveOrder) {
-        if let DriveOrder::Execute { step, attempt } = order
-            && let Some(executions) = lock(&self.steps).active.get_mut(&step)
-        {
-            *executions = attempt.max(*executions);
+        let mut steps = lock(&self.steps);
+        match order {
+            DriveOrder::Execute { step, attempt } => {
+                if let Some(executed) = steps.active.get_mut(&step) {
+                    *executed = attempt.max(*executed);
+                }
+            }
+            DriveOrder::Activate(step) => drop(steps.activations.remove(&step)),
+            DriveOrder::Deactivate => {}
         }
     }
 }
 
-/// What a rank tells with each question.
-fn tell_steps(
-    producer: &Producer,
-    pipeline: &str,
-    server: Option<ServerId>,
-    steps: &Steps,
-    order: DriveOrder,
-) -> ToServer {
-    ToServer::Drive(Box::new(Drive {
-        pipeline: pipeline.to_owned(),
-        stream: producer.stream().to_owned(),
-        run: producer.run(),
-        rank: producer.rank(),
-        server,
-        active: steps.active.keys().copied().collect(),
-        latest: steps.latest,
-        order,
-    }))
-}
-
-/// Connects to the server that coordinates the pipeline, and tells it this.
-fn connect(group: &Group, stream: &str, tell: &ToServer) -> Result<Arc<Rpc>> {
-    let ask =
-        |rpc: &Rpc| Ok(rpc.call_within(tell, None, group.limit(), "to take note of active steps")?.message);
-    match group.at_coordinator(stream, ask)? {
-        (_, rpc, ToClient::Done) => Ok(Arc::new(rpc)),
-        (.., other) => Err(unexpected(&other)),
+/// What becomes of what is asked for while staging is given up.
+fn not_run(order: DriveOrder) -> Driven {
+    match order {
+        DriveOrder::Execute { .. } => Driven::Executed { ran: false, seconds: 0.0 },
+        _ => Driven::Activated(Vec::new()),
     }
 }
 
 impl PipelineRequest {
-    fn over(driver: &Arc<Driver>, order: DriveOrder, outcome: Result<Driven>) -> PipelineRequest {
+    /// Waits until it is done, `timeout` at most (default: the deadline that the handle was opened with): after
+    /// `ErrorKind::Timeout` it can be waited for again. Later calls tell the same.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
+        self.0.wait(timeout)
+    }
+}
+
+impl Pending {
+    fn over(driver: &Arc<Driver>, order: DriveOrder, outcome: Result<Driven>) -> Arc<Pending> {
         let outcome = Mutex::new(Some(outcome));
-        PipelineRequest { driver: driver.clone(), order, asked: Mutex::default(), outcome }
+        Arc::new(Pending { driver: driver.clone(), order, asked: Mutex::default(), outcome })
     }
 
     /// What is waited for, in words.
@@ -298,11 +327,9 @@ impl PipelineRequest {
         }
     }
 
-    /// Waits until it is done, `timeout` at most (default: the deadline that the handle was opened with): after
-    /// `ErrorKind::Timeout` it can be waited for again. Later calls tell the same.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
-        let driver = &self.driver;
-        let deadline = deadline_after(timeout.unwrap_or(driver.group.options().patience()));
+    fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
+        let producer = &self.driver.producer;
+        let deadline = deadline_after(timeout.unwrap_or(producer.group().options().patience()));
         // One thread at a time.
         let mut outcome = lock(&self.outcome);
         if let Some(outcome) = &*outcome {
@@ -310,54 +337,52 @@ impl PipelineRequest {
         }
         let told = match self.answer(deadline) {
             Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
-            Err(error)
-                if error.kind == ErrorKind::Unreachable && driver.producer.on_loss() == OnLoss::Skip =>
-            {
-                tracing::warn!("pipeline '{}' is not driven: {error}", driver.pipeline);
-                Ok(match self.order {
-                    DriveOrder::Execute { .. } => Driven::Executed { ran: false, seconds: 0.0 },
-                    _ => Driven::Activated(Vec::new()),
-                })
+            Err(error) if error.kind == ErrorKind::Unreachable && producer.on_loss() == OnLoss::Skip => {
+                tracing::warn!("pipeline '{}' is not driven: {error}", self.driver.pipeline);
+                Ok(not_run(self.order))
             }
             told => told,
         };
-        driver.note_over(self.order);
+        self.driver.note_over(self.order);
         *outcome = Some(told.clone());
         told
     }
 
-    /// The answer, of another coordinator if the one that was asked is gone.
+    /// The answer, through another home if the one that was asked is gone.
     fn answer(&self, deadline: Instant) -> Result<Driven> {
-        let mut asked = lock(&self.asked);
-        let mut before = None;
-        let given_up = Instant::now() + GIVEN_UP;
+        let (driver, mut asked) = (&self.driver, lock(&self.asked));
         loop {
             let (rpc, request) = match asked.take() {
                 Some(asked) => asked,
                 None => {
-                    let rpc = self.driver.coordinator_after(before.as_ref())?;
-                    let request = rpc.post(&self.driver.tell(self.order), None)?;
-                    (rpc, request)
+                    let message = driver.tell(self.order);
+                    let post = |rpc: &Arc<Rpc>| Ok((rpc.clone(), rpc.post(&message, None)?));
+                    match driver.producer.ask_any_home(post)? {
+                        Some(asked) => asked,
+                        None => return Ok(not_run(self.order)),
+                    }
                 }
             };
-            let answer = rpc.collect_until(request, deadline, &self.what());
+            let answer = rpc.flush().and_then(|()| rpc.collect_until(request, deadline, &self.what()));
             match answer {
-                Ok(ToClient::Activated { workers }) => return Ok(Driven::Activated(workers)),
-                Ok(ToClient::Executed { ran, seconds }) => return Ok(Driven::Executed { ran, seconds }),
-                Err(error) if error.kind == ErrorKind::Timeout => {
+                Ok(ToClient::Driven(DriveAnswer::Activated { workers, next })) => {
+                    lock(&driver.steps).promised = Some(next);
+                    return Ok(Driven::Activated(workers));
+                }
+                Ok(ToClient::Driven(DriveAnswer::Executed { ran, seconds })) => {
+                    return Ok(Driven::Executed { ran, seconds });
+                }
+                Err(error) if error.kind == ErrorKind::Timeout && Instant::now() >= deadline => {
                     *asked = Some((rpc, request));
                     return Err(error);
                 }
-                // Another server coordinates it by now, or will.
-                Ok(ToClient::AskInstead(_)) if Instant::now() < deadline => {}
+                // The home has given up waiting, or is gone: it is asked again, or another one.
                 Err(error)
-                    if error.kind == ErrorKind::Unreachable
-                        && (rpc.is_broken() || Instant::now() < given_up)
-                        && Instant::now() < deadline => {}
+                    if error.kind == ErrorKind::Timeout
+                        || (error.kind == ErrorKind::Unreachable && rpc.is_broken()) => {}
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) => return Err(error),
             }
-            before = Some(rpc);
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while(self.what()));
             }

@@ -219,6 +219,22 @@ impl Rpc {
         sent.map(|()| request)
     }
 
+    /// As [`Rpc::post`], but the question goes out with the next message that is sent.
+    pub(crate) fn post_later(&self, message: &ToServer) -> Result<u64> {
+        let request = self.expect(false);
+        let deadline = Instant::now() + self.patience;
+        let queued = lock(&self.sender).queue(&self.header(request), message, deadline);
+        if queued.is_err() {
+            self.forget(request);
+        }
+        queued.map(|()| request)
+    }
+
+    /// Sends what waits for the next message, if anything does.
+    pub(crate) fn flush(&self) -> Result<()> {
+        lock(&self.sender).flush(Instant::now() + self.patience)
+    }
+
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
     /// be asked for again, or be forgotten.
     pub(crate) fn collect(&self, request: u64, what: &str) -> Result<ToClient> {

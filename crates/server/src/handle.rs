@@ -185,6 +185,12 @@ impl Node {
                 let effects = self.coordinator(state, &stream).pressure();
                 self.apply(state, &stream, effects);
             }
+            M::Drive { token, drive } => self.handle_drive(state, from, token, drive),
+            M::Driven { token, result } => {
+                if let Some(pending) = state.pending.remove(&token) {
+                    let _ = pending.reply.send(M::Driven { token, result });
+                }
+            }
             M::Prepare { stream, run, version } => {
                 let highest = state.members.get_mut(&stream).and_then(|member| {
                     member.must_ask(run);

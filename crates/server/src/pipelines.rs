@@ -21,8 +21,6 @@ use tokio::sync::oneshot;
 /// How many steps may wait inside a pipeline; more wait in the stream, under its policy.
 const WINDOW: u32 = 1;
 
-pub(crate) use driven::Answer;
-
 /// How many pipelines that have ended by themselves are remembered.
 const ENDED_MAX: usize = 32;
 
@@ -288,7 +286,11 @@ impl Node {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         };
-        self.driven_ends(&mut pipeline, &Error::not_found(format!("pipeline '{name}' was destroyed")));
+        self.driven_ends(
+            &mut state,
+            &mut pipeline,
+            &Error::not_found(format!("pipeline '{name}' was destroyed")),
+        );
         for server in pipeline.servers {
             let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
             self.tell(&mut state, server, stop);
@@ -414,7 +416,7 @@ impl Node {
             }
         }
         tracing::warn!("pipeline '{name}' ends: {error}");
-        self.driven_ends(&mut pipeline, error);
+        self.driven_ends(state, &mut pipeline, error);
         if let Some(attachment) = pipeline.attachment {
             state.attachments.remove(&attachment);
             let effects = self.coordinator(state, &pipeline.spec.stream).detach(attachment);

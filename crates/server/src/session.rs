@@ -2,6 +2,7 @@
 
 mod admin;
 mod consumer;
+mod driving;
 mod producer;
 mod reserve;
 mod storing;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use storing::Storing;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use writing::Writing;
 
@@ -60,6 +62,8 @@ pub(crate) struct Session {
     space_writing: Option<Writing>,
     attachments: Vec<(AttachmentId, String)>,
     leases: Vec<u64>,
+    /// What it asked for of pipelines that it drives, and is answered later.
+    driving: JoinSet<()>,
     /// The numbers of its mappings of arenas.
     readers: BTreeSet<u64>,
     /// Whether the server leaves the group.
@@ -126,6 +130,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         space_writing: None,
         attachments: Vec::new(),
         leases: Vec::new(),
+        driving: JoinSet::new(),
         readers: BTreeSet::new(),
     };
     let result = session.serve(&hello, frame.header.request).await;

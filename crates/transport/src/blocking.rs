@@ -282,6 +282,14 @@ impl Sender {
         if self.out.len() < QUEUE_MAX { Ok(()) } else { self.send_queued(before, &[], deadline) }
     }
 
+    /// Sends what is queued, if anything is.
+    pub fn flush(&mut self, deadline: Instant) -> Result<()> {
+        match self.out.is_empty() {
+            true => Ok(()),
+            false => self.send_queued(self.mark(), &[], deadline),
+        }
+    }
+
     fn mark(&self) -> Mark {
         Mark { queued: self.out.len(), record: self.sealer.as_ref().map_or(0, Sealer::record) }
     }

@@ -392,7 +392,7 @@ pub enum ToServer {
         /// Its name.
         name: String,
     },
-    /// A rank drives a pipeline. Answer: as [`DriveOrder`] says.
+    /// The rank drives a pipeline. Answer: [`ToClient::Driven`], while other questions are answered.
     Drive(Box<Drive>),
     /// Ends the server. Answer: [`ToClient::Done`], then the connection closes.
     Shutdown,
@@ -500,17 +500,36 @@ pub struct Drive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriveOrder {
     /// The step, which it is about to stage, is to be run: which workers will is fixed now. Answer:
-    /// [`ToClient::Activated`], once there is room for it.
+    /// [`DriveAnswer::Activated`], once there is room for it.
     Activate(StepNumber),
-    /// The step is to be run once all ranks have ended it. Answer: [`ToClient::Executed`], or what failed.
+    /// The step is to be run once all ranks have ended it. Answer: [`DriveAnswer::Executed`], or what failed.
     Execute {
         /// The step.
         step: StepNumber,
         /// The how many-th time, from 1: all ranks that ask for one time are told of the same execution.
         attempt: u32,
     },
-    /// Nothing more than to take note of the steps that are active. Answer: [`ToClient::Done`].
+    /// Nothing more than to take note of the steps that are active. Not answered.
     Deactivate,
+}
+
+/// What became of what a rank wanted of a pipeline that it drives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum DriveAnswer {
+    /// A step is active.
+    Activated {
+        /// The servers whose workers run it, as far as they are there then.
+        workers: Vec<ServerId>,
+        /// Those whose workers run the next one that is activated.
+        next: Vec<ServerId>,
+    },
+    /// An execution is over.
+    Executed {
+        /// Whether it was run: not at steps at which the pipeline needs nothing.
+        ran: bool,
+        /// How long that took, in seconds.
+        seconds: f64,
+    },
 }
 
 /// One member of a pipeline's comm.
@@ -673,18 +692,8 @@ pub enum ToClient {
         /// Whether it is driven by ranks.
         driven: bool,
     },
-    /// To [`DriveOrder::Activate`].
-    Activated {
-        /// The servers whose workers take part.
-        workers: Vec<ServerId>,
-    },
-    /// To [`DriveOrder::Execute`].
-    Executed {
-        /// Whether it was run: not at steps at which the pipeline needs nothing.
-        ran: bool,
-        /// How long that took, in seconds.
-        seconds: f64,
-    },
+    /// To [`ToServer::Drive`].
+    Driven(DriveAnswer),
     /// To a worker: run this.
     Execute(Box<Execute>),
     /// To a question about a stream: another server coordinates it.

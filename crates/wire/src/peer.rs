@@ -1,7 +1,7 @@
 //! Messages between servers. Each flows one way on a connection that its sender dialled; an answer is a
 //! message of its own, with the token of its question.
 
-use crate::message::{CommMember, Execute, PipelineCounts, PipelineSpec};
+use crate::message::{CommMember, Drive, DriveAnswer, Execute, PipelineCounts, PipelineSpec};
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::{Field, Needs};
@@ -444,6 +444,20 @@ pub enum PeerMessage {
         token: u64,
         /// Whether it went well.
         result: Result<(), Error>,
+    },
+    /// A rank at the sender drives a pipeline of a stream that the receiver coordinates. Answer: `Driven`, or `AskInstead`.
+    Drive {
+        /// Names the question; 0 where nobody waits for an answer.
+        token: u64,
+        /// What it wants.
+        drive: Box<Drive>,
+    },
+    /// To `Drive`.
+    Driven {
+        /// The question's token.
+        token: u64,
+        /// What became of it.
+        result: Result<DriveAnswer, Error>,
     },
     /// The demand is about to change. Answer: `Prepared`.
     Prepare {

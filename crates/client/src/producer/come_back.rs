@@ -93,8 +93,31 @@ impl Producer {
         }
     }
 
+    /// As [`Producer::ask_home`], also within a step, which goes on elsewhere if the home is gone.
+    pub(crate) fn ask_any_home<T>(&self, ask: impl Fn(&Arc<Rpc>) -> Result<T>) -> Result<Option<T>> {
+        let _turn = self.turn()?;
+        if self.open_step()?.is_none() {
+            return self.ask_home(ask);
+        }
+        loop {
+            let home = self.home();
+            if lock(&self.state).lost.is_some() {
+                return Ok(None);
+            }
+            let asked = match home.rpc.is_broken() {
+                true => Err(Error::unreachable(format!("{} is gone", home.server))),
+                false => ask(&home.rpc),
+            };
+            match asked {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
+                Err(error) => return self.survive(&mut lock(&self.state), error).map(|()| None),
+            }
+        }
+    }
+
     /// Asks the home something between two steps. One that is gone, or has let this rank go, is replaced; `None` if staging is given up.
-    pub(crate) fn ask_home<T>(&self, ask: impl Fn(&Rpc) -> Result<T>) -> Result<Option<T>> {
+    pub(crate) fn ask_home<T>(&self, ask: impl Fn(&Arc<Rpc>) -> Result<T>) -> Result<Option<T>> {
         let mut moved = false;
         loop {
             if lock(&self.state).lost.is_some() {

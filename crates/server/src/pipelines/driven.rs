@@ -10,10 +10,9 @@ use crate::node::{Node, State};
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::asynchronous::Outbox;
-use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveOrder, ToClient};
+use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder, ToClient};
+use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many executions of one step are remembered, for ranks that ask late.
@@ -29,14 +28,18 @@ pub(super) struct Driven {
     run: RunNumber,
     /// Those that some rank has not deactivated.
     steps: BTreeMap<StepNumber, DrivenStep>,
-    /// By rank: a step that is activated once there is room.
-    awaiting_room: BTreeMap<u32, (StepNumber, Option<ServerId>, Answer)>,
+    /// By step and rank: what is activated once there is room.
+    awaiting_room: BTreeMap<(StepNumber, u32), (Option<ServerId>, Asker)>,
     /// The ranks of the run that were heard of.
     heard: BTreeSet<u32>,
-    /// Another server has coordinated the pipeline: closed steps may be active that no rank has told of yet.
+    /// Another server has coordinated the pipeline: closed steps may be active although no rank was heard of yet.
     inherited: bool,
     /// Steps that were let go of, the latest last.
     passed: VecDeque<StepNumber>,
+    /// The servers whose workers run the next step that is activated, as ranks were told.
+    promised: Option<BTreeSet<ServerId>>,
+    /// Answers that are to be sent.
+    answers: Vec<(Asker, Result<DriveAnswer>)>,
 }
 
 /// A step that is active.
@@ -46,6 +49,8 @@ struct DrivenStep {
     server: Option<ServerId>,
     /// The servers whose workers take part; `None` until a rank has told of it.
     workers: Option<BTreeSet<ServerId>>,
+    /// Those whose workers run the one that was activated after it.
+    next: BTreeSet<ServerId>,
     /// What is run, once all ranks have ended the step.
     report: Option<StepReport>,
     /// The ranks that have deactivated it.
@@ -56,18 +61,18 @@ struct DrivenStep {
     queued: bool,
     outcomes: BTreeMap<u32, Outcome>,
     /// By rank: the execution that it asks for.
-    waiting: BTreeMap<u32, (u32, Answer)>,
+    waiting: BTreeMap<u32, (u32, Asker)>,
     since: Instant,
 }
 
 /// Whether a step was run, and how long that took, or what failed.
-type Outcome = Result<(bool, f64)>;
+type Outcome = Result<DriveAnswer>;
 
-/// Where a question came from that is answered later.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) outbox: Arc<Outbox>,
-    pub(crate) request: u64,
+/// Where a question came from: the home of the rank, and what it calls it.
+#[derive(Debug, Clone, Copy)]
+struct Asker {
+    server: ServerId,
+    token: u64,
 }
 
 impl DrivenStep {
@@ -75,6 +80,7 @@ impl DrivenStep {
         DrivenStep {
             server: None,
             workers: None,
+            next: BTreeSet::new(),
             report: None,
             done: BTreeSet::new(),
             wanted: None,
@@ -128,24 +134,33 @@ impl Driven {
                 step.done.insert(drive.rank);
             }
         }
-        let asks_for = |(step, ..): &(StepNumber, Option<ServerId>, Answer)| drive.active.contains(step);
-        if self.awaiting_room.get(&drive.rank).is_some_and(|asked| !asks_for(asked)) {
-            self.awaiting_room.remove(&drive.rank);
+        let given_up = |(step, rank): &(StepNumber, u32)| *rank == drive.rank && !drive.active.contains(step);
+        let given_up: Vec<_> = self.awaiting_room.extract_if(.., |key, _| given_up(key)).collect();
+        for ((step, _), (_, asker)) in given_up {
+            let text = format!("step {step} was deactivated before there was room for it");
+            self.answer(asker, Err(Error::new(ErrorKind::Closed, text)));
         }
     }
 
-    /// All who wait, and what for.
-    fn take_all_waiting(&mut self) -> Vec<Answer> {
+    /// What somebody asked for is known. Who only told something waits for no answer.
+    fn answer(&mut self, asker: Asker, result: Result<DriveAnswer>) {
+        if asker.token != 0 {
+            self.answers.push((asker, result));
+        }
+    }
+
+    /// All who wait.
+    fn take_all_waiting(&mut self) -> Vec<Asker> {
         let waiting = self.steps.values_mut().flat_map(|step| std::mem::take(&mut step.waiting));
-        let executions: Vec<Answer> = waiting.map(|(_, (_, answer))| answer).collect();
+        let executions: Vec<Asker> = waiting.map(|(_, (_, answer))| answer).collect();
         let rooms = std::mem::take(&mut self.awaiting_room).into_values().map(|(.., answer)| answer);
         executions.into_iter().chain(rooms).collect()
     }
 }
 
 impl Pipeline {
-    /// A rank tells of a step: from now on it is known who runs it.
-    fn activate(&mut self, step: StepNumber, server: Option<ServerId>) -> Result<Vec<ServerId>> {
+    /// A rank tells of a step: from now on it is known who runs it, and the next one.
+    fn activate(&mut self, step: StepNumber, server: Option<ServerId>) -> Result<DriveAnswer> {
         let (name, servers) = (&self.spec.name, &self.servers);
         let driven = self.driven.as_mut().ok_or_else(|| Error::internal("a pipeline that is not driven"))?;
         let known = driven.steps.get(&step).filter(|known| known.workers.is_some());
@@ -157,8 +172,7 @@ impl Pipeline {
                 who(server)
             )));
         }
-        let staying = || self.ready.keys().filter(|server| !self.leaving.contains(server)).copied();
-        let workers: BTreeSet<ServerId> = match server {
+        let ready: BTreeSet<ServerId> = match server {
             Some(one) if servers.contains(&one) => BTreeSet::from([one]),
             Some(one) => {
                 let there: Vec<String> = servers.iter().map(ServerId::to_string).collect();
@@ -167,12 +181,19 @@ impl Pipeline {
                     there.join(", ")
                 )));
             }
-            None => staying().collect(),
+            None => self.ready.keys().filter(|server| !self.leaving.contains(server)).copied().collect(),
         };
         let entry = driven.steps.entry(step).or_insert_with(DrivenStep::new);
-        entry.server = server;
-        let fixed = entry.workers.get_or_insert(workers);
-        Ok(fixed.iter().copied().collect())
+        if entry.workers.is_none() {
+            let promised = driven.promised.replace(ready.clone()).filter(|_| server.is_none());
+            entry.server = server;
+            entry.workers = Some(promised.unwrap_or_else(|| ready.clone()));
+            entry.next = ready;
+        }
+        Ok(DriveAnswer::Activated {
+            workers: entry.workers.iter().flatten().copied().collect(),
+            next: entry.next.iter().copied().collect(),
+        })
     }
 }
 
@@ -186,11 +207,32 @@ impl Node {
         Ok(ToClient::PipelineIs { stream: spec.stream.clone(), driven: spec.driven })
     }
 
-    /// A rank wants something of a pipeline that it drives; answered when it is done.
-    pub(crate) fn drive(&self, drive: Drive, answer: Answer) -> Result<()> {
+    /// A rank wants something of a pipeline that it drives; its home is answered when that is done.
+    pub(crate) fn handle_drive(&self, state: &mut State, from: ServerId, token: u64, drive: Box<Drive>) {
+        match self.place_of(state, &drive.stream) {
+            Some(server) if server == self.id => {}
+            Some(server) => {
+                self.tell(state, from, PeerMessage::AskInstead { token, server });
+                return;
+            }
+            None => {
+                let again = PeerMessage::Drive { token, drive };
+                if !state.places.defer(from, again) {
+                    let error = Error::unreachable("too many ranks ask while the group changes");
+                    self.tell(state, from, PeerMessage::Driven { token, result: Err(error) });
+                }
+                return;
+            }
+        }
+        let (name, asker) = (drive.pipeline.clone(), Asker { server: from, token });
+        if let Err(error) = self.drive(state, *drive, asker) {
+            self.tell(state, from, PeerMessage::Driven { token, result: Err(error) });
+        }
+        self.driven_goes_on(state, &name, false);
+    }
+
+    fn drive(&self, state: &mut State, drive: Drive, asker: Asker) -> Result<()> {
         let name = drive.pipeline.clone();
-        let mut state = self.state.lock();
-        let state = &mut *state;
         self.check_drive(state, &drive)?;
         let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) else { return Ok(()) };
         let before = pipeline.driven.as_ref().map_or(0, |driven| driven.run);
@@ -210,10 +252,10 @@ impl Node {
             DriveOrder::Activate(step) => {
                 let is_room = driven.steps.len() < DRIVEN_WINDOW || driven.steps.contains_key(&step);
                 if is_room {
-                    let workers = pipeline.activate(step, drive.server)?;
-                    self.answer(&answer, Ok(ToClient::Activated { workers }));
+                    let activated = pipeline.activate(step, drive.server)?;
+                    pipeline.driven.iter_mut().for_each(|driven| driven.answer(asker, Ok(activated.clone())));
                 } else {
-                    driven.awaiting_room.insert(drive.rank, (step, drive.server, answer));
+                    driven.awaiting_room.insert((step, drive.rank), (drive.server, asker));
                 }
             }
             DriveOrder::Execute { step, attempt } => {
@@ -224,17 +266,18 @@ impl Node {
                     )));
                 }
                 pipeline.activate(step, drive.server)?;
-                let entry = pipeline.driven.as_mut().and_then(|driven| driven.steps.get_mut(&step));
-                let Some(entry) = entry else { return Ok(()) };
+                let Some(driven) = pipeline.driven.as_mut() else { return Ok(()) };
+                let Some(entry) = driven.steps.get_mut(&step) else { return Ok(()) };
                 match entry.outcomes.range(attempt..).next() {
-                    Some((_, outcome)) => self.answer(&answer, executed(outcome)),
-                    None => drop(entry.waiting.insert(drive.rank, (attempt, answer))),
+                    Some((_, outcome)) => {
+                        let outcome = outcome.clone();
+                        driven.answer(asker, outcome);
+                    }
+                    None => drop(entry.waiting.insert(drive.rank, (attempt, asker))),
                 }
             }
             DriveOrder::Deactivate => {}
         }
-        self.driven_goes_on(state, &name, false);
-        self.drain(state);
         Ok(())
     }
 
@@ -270,10 +313,13 @@ impl Node {
         }
     }
 
-    fn answer(&self, answer: &Answer, outcome: Result<ToClient>) {
-        let told = outcome.unwrap_or_else(ToClient::Failed);
-        if let Err(error) = answer.outbox.push(self.header(answer.request), &told) {
-            tracing::info!("a rank that drives a pipeline is not answered: {error}");
+    /// Sends the answers that have become known.
+    fn send_answers(&self, state: &mut State, name: &str) {
+        let driven = state.pipelines.coordinated.get_mut(name).and_then(|pipeline| pipeline.driven.as_mut());
+        for (Asker { server, token }, result) in
+            driven.map(|driven| std::mem::take(&mut driven.answers)).unwrap_or_default()
+        {
+            self.tell(state, server, PeerMessage::Driven { token, result });
         }
     }
 
@@ -286,8 +332,9 @@ impl Node {
             self.let_go_of(state, name, step, &format!("run {run} of its stream has begun"));
         }
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let inherited = pipeline.driven.as_ref().is_some_and(|driven| driven.inherited && driven.run == 0);
-        pipeline.driven = Some(Driven { run, inherited, ..Driven::default() });
+        let Some(before) = pipeline.driven.take() else { return };
+        let inherited = before.inherited && before.run == 0;
+        pipeline.driven = Some(Driven { run, inherited, answers: before.answers, ..Driven::default() });
     }
 
     /// All ranks have ended a step, or are gone.
@@ -298,9 +345,10 @@ impl Node {
         if driven.inherited && driven.run == 0 {
             driven.run = run;
         }
-        let unheard = driven.inherited && run == driven.run && !driven.passed.contains(&step);
+        // What a rank says of it may be on its way, if its home or the coordinator has died.
+        let may_come = (driven.inherited || !driven.heard.is_empty()) && !driven.passed.contains(&step);
         let entry = match run == driven.run {
-            true if unheard => Some(driven.steps.entry(step).or_insert_with(DrivenStep::new)),
+            true if may_come => Some(driven.steps.entry(step).or_insert_with(DrivenStep::new)),
             true => driven.steps.get_mut(&step),
             false => None,
         };
@@ -335,9 +383,9 @@ impl Node {
             driven.passed.pop_front();
         }
         pipeline.waiting.retain(|waiting| (waiting.report.id.run, waiting.report.id.step) != (run, step));
-        for (_, (_, answer)) in entry.waiting {
+        for (_, (_, asker)) in entry.waiting {
             let text = format!("step {step} was let go of before pipeline '{name}' ran on it: {why}");
-            self.answer(&answer, Err(Error::new(ErrorKind::Closed, text)));
+            driven.answer(asker, Err(Error::new(ErrorKind::Closed, text)));
         }
         if entry.report.is_some() {
             self.release_driven(state, name, run, step);
@@ -353,23 +401,19 @@ impl Node {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         loop {
             let Some(driven) = pipeline.driven.as_mut() else { return };
-            let next = driven.awaiting_room.iter().min_by_key(|(_, (step, ..))| *step).map(|(rank, _)| *rank);
-            let room =
-                |step: &StepNumber| driven.steps.len() < DRIVEN_WINDOW || driven.steps.contains_key(step);
-            let fits =
-                next.is_some_and(|rank| driven.awaiting_room.get(&rank).is_some_and(|(step, ..)| room(step)));
-            let Some((step, server, answer)) =
-                next.filter(|_| fits).and_then(|rank| driven.awaiting_room.remove(&rank))
-            else {
+            let Some((step, _)) = driven.awaiting_room.keys().next().copied() else { break };
+            if driven.steps.len() >= DRIVEN_WINDOW && !driven.steps.contains_key(&step) {
                 break;
-            };
+            }
+            let Some((_, (server, asker))) = driven.awaiting_room.pop_first() else { break };
             let activated = pipeline.activate(step, server);
-            self.answer(&answer, activated.map(|workers| ToClient::Activated { workers }));
+            pipeline.driven.iter_mut().for_each(|driven| driven.answer(asker, activated.clone()));
         }
         for (step, outcome) in self.begin_driven(state, name) {
             self.driven_executed(state, name, step, outcome);
         }
         self.pipeline_next(state, name);
+        self.send_answers(state, name);
     }
 
     /// Steps that no rank needs any more, and of which no worker runs.
@@ -430,7 +474,9 @@ impl Node {
             let too_early = from.is_some_and(|from| (run, *number) < from);
             let Some(report) = entry.report.as_ref().filter(|_| !too_early) else {
                 // Its demand was not in force yet: nothing was staged for it.
-                over.extend(too_early.then_some((*number, Ok((false, 0.0)))));
+                over.extend(
+                    too_early.then_some((*number, Ok(DriveAnswer::Executed { ran: false, seconds: 0.0 }))),
+                );
                 continue;
             };
             if report.torn {
@@ -443,7 +489,7 @@ impl Node {
                     format!("pipeline '{name}' does not run on step {number}: something of it found no room");
                 over.push((*number, Err(Error::new(ErrorKind::Dropped, text))));
             } else if !coordinator.is_wanted_by(attachment, run, *number) {
-                over.push((*number, Ok((false, 0.0))));
+                over.push((*number, Ok(DriveAnswer::Executed { ran: false, seconds: 0.0 })));
             } else if let Some(error) = too_long(report) {
                 over.push((*number, failed(error)));
             } else {
@@ -457,29 +503,31 @@ impl Node {
     /// An execution of a step is over, or there is none: all who asked for it are told.
     pub(super) fn driven_executed(&self, state: &mut State, name: &str, step: StepNumber, outcome: Outcome) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let entry = pipeline.driven.as_mut().and_then(|driven| driven.steps.get_mut(&step));
-        let Some(entry) = entry else { return };
+        let Some(driven) = pipeline.driven.as_mut() else { return };
+        let Some(entry) = driven.steps.get_mut(&step) else { return };
         entry.queued = false;
         let Some(attempt) = entry.wanted.take() else { return };
         // Who asked for an earlier one, at a coordinator that has died, is told of this one.
+        let mut answered = Vec::new();
         let told: Vec<u32> =
             entry.waiting.iter().filter(|(_, (asked, _))| *asked <= attempt).map(|(rank, _)| *rank).collect();
         for rank in told {
-            if let Some((_, answer)) = entry.waiting.remove(&rank) {
-                self.answer(&answer, executed(&outcome));
-            }
+            answered.extend(entry.waiting.remove(&rank).map(|(_, asker)| asker));
         }
-        entry.outcomes.insert(attempt, outcome);
+        entry.outcomes.insert(attempt, outcome.clone());
         if entry.outcomes.len() > OUTCOMES_MAX {
             entry.outcomes.pop_first();
         }
         entry.wanted = entry.next_wanted();
+        for asker in answered {
+            driven.answer(asker, outcome.clone());
+        }
     }
 
     /// A pipeline ends: whoever waits for it is told why.
-    pub(super) fn driven_ends(&self, pipeline: &mut Pipeline, error: &Error) {
-        for answer in pipeline.driven.iter_mut().flat_map(Driven::take_all_waiting) {
-            self.answer(&answer, Err(error.clone()));
+    pub(super) fn driven_ends(&self, state: &mut State, pipeline: &mut Pipeline, error: &Error) {
+        for Asker { server, token } in pipeline.driven.iter_mut().flat_map(Driven::take_all_waiting) {
+            self.tell(state, server, PeerMessage::Driven { token, result: Err(error.clone()) });
         }
     }
 
@@ -493,10 +541,6 @@ impl Node {
             self.driven_goes_on(state, &name, true);
         }
     }
-}
-
-fn executed(outcome: &Outcome) -> Result<ToClient> {
-    outcome.clone().map(|(ran, seconds)| ToClient::Executed { ran, seconds })
 }
 
 fn not_driven(name: &str) -> Error {

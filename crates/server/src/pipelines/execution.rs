@@ -8,7 +8,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::message::Execute;
+use forebay_wire::message::{DriveAnswer, Execute};
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -145,7 +145,7 @@ impl Node {
                 Error::new(ErrorKind::PipelineFailed, text)
             };
             let outcome = match done.errors.is_empty() {
-                true => Ok((true, pipeline.last_seconds)),
+                true => Ok(DriveAnswer::Executed { ran: true, seconds: pipeline.last_seconds }),
                 false => Err(failure()),
             };
             self.driven_executed(state, name, done.step, outcome);

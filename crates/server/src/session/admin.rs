@@ -1,10 +1,9 @@
-//! What the connection of an administrator does, or of who drives a pipeline.
+//! What an administrator's connection does.
 
 use super::{PATIENCE_MAX, Session, left};
-use crate::pipelines::Answer;
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
-use forebay_wire::message::{Drive, DriveOrder, PipelineSpec, ToClient, ToServer};
+use forebay_wire::message::{PipelineSpec, ToClient, ToServer};
 use std::time::Duration;
 
 impl Session {
@@ -36,17 +35,6 @@ impl Session {
         self.node.leave(discard, patience.min(PATIENCE_MAX), given_up).await?;
         self.reply(request, ToClient::Done)?;
         Ok(None)
-    }
-
-    /// A rank drives a pipeline: answered when that is done, while other questions are taken.
-    pub(super) async fn drive(&mut self, request: u64, drive: Drive) -> Result<Option<ToClient>> {
-        check_name("stream", &drive.stream)?;
-        if let Some(server) = self.find_elsewhere(&drive.stream).await? {
-            return Ok(Some(ToClient::AskInstead(server)));
-        }
-        let only_tells = drive.order == DriveOrder::Deactivate;
-        self.node.drive(drive, Answer { outbox: self.outbox.clone(), request })?;
-        Ok(only_tells.then_some(ToClient::Done))
     }
 
     /// Creates a pipeline, or leaves none: not if its workers take too long, nor if who asked has gone.

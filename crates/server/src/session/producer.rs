@@ -103,6 +103,11 @@ impl Producing {
         self.copies > 0 && self.durability == Durability::Replicated
     }
 
+    /// Whether it is this rank.
+    pub(crate) fn is(&self, stream: &str, run: RunNumber, rank: u32) -> bool {
+        (&self.stream[..], self.run, self.rank) == (stream, run, rank)
+    }
+
     /// Whether it goes on at another server: this one takes nothing of it any more.
     pub(crate) fn has_moved(&self) -> bool {
         self.moved
