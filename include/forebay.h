@@ -15,6 +15,16 @@
  *       +-- fb_step_end
  *     fb_producer_close
  *
+ * or, to say when a pipeline runs that was created to be driven:
+ *
+ *     fb_pipeline_open
+ *       fb_array ...                 on fb_pipeline_producer
+ *       +-> fb_pipeline_activate
+ *       |     fb_pipeline_stage ...  any number of blocks, from any thread
+ *       |   fb_pipeline_execute      waits until all ranks have ended the step, and the pipeline has run
+ *       +-- fb_pipeline_deactivate
+ *     fb_pipeline_close
+ *
  * and in a reader:
  *
  *     fb_consumer_open
@@ -133,6 +143,8 @@ enum { /* what became of a put that did not fail */
 };
 
 typedef struct fb_producer fb_producer;
+typedef struct fb_pipeline fb_pipeline;
+typedef struct fb_request fb_request;
 typedef struct fb_consumer fb_consumer;
 typedef struct fb_step fb_step; /* one step, as a consumer holds it */
 
@@ -315,6 +327,56 @@ int fb_flush(fb_producer *producer);
 /* Ends the stream for this rank and frees the handle (also after an error). A step that is not ended is
  * told as torn, if anything was put in it. NULL is allowed. */
 int fb_producer_close(fb_producer *producer);
+
+/* ---- driving a pipeline --------------------------------------------------------------------- */
+
+/* A rank that drives a pipeline itself (docs/driving.md), which was created with `driven`.  All ranks make the same
+ * calls, and it runs once for all of them.  `options` are those of the rank: `stream` is NULL, or the pipeline's;
+ * the policy is always FB_POLICY_BLOCK.  `server` is -1 for all workers, or the number of the server whose worker
+ * runs alone, and which then holds what is staged.  Waits for a few answers.  *pipeline is NULL on failure. */
+int fb_pipeline_open(const fb_producer_options *options, const char *name, int64_t server, fb_pipeline **pipeline);
+
+/* The rank, for fb_array, fb_particles, fb_buffer, fb_attr, fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit,
+ * fb_abort, fb_demanded, fb_producer_run, fb_producer_transport and fb_producer_lost.  It belongs to the handle:
+ * fb_step_begin, fb_step_end and fb_producer_close are FB_INVALID. */
+int fb_pipeline_producer(const fb_pipeline *pipeline, fb_producer **producer);
+
+/* Begins a step.  Who runs it is fixed: *workers, unless NULL, is how many workers; 0 if staging was given up.  Up to 4
+ * steps may be active, of which the last one is staged; a fifth is FB_CONFLICT.  Waits for one answer of the home
+ * server; with the first step for one of the pipeline's coordinator, too.  A rank that is ahead waits until the others
+ * have so few steps active that the one before can be: FB_TIMEOUT at the deadline; the same call waits on. */
+int fb_pipeline_activate(fb_pipeline *pipeline, uint64_t step, double time, uint32_t *workers);
+/* The same without waiting for the coordinator: fb_request_wait does. */
+int fb_pipeline_activate_async(fb_pipeline *pipeline, uint64_t step, double time, fb_request **request);
+
+/* As fb_put and fb_put_async, in the step that was activated last.  What is outstanding is waited for by
+ * fb_pipeline_execute and fb_pipeline_deactivate. */
+int fb_pipeline_stage(fb_pipeline *pipeline, const fb_block *block);
+int fb_pipeline_stage_async(fb_pipeline *pipeline, const fb_block *block);
+
+/* Ends the step of this rank, and has the pipeline run on it once all ranks have ended it.  Waits until that is over,
+ * `timeout` seconds at most (negative: as in `options`); after FB_TIMEOUT the same call waits on.  *ran, unless NULL,
+ * is 1 if the workers ran, 0 at a step at which the pipeline needs nothing, or if staging was given up.
+ * FB_PIPELINE_FAILED with the traceback if the code failed, FB_TORN if a rank died in the step.  While the step is
+ * active it can be executed again. */
+int fb_pipeline_execute(fb_pipeline *pipeline, uint64_t step, double timeout, int *ran);
+/* The same without waiting for the execution: fb_request_wait does. */
+int fb_pipeline_execute_async(fb_pipeline *pipeline, uint64_t step, fb_request **request);
+
+/* Has finished with a step, and ends it if fb_pipeline_execute has not.  When all ranks have, and nothing runs on it,
+ * its memory is free.  Waits for nothing else. */
+int fb_pipeline_deactivate(fb_pipeline *pipeline, uint64_t step);
+
+/* Waits for what was asked for, `timeout` seconds at most (negative: as in `options`), and tells what the other call
+ * would have: *workers of an activation, *ran of an execution; each may be NULL.  After FB_TIMEOUT it can be waited for
+ * again, and after anything else it tells the same again. */
+int fb_request_wait(fb_request *request, double timeout, uint32_t *workers, int *ran);
+/* Frees a request; what was asked for goes on.  NULL is allowed. */
+int fb_request_free(fb_request *request);
+
+/* Ends the stream for this rank, with all steps that are active, and frees the handle (also after an error), and the
+ * rank.  Requests must be freed for themselves.  NULL is allowed. */
+int fb_pipeline_close(fb_pipeline *pipeline);
 
 /* ---- consumer ------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native import Program, build
 from support import BUDGET, Child, cut, is_given_back, producer, reference, stand_still, wait_until
+from test_c_api import NAMES, SOURCES, built
 from test_elastic import ids, kill, told
 from test_leaving import leave
 from test_pipeline import code, notes, out, status_of
 
 import forebay
 
-__all__ = ["code", "out"]
+__all__ = ["built", "code", "out"]
 
 SHAPE = (60, 50)
 
@@ -518,3 +521,34 @@ def test_a_worker_dies_while_it_runs(two: forebay.LocalGroup, code: Callable[[st
         assert notes(out)[-1]["whole"] == reference(SHAPE, "f8", 0).sum()
         assert sorted(note["size"] for note in notes(out)) == [1, 2, 2, 2, 2]
         assert status_of(two, "slow")["repeated"] == 1
+
+
+@pytest.mark.parametrize("case", re.findall(NAMES["c"], (SOURCES / "driving.c").read_text(), re.MULTILINE))
+def test_from_c(
+    case: str, two: forebay.LocalGroup, code: Callable[[str], str], out: Path, built: Path
+) -> None:
+    """Each case with a pipeline of its own, which says what it has seen."""
+    path = code(
+        """
+        class Sum(forebay.Pipeline):
+            fields = {"U": forebay.every(1)}
+            def execute(self, step, comm):
+                total = comm.allreduce(sum(float(b.data.sum()) for b in step.blocks("U")))
+                if comm.rank == 0:
+                    note(self.config, step=step.number, size=comm.size, total=total)
+        """
+    )
+    with forebay.Admin(group=two.path) as admin:
+        admin.create_pipeline(case, f"{path}:Sum", stream=case, driven=True, config={"out": str(out)})
+    with contextlib.closing(
+        Program([str(build("c", SOURCES / "driving.c", built)), case], two.path)
+    ) as running:
+        assert running.rest() == ""
+    steps = {"blocking": range(5, 10), "over_tcp": range(5, 10), "not_blocking": range(6)}.get(
+        case, [3] if case == "memory_of_its_own" else [0]
+    )
+    elements = np.arange(6 * 170, dtype="f8")
+    found = {note["step"]: (note["total"], note["size"]) for note in notes(out)}
+    size = 1 if case == "one_server" else 2
+    assert found == {step: ((elements + step).sum(), size) for step in steps}
+    wait_until(lambda: is_given_back(two))

@@ -12,9 +12,10 @@ use std::path::Path;
 use std::process::Command;
 
 const HEADER: &str = include_str!("../../../include/forebay.h");
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("attributes.rs"),
     include_str!("producer.rs"),
+    include_str!("pipeline.rs"),
     include_str!("consumer.rs"),
     include_str!("space.rs"),
     include_str!("general.rs"),
@@ -49,6 +50,7 @@ fn c_type(rust: &str) -> String {
         "c_char" => "char".into(),
         "c_void" => "void".into(),
         "i32" => "int32_t".into(),
+        "i64" => "int64_t".into(),
         "u32" => "uint32_t".into(),
         "u64" => "uint64_t".into(),
         "f64" => "double".into(),

@@ -5,7 +5,7 @@
 //! - `boundary`: what every call does on its way in and out: handles, errors, panics;
 //! - `arguments`: reading what a caller passes, suspiciously;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `attributes`, `consumer`, `space`, `general`: the functions.
+//! - `producer`, `attributes`, `pipeline`, `consumer`, `space`, `general`: the functions.
 
 mod abi;
 mod arguments;
@@ -16,6 +16,7 @@ mod consumer;
 mod general;
 #[cfg(test)]
 mod header_test;
+mod pipeline;
 mod placement;
 mod producer;
 mod space;

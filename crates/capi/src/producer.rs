@@ -18,11 +18,13 @@ use forebay_client::{
 };
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a producer's handle points at.
 pub(crate) struct Inner {
-    pub(crate) producer: Producer,
+    pub(crate) producer: Arc<Producer>,
+    /// A pipeline's handle begins and ends its steps, and closes it.
+    driven: bool,
     state: Mutex<State>,
 }
 
@@ -37,6 +39,24 @@ struct State {
 }
 
 impl Inner {
+    /// The rank of a pipeline's handle.
+    pub(crate) fn driven(producer: Arc<Producer>) -> Inner {
+        Inner { producer, driven: true, state: Mutex::default() }
+    }
+
+    /// The step was ended: what was not committed was given back.
+    pub(crate) fn forget_allocations(&self) {
+        self.state().allocations.clear();
+    }
+
+    /// Fails for the rank of a pipeline's handle.
+    fn check_own(&self, instead: &str) -> Result<()> {
+        match self.driven {
+            false => Ok(()),
+            true => Err(Error::invalid(format!("producer belongs to a pipeline's handle: use {instead}"))),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,17 +92,27 @@ pub(crate) unsafe extern "C" fn fb_producer_open(
         unsafe {
             place.write(std::ptr::null_mut());
             let given = arguments::read(options, "options")?;
-            let producer = Producer::open(&producer_options(&given)?)?;
-            Handle::give(Inner { producer, state: Mutex::default() }, place);
+            let producer = Arc::new(Producer::open(&producer_options(&given, None)?)?);
+            Handle::give(Inner { producer, driven: false, state: Mutex::default() }, place);
         }
         Ok(())
     })
 }
 
-unsafe fn producer_options(given: &fb_producer_options) -> Result<ProducerOptions> {
-    // SAFETY: the header's terms.
+/// The options as a caller gave them; `stream` where that is NULL, if it may be.
+///
+/// # Safety
+/// The header's terms.
+pub(crate) unsafe fn producer_options(
+    given: &fb_producer_options,
+    stream: Option<&str>,
+) -> Result<ProducerOptions> {
+    // SAFETY: the caller vouches for it.
     unsafe {
-        let mut options = ProducerOptions::new(arguments::text(given.stream, "options->stream")?);
+        let mut options = ProducerOptions::new(match stream {
+            Some(stream) if given.stream.is_null() => stream,
+            _ => arguments::text(given.stream, "options->stream")?,
+        });
         options.group = GroupOptions {
             group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
             transport: arguments::transport(given.transport, "options->transport")?,
@@ -249,6 +279,7 @@ pub(crate) unsafe extern "C" fn fb_step_begin(producer: *mut fb_producer, number
     call("fb_step_begin", || {
         // SAFETY: the header's terms.
         let inner = unsafe { Handle::get(producer, "producer") }?;
+        inner.check_own("fb_pipeline_activate")?;
         inner.producer.begin(number, time)
     })
 }
@@ -285,7 +316,11 @@ pub(crate) unsafe extern "C" fn fb_put_async(producer: *mut fb_producer, block: 
     call("fb_put_async", || unsafe { put(producer, block, Producer::put_async) })
 }
 
-unsafe fn put(
+/// Puts a block.
+///
+/// # Safety
+/// The header's terms.
+pub(crate) unsafe fn put(
     producer: *mut fb_producer,
     block: *const fb_block,
     stage: impl FnOnce(&Producer, &Block<'_>, &Source<'_>) -> Result<Outcome>,
@@ -374,10 +409,11 @@ pub(crate) unsafe extern "C" fn fb_step_end(producer: *mut fb_producer) -> c_int
     call("fb_step_end", || {
         // SAFETY: the header's terms.
         let inner = unsafe { Handle::get(producer, "producer") }?;
+        inner.check_own("fb_pipeline_execute or fb_pipeline_deactivate")?;
         let ended = inner.producer.end();
         // What was not committed was given back, unless there was no step to end.
         if !matches!(&ended, Err(error) if error.kind == ErrorKind::StepOrder) {
-            inner.state().allocations.clear();
+            inner.forget_allocations();
         }
         ended
     })
@@ -397,7 +433,11 @@ pub(crate) unsafe extern "C" fn fb_flush(producer: *mut fb_producer) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_producer_close(producer: *mut fb_producer) -> c_int {
     call("fb_producer_close", || {
-        // SAFETY: the header's terms.
+        // SAFETY: the header's terms. One of a forked child is told by what follows.
+        if let Ok(inner) = unsafe { Handle::get(producer, "producer") } {
+            inner.check_own("fb_pipeline_close")?;
+        }
+        // SAFETY: as above.
         let inner = unsafe { Handle::take(producer) };
         inner.map_or(Ok(()), |inner| inner.producer.close())
     })

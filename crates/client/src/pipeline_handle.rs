@@ -192,6 +192,11 @@ impl PipelineHandle {
         ended
     }
 
+    /// Whether a step is being staged.
+    pub fn is_staging(&self) -> bool {
+        self.0.producer.open_step().is_ok_and(|open| open.is_some())
+    }
+
     /// The steps that are active.
     pub fn active(&self) -> Vec<StepNumber> {
         lock(&self.0.steps).active.keys().copied().collect()

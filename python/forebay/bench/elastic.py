@@ -3,6 +3,8 @@
 
 begin              inside the clock: `begin` of a step of which a reader takes 1 MiB, with 2 and 4 servers that
                    are all there.  Beside it: end.
+activate           the same of a pipeline that is driven: `activate`, then `execute` of a pipeline that does
+                   nothing, then `deactivate`; 1 MiB is staged in between
 server joins       from the start of a server's process until the group has it as a member
 first placed       from the same start until a rank that runs has ended the first step with data on that server.  Three
                    ranks take turns, each with 1 MiB a step; two servers are there before.
@@ -21,10 +23,12 @@ import argparse
 import contextlib
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from forebay.bench import forebay_side
@@ -89,6 +93,50 @@ def begins(report: Report, transport: str, servers: int, repetitions: int) -> No
     limit = under(_BEGIN_LIMIT_US[transport, servers])
     report.micros(f"begin, {servers} servers{where}", begin[20:], bar=limit)
     report.micros(f"end, {servers} servers{where}", end[20:], bar=limit)
+
+
+_QUIET = """
+import forebay
+
+class Quiet(forebay.Pipeline):
+    fields = {"%s": forebay.every(1)}
+
+    def execute(self, step, comm):
+        pass
+"""
+
+
+def activates(report: Report, transport: str, servers: int, repetitions: int) -> None:
+    """A pipeline that a rank drives, while nothing changes."""
+    array = own_array(_ELEMENTS)
+    pattern = Pattern(_ELEMENTS)
+    times: dict[str, Samples] = {"activate": [], "execute": [], "deactivate": []}
+    forebay = forebay_side.package()
+    with tempfile.TemporaryDirectory() as place, forebay_side.local_group(servers=servers) as group:
+        code = Path(place, "quiet.py")
+        code.write_text(_QUIET % forebay_side.FIELD)
+        with forebay.Admin(group=group.path) as admin:
+            admin.create_pipeline("quiet", f"{code}:Quiet", stream="quiet", driven=True)
+        with forebay.PipelineHandle("quiet", group=group.path, transport=transport) as handle:
+            handle.array(forebay_side.FIELD, dtype="f8", shape=(_ELEMENTS,))
+            for number in range(repetitions + 20):
+                time.sleep(_PAUSE)
+                pattern.fill(array, number)
+                calls = {
+                    "activate": lambda: handle.activate(number),  # noqa: B023
+                    "execute": lambda: handle.execute(number),  # noqa: B023
+                    "deactivate": lambda: handle.deactivate(number),  # noqa: B023
+                }
+                for name, call in calls.items():
+                    began = now_ns()
+                    call()
+                    times[name].append(seconds_since(began))
+                    if name == "activate":
+                        handle.stage(forebay_side.FIELD, array)
+    where = "" if transport == "auto" else ", tcp"
+    for name, samples in times.items():
+        limit = None if name == "execute" else under(_BEGIN_LIMIT_US[transport, servers])
+        report.micros(f"{name}, {servers} servers{where}", samples[20:], bar=limit)
 
 
 def longest_step(servers: int, stream: str, changes: list[Callable[[Any], None]]) -> float:
@@ -300,6 +348,7 @@ def run(options: argparse.Namespace, report: Report) -> None:
         for servers in (2, 4):
             report.measuring(f"{servers} servers, {transport}")
             begins(report, transport, servers, repetitions_of(options.repetitions, few, 500, few=30))
+            activates(report, transport, servers, repetitions_of(options.repetitions, few, 500, few=30))
     joins(report, repetitions_of(options.repetitions, few, 5, few=1))
     for transport in ("auto", "tcp"):
         first_placed(report, transport, repetitions_of(options.repetitions, few, 5, few=1))
