@@ -15,6 +15,9 @@ server dies        from SIGKILL of the home server, which in every second group 
                    until a reader has a whole step that began after it.  Every repetition is a fresh group.
 server stands      the same where the home is stopped instead (SIGSTOP): 10 s of silence are waited for first
 two copies         begin, put, end with `replicas=2`, on one host, beside the same with one copy
+over tcp           hosts are network namespaces on this machine (needs root): two copies where the rank, its home
+                   and the server that has the other copy are on three hosts
+dies on another    as `server dies`, where nobody can prove the death: only its connections break
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from forebay.bench import forebay_side
+from forebay.bench import forebay_side, hosts
 from forebay.bench.children import Channel, Child
 from forebay.bench.harness import MIB, Report, at_least, named_size, repetitions_of, under, within
 from forebay.bench.patterns import Pattern
@@ -340,6 +343,108 @@ def copies(report: Report, size: int, repetitions: int) -> None:
     )
 
 
+def take_steps_on(channel: Channel, host: str, path: str, stream: str) -> None:
+    """As `take_steps`, on a host."""
+    hosts.move_to(host)
+    take_steps(channel, path, stream, _ELEMENTS)
+
+
+def put_copies(channel: Channel, host: str, path: str, elements: int, repetitions: int) -> None:
+    """A rank on a host puts over TCP with one copy and with two: the seconds of each."""
+    hosts.move_to(host)
+    array = own_array(elements)
+    with contextlib.ExitStack() as stack:
+        producers = {
+            replicas: stack.enter_context(
+                forebay_side.producer(
+                    path, f"copies{replicas}", (elements,), replicas=replicas, keep=1, transport="tcp"
+                )
+            )
+            for replicas in (1, 2)
+        }
+        numbers = count()
+
+        def put(replicas: int) -> Any:
+            def one() -> Sample:
+                number = next(numbers)
+                began = now_ns()
+                with producers[replicas].step(number) as step:
+                    step.put(forebay_side.FIELD, array, offset=(0,))
+                return {str(replicas): seconds_since(began)}
+
+            return one
+
+        channel.send(interleave([put(1), put(2)], repetitions=repetitions, warmup=3))
+
+
+def put_while(channel: Channel, host: str, path: str, stream: str) -> None:
+    """A rank on a host puts steps until its parent closes the pipe; asked, it says which one it begins next."""
+    hosts.move_to(host)
+    array = own_array(_ELEMENTS)
+    pattern = Pattern(_ELEMENTS)
+    with forebay_side.producer(path, stream, (_ELEMENTS,)) as producer, contextlib.suppress(EOFError):
+        for number in count():
+            if channel.poll():
+                channel.receive()
+                channel.send(number)
+            pattern.fill(array, number)
+            with producer.step(number) as step:
+                step.put(forebay_side.FIELD, array, offset=(0,))
+            time.sleep(_PAUSE)
+
+
+def broken_connection(names: list[str]) -> float:
+    """The seconds from a death that breaks connections until a reader has a whole step that began after it.
+
+    The server that is killed is the only one on the rank's host; the reader is on the other host, with all others.
+    """
+    stream = "broken"
+    with (
+        hosts.group_on(names, [0, 1, 1], "256M") as (path, servers),
+        Child("reader", take_steps_on, names[1], path, stream) as reader,
+        Child("rank", put_while, names[0], path, stream) as rank,
+    ):
+        reader.answer()
+        for _ in range(50):
+            reader.answer()
+        killed = now_ns()
+        servers[0].kill()
+        first = rank.ask("next")
+        number, had = reader.answer(_PATIENCE_S)
+        while number < first:
+            number, had = reader.answer(_PATIENCE_S)
+        return float(had - killed) / 1e9
+
+
+def between_hosts(report: Report, size: int, repetitions: int, deaths: int) -> None:
+    """What needs more than one host."""
+    why_not = hosts.why_not()
+    if why_not:
+        report.note(f"nothing was measured between hosts: {why_not}")
+        return
+    with hosts.some_hosts(3) as names:
+        report.measuring("copies on another host")
+        with (
+            hosts.group_on(names, [0, 1], "2G") as (path, _),
+            Child("rank", put_copies, names[2], path, size // 8, repetitions) as rank,
+        ):
+            times = rank.answer()
+        report.rate(
+            f"put of {named_size(size)} over tcp, two copies",
+            size,
+            times["2"],
+            against="one copy",
+            base=times["1"],
+            bar=at_least(0.45),
+        )
+        milliseconds = []
+        for turn in range(deaths):
+            report.measuring(f"a connection breaks, {turn + 1} of {deaths}")
+            milliseconds.append(broken_connection(names) * 1e3)
+        note = f"longest {max(milliseconds):.0f} ms"
+        report.samples("server dies on another host", milliseconds, "ms", bar=under(2000.0), note=note)
+
+
 def run(options: argparse.Namespace, report: Report) -> None:
     """Measures what does not change, then what does."""
     few = options.quick
@@ -357,3 +462,4 @@ def run(options: argparse.Namespace, report: Report) -> None:
         silences(report, 2)
     size = int((options.size or (1 if few else 64)) * MIB) // 64 * 64
     copies(report, size, repetitions_of(options.repetitions, few, 30, few=5))
+    between_hosts(report, size, repetitions_of(options.repetitions, few, 20, few=3), 1 if few else 5)

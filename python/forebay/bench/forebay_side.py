@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,17 @@ def local_group(servers: int = 2, budget: int | None = None) -> Iterator[Group]:
     """A private group, gone with this process."""
     with package().local(servers=servers, budget=budget) as group:
         yield Group(str(group.path), tuple(int(server.pid) for server in group.servers))
+
+
+def wait_for_members(path: str, count: int) -> None:
+    """Waits until a connection file tells of so many servers."""
+    deadline = time.monotonic() + _TIMEOUT
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            if len(json.loads(Path(path).read_text())["servers"]) >= count:
+                return
+        time.sleep(0.01)
+    raise BenchError(f"a group did not get {count} servers in {_TIMEOUT:g} s")
 
 
 @dataclass(frozen=True)
