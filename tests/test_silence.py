@@ -81,3 +81,53 @@ def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
 def test_bad_silence_is_refused(bad: float) -> None:
     with pytest.raises(forebay.Error, match="silence"):
         forebay.local(silence=bad)
+
+
+def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str) -> None:
+    """Steps that had no copies: lost while it stands still, and there again, until they are let go of."""
+    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+        stream = name_at(group, 2)
+        # The home of rank 0 is server 0. A rank that has put over TCP cannot put again.
+        with forebay.Producer(stream, group=group.path, keep=4, timeout=20, transport="tcp") as sim:
+            sim.array("U", dtype="f8", shape=(60, 50))
+
+            def write(number: int) -> None:
+                with sim.step(number) as step:
+                    step.put("U", reference((60, 50), "f8", number))
+
+            for number in range(4):
+                write(number)
+            sim.flush()
+            with stopped(group, 0):
+                wait_until(lambda: members(group) == [1, 2])
+                with consumer(group, stream, start="oldest", transport=transport) as reader:
+                    for number in range(4):
+                        with reader.next() as step:
+                            assert step.number == number
+                            with pytest.raises(forebay.Lost, match="server0"):
+                                step["U"][...]
+            wait_until(lambda: members(group) == [1, 2, 3])
+
+            def whole() -> bool:
+                with consumer(group, stream, start="oldest", transport=transport) as reader:
+                    for number in range(4):
+                        with reader.next() as step:
+                            assert step.number == number
+                            try:
+                                assert (step["U"][...] == reference((60, 50), "f8", number)).all()
+                            except forebay.Lost:
+                                return False
+                return True
+
+            wait_until(whole)
+            for number in range(4, 8):
+                write(number)
+            sim.flush()
+            with consumer(group, stream, start="oldest", transport=transport) as reader:
+                for number in range(4, 8):
+                    with reader.next() as step:
+                        assert step.number == number
+                        assert (step["U"][...] == reference((60, 50), "f8", number)).all()
+            # What it has offered is free now, and nothing else is there.
+            wait_until(lambda: told(group)["servers"][2]["staged_bytes"] == 0)
+            assert told(group)["servers"][2]["server"] == 3

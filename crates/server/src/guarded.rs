@@ -1,5 +1,6 @@
 //! What this server holds for others, so that it outlives them: see [`crate::replicas`].
 
+use crate::answers::ArenaKey;
 use crate::forming;
 use crate::node::{Held, Node, State};
 use crate::takeover::tell_rank;
@@ -101,6 +102,34 @@ impl Node {
         match self.store.lock().guard(file, bytes) {
             Ok(mine) => drop(guarded.arenas.insert(arena, Guard { arena: mine, same })),
             Err(error) => tracing::warn!("arena {arena} of {from} is not kept: {error}"),
+        }
+    }
+
+    /// An arena of the server that this one was before its group gave it up, which stood for these of dead ones.
+    pub(crate) fn guard_former(
+        &self,
+        state: &mut State,
+        (former, arena): ArenaKey,
+        (file, size): (OwnedFd, u64),
+        stands_for: Vec<ArenaKey>,
+    ) {
+        match self.store.lock().guard(Some(file), size) {
+            Ok(mine) => {
+                let guarded = state.guarded.entry(former).or_default();
+                guarded.arenas.insert(arena, Guard { arena: mine, same: true });
+                for key in stands_for {
+                    state.answers.add(key, self.id, mine);
+                }
+            }
+            Err(error) => tracing::warn!("arena {arena} of {former} is not kept: {error}"),
+        }
+    }
+
+    /// What that server held in its arenas.
+    pub(crate) fn keep_former(&self, state: &mut State, former: ServerId, keep: Keep) {
+        match self.keep_ranges(state, former, &keep) {
+            Ok(_) => kept_told(state, former, keep),
+            Err(error) => tracing::warn!("something that {former} held is not kept: {error}"),
         }
     }
 

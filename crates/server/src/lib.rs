@@ -8,7 +8,7 @@
 //! - `peers`: messages to the other servers;
 //! - `places`: which server coordinates which stream;
 //! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
-//!   who answers for what dead servers held;
+//!   who answers for what dead servers held; `offer`: how a server that was given up and wakes offers what it held;
 //! - `leaving`: how a server gives all that it has to the others, and leaves;
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `process`: processes of clients, watched;
@@ -28,6 +28,7 @@ mod lease;
 mod leaving;
 mod membership;
 mod node;
+mod offer;
 pub mod options;
 mod peers;
 mod pipelines;
@@ -47,6 +48,7 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::{Address, Listener};
 use node::Node;
+use offer::Offer;
 use process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,8 +67,8 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 enum End {
     /// It was told to.
     Told,
-    /// The group has gone on without it, which it did not want, and nobody needs it any more.
-    Evicted,
+    /// The group has gone on without it, which it did not want: what it held.
+    Evicted(Box<Offer>),
 }
 
 /// Runs a server until it is told to end. `ready` is called when it is first a member of its group. One that its group gave up,
@@ -76,13 +78,15 @@ enum End {
 pub fn run(mut options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
     let mut ready = Some(ready);
     let mut first = || ready.take().map(|ready| ready());
-    while let End::Evicted = run_once(&options, || first().unwrap_or(()))? {
+    let mut offer = None;
+    while let End::Evicted(held) = run_once(&options, offer.take(), || first().unwrap_or(()))? {
         options.leash = None;
+        offer = Some(*held);
     }
     Ok(())
 }
 
-fn run_once(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
+fn run_once(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce()) -> Result<End> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -90,7 +94,7 @@ fn run_once(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
         .enable_all()
         .build()
         .map_err(|e| Error::io("cannot start the server's runtime", &e))?;
-    let result = runtime.block_on(serve(options, ready));
+    let result = runtime.block_on(serve(options, offer, ready));
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }
@@ -100,7 +104,7 @@ pub fn new_lineage() -> Result<Lineage> {
     forming::random().map(Lineage)
 }
 
-async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
+async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce()) -> Result<End> {
     raise_descriptor_limit();
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
@@ -135,6 +139,8 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
     });
     let ports: Vec<SocketAddr> = ports.collect();
     let (node, spawns, gossip) = Node::new(options, formed)?;
+    offer.into_iter().for_each(|offer| node.offer(offer));
+    node.introduce();
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -167,7 +173,7 @@ async fn serve(options: &ServerOptions, ready: impl FnOnce()) -> Result<End> {
         remove_place(options);
     }
     let evicted = by == By::Released && !node.state.lock().leaving.this_one();
-    Ok(if evicted { End::Evicted } else { End::Told })
+    Ok(if evicted { End::Evicted(Box::new(node.what_it_held())) } else { End::Told })
 }
 
 /// By what a server is ended.

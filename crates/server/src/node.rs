@@ -242,7 +242,6 @@ impl Node {
         });
         peers::start(&node, &others);
         node.watch(&others);
-        node.introduce();
         Ok((node, spawns, said))
     }
 
