@@ -97,8 +97,8 @@ class Producer:
     placement:
         Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
         by the block's id, so that they are spread evenly (`"by-block"`), or what a function of a
-        `BlockToPlace` gives: the index of a server in the order of `forebay status`. A block that is not held
-        by the home costs a second question. Blocks of up to 1 KiB travel with the step and are not placed.
+        `BlockToPlace` gives: the index of a server in the order of `forebay status`, or of one that has gone
+        since, whose blocks the home holds. A block that is not held by the home costs a second question. Blocks of up to 1 KiB travel with the step and are not placed.
     """
 
     def __init__(

@@ -104,6 +104,11 @@ impl Known {
         self.highest
     }
 
+    /// How many servers there have been, at most: their numbers grow.
+    pub(crate) fn ever(&self) -> usize {
+        self.highest.map_or(0, |highest| highest.0 as usize + 1)
+    }
+
     fn server(&self, id: ServerId) -> Option<&ServerEntry> {
         self.file.servers.iter().find(|server| server.id == id)
     }

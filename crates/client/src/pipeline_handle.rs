@@ -112,6 +112,9 @@ impl PipelineHandle {
         // What came of the step before: most often it is there.
         driver.hear_of_activations(step, 0)?;
         let request = self.activate_async(step, time)?;
+        if driver.producer.lost().is_some() {
+            return Ok(Vec::new());
+        }
         let promised = lock(&driver.steps).promised.clone();
         if let Some(promised) = promised.filter(|servers| !servers.is_empty()) {
             return Ok(promised);

@@ -50,10 +50,10 @@ impl fmt::Debug for Placement {
 
 impl Placement {
     /// The server that holds this block of a rank with this home. Fails if a user's function fails, or names
-    /// a server that there is not.
+    /// a server that there never was: `ever` is how many there have been. The home holds what one was to hold that is gone.
     pub fn server_of(
         &self,
-        view: &View,
+        (view, ever): (&View, usize),
         home: ServerId,
         field: &str,
         key: BlockKey,
@@ -69,7 +69,8 @@ impl Placement {
             Placement::Function(place) => {
                 let servers = view.members.len();
                 let index = place(&ToPlace { field, key, extent, servers })?;
-                view.members.get(index).copied().ok_or_else(|| {
+                let gone = (servers..ever).contains(&index).then_some(home);
+                view.members.get(index).copied().or(gone).ok_or_else(|| {
                     Error::invalid(format!(
                         "the placement function put {key} of field '{field}' on server {index}; there are {servers}, \
                          counted from 0"
@@ -105,10 +106,10 @@ mod tests {
         let mut counts = [0; 3];
         for number in 0..300 {
             let key = BlockKey { rank: 5, number };
-            let server = Placement::ByBlock.server_of(&view, ServerId(1), "U", key, &extent).unwrap();
+            let server = Placement::ByBlock.server_of((&view, 3), ServerId(1), "U", key, &extent).unwrap();
             counts[server.0 as usize] += 1;
             assert_eq!(
-                Placement::Nearest.server_of(&view, ServerId(1), "U", key, &extent).unwrap(),
+                Placement::Nearest.server_of((&view, 3), ServerId(1), "U", key, &extent).unwrap(),
                 ServerId(1)
             );
         }
@@ -122,9 +123,11 @@ mod tests {
             Ok(block.extent.offset().map_or(0, |offset| offset[0] as usize / 2 % (block.servers + 1)))
         }));
         let key = BlockKey { rank: 0, number: 0 };
-        assert_eq!(by_offset.server_of(&view(3), ServerId(0), "U", key, &extent).unwrap(), ServerId(2));
-        let error = by_offset.server_of(&view(2), ServerId(0), "U", key, &extent).unwrap_err();
+        assert_eq!(by_offset.server_of((&view(3), 3), ServerId(0), "U", key, &extent).unwrap(), ServerId(2));
+        let error = by_offset.server_of((&view(2), 2), ServerId(0), "U", key, &extent).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.text.contains("server 2; there are 2"), "{error}");
+        // There were three, and one of them has gone: the function needs not know.
+        assert_eq!(by_offset.server_of((&view(2), 3), ServerId(1), "U", key, &extent).unwrap(), ServerId(1));
     }
 }

@@ -243,7 +243,8 @@ impl Producer {
         let known = members.unwrap_or_else(|| self.group.known());
         // Called without the lock: it may take its time.
         let placement = lock(&self.placement).clone();
-        let server = placement.server_of(&known.view, home.server, block.field, key, &block.extent)?;
+        let server =
+            placement.server_of((&known.view, known.ever()), home.server, block.field, key, &block.extent)?;
         if server == home.server {
             return Ok(home.clone());
         }

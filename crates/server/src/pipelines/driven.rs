@@ -333,18 +333,19 @@ impl Node {
         }
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         let Some(before) = pipeline.driven.take() else { return };
-        let inherited = before.inherited && before.run == 0;
+        let inherited = before.inherited && before.heard.is_empty();
         pipeline.driven = Some(Driven { run, inherited, answers: before.answers, ..Driven::default() });
     }
 
     /// All ranks have ended a step, or are gone.
     pub(super) fn driven_report(&self, state: &mut State, name: &str, report: StepReport) {
+        let (run, step) = (report.id.run, report.id.step);
+        let driven = state.pipelines.coordinated.get(name).and_then(|pipeline| pipeline.driven.as_ref());
+        if driven.is_some_and(|driven| driven.inherited && driven.heard.is_empty() && driven.run < run) {
+            self.drives_anew(state, name, run);
+        }
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         let Some(driven) = pipeline.driven.as_mut() else { return };
-        let (run, step) = (report.id.run, report.id.step);
-        if driven.inherited && driven.run == 0 {
-            driven.run = run;
-        }
         // What a rank says of it may be on its way, if its home or the coordinator has died.
         let may_come = (driven.inherited || !driven.heard.is_empty()) && !driven.passed.contains(&step);
         let entry = match run == driven.run {
