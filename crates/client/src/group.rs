@@ -168,6 +168,14 @@ impl Group {
         Ok(())
     }
 
+    /// A server is no member, and has not just joined either: nobody needs to wait for it again.
+    fn note_gone(&self, id: ServerId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.highest < Some(id) {
+            *known = Known::new(known.file.clone(), Some(id));
+        }
+    }
+
     /// How it was asked to be reached.
     pub fn options(&self) -> &GroupOptions {
         &self.options
@@ -312,6 +320,7 @@ impl Group {
             let known = self.known();
             let passed = known.highest.is_some_and(|highest| highest >= id);
             if known.server(id).is_none() && (passed || Instant::now() >= deadline) {
+                self.note_gone(id);
                 return Err(Error::unreachable(format!("{id} is no member of the group any more")));
             }
             if blocking::interrupted() {

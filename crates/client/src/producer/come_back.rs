@@ -81,6 +81,7 @@ impl Producer {
     pub(super) fn let_go(&self, state: &mut State) {
         let error = || Error::unreachable(format!("{} has left the group", self.home().server));
         state.lost.get_or_insert_with(error);
+        state.members.note_let_go();
     }
 
     /// Goes on at another server, for which [`Producer::let_go`] has been called; an error if there is none and that is not
@@ -149,10 +150,11 @@ impl Producer {
         deadline: Instant,
         mut first: Option<(ServerId, Arc<Rpc>)>,
     ) -> Result<Arc<Storage>> {
-        let mut dead = match lock(&self.state).members.home_lives() {
-            true => Vec::new(),
-            false => vec![self.home().server],
+        let (home_lives, was_let_go) = {
+            let state = lock(&self.state);
+            (state.members.home_lives(), state.members.was_let_go())
         };
+        let mut dead = if home_lives { Vec::new() } else { vec![self.home().server] };
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let group = self.group.within(left.max(LATER));
@@ -161,7 +163,15 @@ impl Producer {
                 None => {
                     // It may name servers that are gone, for a moment.
                     let _ = group.refresh();
-                    let server = group.home_of_but(self.rank, &dead)?;
+                    let server = match group.home_of_but(self.rank, &dead) {
+                        // All leave, and one of them stays in the end.
+                        Err(error) if was_let_go && !left.is_zero() => {
+                            tracing::debug!("{error}: they are asked again");
+                            dead.clear();
+                            group.home_of(self.rank)?
+                        }
+                        found => found?,
+                    };
                     (server, group.connect(server, Role::Producer).map(Arc::new))
                 }
             };

@@ -28,6 +28,8 @@ pub(super) struct Members {
     read_at: Option<Instant>,
     /// The rank has left its home for another server, and can come back to it.
     home_lives: bool,
+    /// The home has let this rank go since it leaves the group, which it may not do after all.
+    let_go: bool,
 }
 
 impl Members {
@@ -38,6 +40,16 @@ impl Members {
     /// Whether the home is as good as any other server.
     pub(super) fn home_lives(&self) -> bool {
         self.home_lives
+    }
+
+    /// The home lets this rank go since it leaves.
+    pub(super) fn note_let_go(&mut self) {
+        self.let_go = true;
+    }
+
+    /// Whether the home has let this rank go since it leaves: if no other server is left it may stay.
+    pub(super) fn was_let_go(&self) -> bool {
+        self.let_go
     }
 
     /// Whether the connection file is to be read since a later epoch was heard of.
