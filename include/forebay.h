@@ -161,8 +161,8 @@ typedef struct fb_to_place {
 } fb_to_place;
 #define FB_TO_PLACE_INIT { sizeof(fb_to_place), NULL, 0, 0, 0, NULL, NULL, 0 }
 /* Gives the index of the server that is to hold a block, in the order of `forebay status`; below 0: fail.  The home holds
- * what one was to hold that has gone since.  It is
- * called in the thread that puts, must not call Forebay, and should give the same for the same block. */
+ * what one was to hold that has gone since.  It is called in the thread that puts, must not call Forebay, and should give
+ * the same for the same block. */
 typedef int64_t (*fb_place_function)(void *context, const fb_to_place *block);
 
 typedef struct fb_producer_options {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,19 @@ SHAPE = (60, 50)
 
 def whole(number: int) -> np.ndarray[Any, Any]:
     return reference(SHAPE, "f8", number)
+
+
+@contextmanager
+def ranks_and_reader(
+    group: forebay.LocalGroup, size: int
+) -> Iterator[tuple[list[forebay.Producer], forebay.Consumer]]:
+    """Ranks that have put three steps, which were read."""
+    with consumer(group) as reader, open_ranks(group, "s", size) as ranks:
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        write_steps(ranks, range(3), whole)
+        list(take(reader, range(3)))
+        yield ranks, reader
 
 
 def holders(step: forebay.Step) -> dict[int, int]:
@@ -102,11 +116,7 @@ def test_blocks_that_are_spread_go_to_new_servers_too(two: forebay.LocalGroup, t
 
 def test_a_server_that_joins_and_stands_still_gets_no_ranks(one: forebay.LocalGroup) -> None:
     """They stay where they are, and begin a moment later."""
-    with consumer(one) as reader, open_ranks(one, "s", 2) as ranks:
-        for rank in ranks:
-            rank.array("U", dtype="f8", shape=SHAPE)
-        write_steps(ranks, range(3), whole)
-        list(take(reader, range(3)))
+    with ranks_and_reader(one, 2) as (ranks, reader):
         one.add_servers()
         stand_still(one.servers[-1].pid)
         try:
@@ -119,11 +129,7 @@ def test_a_server_that_joins_and_stands_still_gets_no_ranks(one: forebay.LocalGr
 
 def test_a_rank_comes_back_when_the_server_dies_to_which_it_went(two: forebay.LocalGroup) -> None:
     """At any step after it has joined: the ranks go on where they were before, and the next one gets its share again."""
-    with consumer(two) as reader, open_ranks(two, "s", 3) as ranks:
-        for rank in ranks:
-            rank.array("U", dtype="f8", shape=SHAPE)
-        write_steps(ranks, range(3), whole)
-        list(take(reader, range(3)))
+    with ranks_and_reader(two, 3) as (ranks, reader):
         first = 3
         for turn in range(4):
             two.add_servers()

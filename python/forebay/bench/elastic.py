@@ -309,14 +309,15 @@ def silences(report: Report, repetitions: int) -> None:
     report.samples("server stands still", milliseconds, "ms", bar=under(15_000.0))
 
 
-def copies(report: Report, size: int, repetitions: int) -> None:
-    """Two copies beside one."""
-    elements = size // 8
+def times_with_copies(path: str, elements: int, repetitions: int, transport: str) -> dict[str, Samples]:
+    """Begin, put and end of steps with one copy and with two: the seconds of each, by the number of copies."""
     array = own_array(elements)
-    with forebay_side.local_group(servers=2) as group, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         producers = {
             replicas: stack.enter_context(
-                forebay_side.producer(group, f"copies{replicas}", (elements,), replicas=replicas, keep=1)
+                forebay_side.producer(
+                    path, f"copies{replicas}", (elements,), replicas=replicas, keep=1, transport=transport
+                )
             )
             for replicas in (1, 2)
         }
@@ -332,7 +333,13 @@ def copies(report: Report, size: int, repetitions: int) -> None:
 
             return one
 
-        times = interleave([put(1), put(2)], repetitions=repetitions, warmup=3)
+        return interleave([put(1), put(2)], repetitions=repetitions, warmup=3)
+
+
+def copies(report: Report, size: int, repetitions: int) -> None:
+    """Two copies beside one."""
+    with forebay_side.local_group(servers=2) as group:
+        times = times_with_copies(group.path, size // 8, repetitions, "auto")
     report.rate(
         f"put of {named_size(size)}, two copies",
         size,
@@ -352,29 +359,7 @@ def take_steps_on(channel: Channel, host: str, path: str, stream: str) -> None:
 def put_copies(channel: Channel, host: str, path: str, elements: int, repetitions: int) -> None:
     """A rank on a host puts over TCP with one copy and with two: the seconds of each."""
     hosts.move_to(host)
-    array = own_array(elements)
-    with contextlib.ExitStack() as stack:
-        producers = {
-            replicas: stack.enter_context(
-                forebay_side.producer(
-                    path, f"copies{replicas}", (elements,), replicas=replicas, keep=1, transport="tcp"
-                )
-            )
-            for replicas in (1, 2)
-        }
-        numbers = count()
-
-        def put(replicas: int) -> Any:
-            def one() -> Sample:
-                number = next(numbers)
-                began = now_ns()
-                with producers[replicas].step(number) as step:
-                    step.put(forebay_side.FIELD, array, offset=(0,))
-                return {str(replicas): seconds_since(began)}
-
-            return one
-
-        channel.send(interleave([put(1), put(2)], repetitions=repetitions, warmup=3))
+    channel.send(times_with_copies(path, elements, repetitions, "tcp"))
 
 
 def put_while(channel: Channel, host: str, path: str, stream: str) -> None:
