@@ -1,4 +1,5 @@
-//! Messages to the other servers: each is told over a connection that this server dials.
+//! Messages to the other servers: each is told over a connection that this server dials. A short message is sent at once
+//! where nothing waits before it; the others wait in a queue, from which a task takes.
 
 use crate::forming;
 use crate::node::Node;
@@ -6,10 +7,11 @@ use forebay_core::block::BlockRecord;
 use forebay_core::ids::ServerId;
 use forebay_core::{ErrorKind, Result};
 use forebay_transport::Kind;
+use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::{PeerMessage, Range};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +23,8 @@ const QUEUE: usize = 1 << 16;
 /// About how many bytes of messages may wait for one server before ranks wait with their next steps: one that
 /// stands still is not gone.
 const BEHIND: usize = 8 << 20;
+/// About how many bytes a message may take that is sent by whoever says it, who holds the node's lock meanwhile.
+const SHORT: usize = 4096;
 /// About how many bytes a message takes beside the bytes of blocks.
 const MESSAGE_BYTES: usize = 256;
 /// About how many bytes a block's record takes beside the block's own bytes.
@@ -37,6 +41,16 @@ pub(crate) struct Peers {
 struct Queue {
     messages: mpsc::Sender<(PeerMessage, Option<OwnedFd>)>,
     waiting: Arc<Waiting>,
+    direct: Arc<Mutex<Direct>>,
+}
+
+/// The way to a server past the task that tells it what waits: for a short message where nothing waits.
+#[derive(Debug, Default)]
+struct Direct {
+    /// While there is a connection.
+    outbox: Option<(Arc<Outbox>, Header)>,
+    /// How many messages wait to be told before it.
+    queued: usize,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +66,7 @@ pub(crate) struct ToTell {
     server: ServerEntry,
     messages: mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>,
     waiting: Arc<Waiting>,
+    direct: Arc<Mutex<Direct>>,
 }
 
 impl Peers {
@@ -62,9 +77,10 @@ impl Peers {
             return None;
         }
         let (sender, messages) = mpsc::channel(QUEUE);
-        let waiting = Arc::new(Waiting::default());
-        queues.insert(server.id, Queue { messages: sender, waiting: waiting.clone() });
-        Some(ToTell { server: server.clone(), messages, waiting })
+        let (waiting, direct) = (Arc::<Waiting>::default(), Arc::<Mutex<Direct>>::default());
+        queues
+            .insert(server.id, Queue { messages: sender, waiting: waiting.clone(), direct: direct.clone() });
+        Some(ToTell { server: server.clone(), messages, waiting, direct })
     }
 
     /// A server is needed no more: what is queued for it is still told, and then the connection ends.
@@ -91,9 +107,15 @@ impl Peers {
         let queues = self.queues.read();
         let Some(queue) = queues.get(&to) else { return false };
         let bytes = about_bytes(&message);
+        let mut direct = queue.direct.lock();
+        if file.is_none() && bytes <= SHORT && direct.send(&message) {
+            return true;
+        }
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let sent = queue.messages.try_send((message, file)).is_ok();
-        if !sent {
+        if sent {
+            direct.queued += 1;
+        } else {
             queue.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         sent
@@ -117,6 +139,15 @@ impl Peers {
             }
             fewer.await;
         }
+    }
+}
+
+impl Direct {
+    /// Sends a message if nothing waits before it and the socket takes it; whether it has.
+    fn send(&self, message: &PeerMessage) -> bool {
+        let idle = self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle());
+        // What cannot be sent is queued, where the task finds why.
+        idle.is_some_and(|(outbox, header)| outbox.push(*header, message).is_ok())
     }
 }
 
@@ -156,7 +187,7 @@ fn about_bytes(message: &PeerMessage) -> usize {
 /// Dials one server and tells it what is queued, until it or this server is gone. What it does not take at once
 /// stays in the queue.
 pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
-    let ToTell { server, mut messages, waiting } = to_tell;
+    let ToTell { server, mut messages, waiting, direct } = to_tell;
     let Some((secret, lineage, epoch)) =
         node.upgrade().map(|node| (node.secret.clone(), node.lineage, node.epoch()))
     else {
@@ -167,6 +198,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
         let shares_memory = receiver.kind() == Kind::Shm;
+        direct.lock().outbox = alive.then(|| (outbox.clone(), header));
         while alive {
             let next = async {
                 outbox.has_room().await;
@@ -177,6 +209,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                     Some((message, file)) => {
                         let files = file.into_iter().filter(|_| shares_memory).collect();
                         alive = told(&server, outbox.push_with(header, &message, files, None));
+                        direct.lock().queued -= 1;
                         waiting.bytes.fetch_sub(about_bytes(&message), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
                     }
@@ -186,6 +219,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
             }
         }
     }
+    direct.lock().outbox = None;
     messages.close();
     waiting.fewer.notify_waiters();
     if let Some(node) = node.upgrade() {

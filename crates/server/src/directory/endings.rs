@@ -68,6 +68,13 @@ struct Ending {
     done: Option<Done>,
 }
 
+impl Item {
+    /// Whether copies are made of this step.
+    fn keeps(&self, step: StepNumber) -> bool {
+        matches!(self, Item::Keeping { step: of, .. } if *of == step)
+    }
+}
+
 impl Endings {
     /// Whether all is told.
     pub(super) fn are_told(&self) -> bool {
@@ -286,7 +293,10 @@ impl Node {
                     tokio::spawn(async move {
                         let Some(node) = node.upgrade() else { return };
                         let kept = node.keep(&id, copies, ranges, vec![(key.2, ended)]).await;
-                        node.step_kept(&key, id.step, kept);
+                        node.answer_rank(&key, id.step, kept);
+                        // It goes on while the others are told.
+                        tokio::task::yield_now().await;
+                        node.step_kept(&key, id.step);
                     });
                     return;
                 }
@@ -294,21 +304,32 @@ impl Node {
         }
     }
 
-    /// Other servers hold copies of a step that a rank has ended, or cannot.
-    fn step_kept(&self, key: &RankKey, step: StepNumber, kept: Result<()>) {
+    /// Other servers hold copies of a step that a rank has ended, or cannot: the rank hears so, now or with its next answer.
+    fn answer_rank(&self, key: &RankKey, step: StepNumber, kept: Result<()>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let front = state.directory.endings.by_rank.get_mut(key).and_then(VecDeque::front_mut);
+        let Some(Item::Keeping { done, .. }) = front.filter(|item| item.keeps(step)) else { return };
+        match (done.take(), kept) {
+            (Some(done), kept) => drop(done.send(kept)),
+            (None, Err(error)) => {
+                let local =
+                    state.members.get_mut(&key.0).and_then(|member| member.ranks.get_mut(&(key.1, key.2)));
+                local.into_iter().for_each(|local| local.note(error.clone()));
+            }
+            (None, Ok(())) => {}
+        }
+    }
+
+    /// Nothing more is waited for before others are told that a rank has ended a step.
+    fn step_kept(&self, key: &RankKey, step: StepNumber) {
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
-        if !matches!(queue.front(), Some(Item::Keeping { step: of, .. }) if *of == step) {
+        if !queue.front().is_some_and(|item| item.keeps(step)) {
             return;
         }
-        let Some(Item::Keeping { ended, done, .. }) = queue.pop_front() else { return };
-        let local = state.members.get_mut(&key.0).and_then(|member| member.ranks.get_mut(&(key.1, key.2)));
-        match (done, kept) {
-            (Some(done), kept) => drop(done.send(kept)),
-            (None, Err(error)) => local.into_iter().for_each(|local| local.note(error.clone())),
-            (None, Ok(())) => {}
-        }
+        let Some(Item::Keeping { ended, .. }) = queue.pop_front() else { return };
         self.tell_ended(state, key.clone(), ended);
         self.tell_endings(state, key);
         self.drain(state);

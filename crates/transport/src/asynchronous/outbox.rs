@@ -169,6 +169,11 @@ impl Outbox {
         }
     }
 
+    /// Whether all that was pushed is sent.
+    pub fn is_idle(&self) -> bool {
+        self.state.lock().queue.is_empty()
+    }
+
     /// Sends what is queued, then closes. Nothing can be pushed any more.
     pub fn close(&self) {
         self.state.lock().closed = true;
