@@ -1,7 +1,8 @@
-"""A simulation, readers and a pipeline run while servers are killed, added and removed, about one each second.
+"""A simulation, readers and pipelines run while servers are killed, stopped, added and removed, about one each second.
 
 Every byte that is read is compared with what was put; every step has to come, whole, and once. Copies (`replicas=2`) are
-awaited between two deaths, as the guarantee says. Ends with status 1 if anything was lost.
+awaited between two deaths, as the guarantee says. A server that is stopped wakes before it is given up, or after. Ends with
+status 1 if anything was lost.
 
     make soak                                   ten minutes
     make soak ARGS="--minutes 1 --seed 7"       shorter, and what happens in the order of this seed
@@ -35,9 +36,11 @@ ROWS, COLUMNS = 96, 200
 RANKS = 3
 SMALL = 4  # elements of a rank's small block: it travels in a message
 SERVERS_MIN, SERVERS_MAX = 3, 6
-STREAM = "sim"
+STREAM, DRIVEN = "sim", "driven"
 PATIENCE = 60.0  # seconds: nothing here may wait for longer
 AHEAD = 300  # steps: how far before the end the ranks are told of it
+SILENCE = 10.0  # seconds after which the servers give up one that stands still
+LONG = 0.1  # seconds: steps that take longer are told one by one
 
 PIPELINE = """
 import forebay
@@ -52,6 +55,9 @@ class Sum(forebay.Pipeline):
         if comm.rank == 0:
             with open(self.config["out"], "a") as out:
                 print(step.number, count, repr(total), file=out, flush=True)
+
+class SumEach(Sum):
+    fields = {"U": forebay.every(1)}
 """
 
 
@@ -116,7 +122,8 @@ def run_rank(path: str, rank: int) -> None:
     threading.Thread(target=listen, daemon=True).start()
     begin, end = cut(ROWS, RANKS)[rank]
     half = (begin + end) // 2
-    took = []
+    took: list[float] = []
+    long: list[tuple[float, float]] = []
     number = 0
     with forebay.Producer(
         STREAM,
@@ -142,17 +149,40 @@ def run_rank(path: str, rank: int) -> None:
                     step.commit(room)
                 step.put("small", small(rank, number), offset=(rank * SMALL,))
             took.append(time.monotonic() - started)
+            if took[-1] > LONG:
+                long.append((started, took[-1]))
             number += 1
             if number % 50 == 0:
                 print(number, flush=True)
             time.sleep(0.01)
-    told = {
-        "steps": number,
-        "median": statistics.median(took),
-        "worst": max(took),
-        "lost": str(sim.lost or ""),
-    }
+    told = {"steps": number, "took": statistics.median(took), "long": long, "lost": str(sim.lost or "")}
     print(json.dumps(told), flush=True)
+
+
+def run_driver(path: str) -> None:
+    """Drives a pipeline, step by step, until its input ends."""
+    over = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    number = 0
+    with forebay.PipelineHandle(
+        "driven", group=path, replicas=2, on_loss="fail", timeout=PATIENCE
+    ) as pipeline:
+        pipeline.array("U", dtype="f8", shape=(ROWS, COLUMNS))
+        while not over.is_set():
+            pipeline.activate(number)
+            pipeline.stage("U", reference((ROWS, COLUMNS), "f8", number))
+            if not pipeline.execute(number):
+                raise RuntimeError(f"step {number} of the driven pipeline did not run")
+            pipeline.deactivate(number)
+            number += 1
+            print(number, flush=True)
+            time.sleep(0.05)
+    print(json.dumps({"steps": number, "lost": str(pipeline.lost or "")}), flush=True)
 
 
 def run_steady(path: str, transport: str) -> None:
@@ -227,6 +257,7 @@ def next_or_over(reader: forebay.Consumer, path: str) -> forebay.Step | None:
 
 ROLES: dict[str, Callable[..., None]] = {
     "rank": lambda path, rank: run_rank(path, int(rank)),
+    "driver": run_driver,
     "steady": run_steady,
     "holder": run_holder,
     "visitor": run_visitor,
@@ -285,12 +316,15 @@ class Process:
 class Chaos:
     """What befalls the servers of a group."""
 
-    def __init__(self, group: forebay.LocalGroup, seed: int) -> None:
+    def __init__(self, group: forebay.LocalGroup, seed: int, stops: float) -> None:
         self.group = group
+        self.stops = stops
         self.admin = forebay.Admin(group=group.path, timeout=20)
         self.chance = random.Random(seed)
-        self.counts = {"killed": 0, "added": 0, "removed": 0}
+        self.counts = {"killed": 0, "stopped": 0, "given_up": 0, "added": 0, "removed": 0}
         self.log: list[str] = []
+        # When a server stood still, and for a while after.
+        self.still: list[tuple[float, float]] = []
 
     def is_safe(self) -> bool:
         """Whether all that is acknowledged has its copies: one more death loses nothing."""
@@ -308,6 +342,8 @@ class Chaos:
         if len(servers) > SERVERS_MIN:
             choices += ["killed", "killed", "removed"]
         what = self.chance.choice(choices)
+        if len(servers) > SERVERS_MIN and self.chance.random() < self.stops:
+            what = "stopped"
         victim = self.chance.choice(servers)
         self.log.append(f"{what} {victim['server'] if what != 'added' else ''}")
         if what == "added":
@@ -316,13 +352,45 @@ class Chaos:
             self.admin.remove_server(str(victim["server"]))
         else:
             wait_until(self.is_safe, timeout=PATIENCE, what="copies of all that is acknowledged")
-            os.kill(victim["pid"], signal.SIGKILL)
+            if what == "killed":
+                os.kill(victim["pid"], signal.SIGKILL)
+            else:
+                self.stop(victim)
         self.counts[what] += 1
+
+    def stop(self, victim: dict[str, Any]) -> None:
+        """A server stands still, and wakes: before the others give it up, or after. Then it joins again."""
+        began, pid = time.monotonic(), victim["pid"]
+        impatient = forebay.Admin(group=self.group.path, timeout=1)
+
+        def members(key: str) -> list[Any]:
+            return [server.get(key) for server in impatient.status()["servers"]]
+
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            if self.chance.random() < 0.5:
+                time.sleep(self.chance.uniform(0.1, SILENCE / 2))
+            else:
+                wait_until(
+                    lambda: victim["server"] not in members("server"),
+                    timeout=PATIENCE,
+                    what="the others to give up a server that stands still",
+                )
+                self.counts["given_up"] += 1
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: pid in members("pid"), timeout=PATIENCE, what="a server that woke to be a member")
+        self.still.append((began, time.monotonic() + 1))
+
+    def stood_still(self, step: tuple[float, float]) -> bool:
+        """Whether a server stood still while a step was taken, or just before."""
+        began, took = step
+        return any(began < until and began + took > since for since, until in self.still)
 
 
 @contextlib.contextmanager
-def processes(path: str) -> Iterator[tuple[list[Process], list[Process]]]:
-    """The ranks and the readers."""
+def processes(path: str) -> Iterator[tuple[list[Process], list[Process], Process]]:
+    """The ranks, the readers, and who drives a pipeline, of which there must be one."""
     readers = [
         Process("the reader", "steady", path, "auto"),
         Process("the reader over TCP", "steady", path, "tcp"),
@@ -330,28 +398,41 @@ def processes(path: str) -> Iterator[tuple[list[Process], list[Process]]]:
         Process("the reader that comes and goes", "visitor", path, "auto"),
     ]
     ranks: list[Process] = []
+    driver = Process("who drives a pipeline", "driver", path)
     try:
         for reader in readers:
             wait_until(lambda reader=reader: reader.lines, what=f"{reader.name} to attach")
         ranks += [Process(f"rank {rank}", "rank", path, rank) for rank in range(RANKS)]
-        yield ranks, readers
+        wait_until(lambda: driver.lines, what="the first step that is driven")
+        yield ranks, readers, driver
     finally:
-        for process in ranks + readers:
+        for process in [*ranks, *readers, driver]:
             process.close()
 
 
 def soak(
-    seconds: float, seed: int, log: Path | None = None, say: Callable[[str], None] = print
+    seconds: float,
+    seed: int,
+    log: Path | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    stops: float = 0.1,
 ) -> dict[str, Any]:
-    """Runs all of it; what was found."""
-    with (
-        tempfile.TemporaryDirectory() as place,
-        forebay.local(servers=4, budget=256 << 20) as group,
-        processes(group.path) as (ranks, readers),
-    ):
-        (Path(place) / "sum.py").write_text(PIPELINE)
-        sums, chaos = Path(place) / "sums", Chaos(group, seed)
-        chaos.admin.create_pipeline("sum", f"{place}/sum.py:Sum", stream=STREAM, config={"out": str(sums)})
+    """Runs all of it; what was found. `stops`: the share of events that stop a server, which can take seconds each."""
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        group = stack.enter_context(forebay.local(servers=4, budget=256 << 20))
+        chaos = Chaos(group, seed, stops)
+        (place / "sum.py").write_text(PIPELINE)
+        sums = {"sum": place / "sums", "driven": place / "driven"}
+        for name, code, stream in (("sum", "Sum", STREAM), ("driven", "SumEach", DRIVEN)):
+            config = {"out": str(sums[name])}
+            driven = stream == DRIVEN
+            chaos.admin.create_pipeline(
+                name, f"{place}/sum.py:{code}", stream=stream, config=config, driven=driven
+            )
+        ranks, readers, driver = stack.enter_context(processes(group.path))
+        every = [*ranks, *readers, driver]
         wait_until(lambda: all(rank.at() for rank in ranks), what="the first steps")
         started = time.monotonic()
         end, tell_at = started + seconds, started + 60
@@ -362,35 +443,36 @@ def soak(
                 chaos.happen()
             except (forebay.Error, AssertionError) as error:
                 problems.append(f"{chaos.log[-1:]}: {error}")
-            over = [process.name for process in ranks + readers if process.process.poll() is not None]
-            problems += [f"{name} has ended" for name in over]
+            problems += [
+                f"{process.name} has ended" for process in every if process.process.poll() is not None
+            ]
             if time.monotonic() > tell_at:
                 tell_at += 60
                 say(f"{(time.monotonic() - started) / 60:.0f} min: step {ranks[0].at()}, {chaos.counts}")
             time.sleep(max(0.0, min(end, event + 1) - time.monotonic()))
         took = time.monotonic() - started
         last = max(rank.at() for rank in ranks) + AHEAD
-        for rank in ranks:
+        for process in [*ranks, driver]:
             with contextlib.suppress(OSError):
-                rank.say(last)
+                process.say(last)
         told_ranks = [rank.end() for rank in ranks]
+        told_driver = driver.end()
         Path(group.path + ".over").touch()
         told_readers = [reader.end() for reader in readers]
         os.unlink(group.path + ".over")
-        for told, process in zip(told_ranks + told_readers, ranks + readers, strict=True):
+        for told, process in zip([*told_ranks, *told_readers, told_driver], every, strict=True):
             problems += [f"{process.name}: {problem}" for problem in told.get("wrong", [])]
             problems += [f"{process.name}: {told['lost']}"] if told.get("lost") else []
         for told, reader in zip(told_readers[:2], readers, strict=False):
             if told.get("steps") != last:
                 problems.append(f"{reader.name} saw {told.get('steps')} steps of {last}")
-        runs = [line.split() for line in sums.read_text().splitlines()] if sums.exists() else []
-        for number, count, total in runs:
-            expected = float(reference((ROWS, COLUMNS), "f8", int(number)).sum())
-            if not np.isclose(float(total), expected, rtol=1e-12):
-                text = f"the pipeline summed {total} of {count} blocks at step {number}, not {expected}"
-                problems.append(text)
+        ran = {name: set(check_sums(name, out, problems)) for name, out in sums.items()}
+        if ran["driven"] != set(range(told_driver.get("steps", 0))):
+            problems.append(f"{len(ran['driven'])} of {told_driver.get('steps')} driven steps ran")
         if log:
             log.write_text(group.output())
+        long = [(began, took) for told in told_ranks for began, took in told.get("long", [])]
+        usual = [took for began, took in long if not chaos.stood_still((began, took))]
         return {
             "minutes": round(took / 60, 2),
             "seed": seed,
@@ -398,28 +480,46 @@ def soak(
             "steps": last,
             "blocks_compared": sum(told.get("blocks", 0) for told in told_readers),
             "bytes_compared": sum(told.get("bytes", 0) for told in told_readers),
-            "pipeline_steps": len({number for number, _, _ in runs}),
-            "median_step_ms": round(1e3 * max(told.get("median", 0) for told in told_ranks), 2),
-            "worst_step_ms": round(1e3 * max(told.get("worst", 0) for told in told_ranks), 1),
+            "pipeline_steps": len(ran["sum"]),
+            "driven_steps": len(ran["driven"]),
+            "median_step_ms": round(1e3 * max(told.get("took", 0) for told in told_ranks), 2),
+            "steps_over_100_ms": len(usual),
+            "longest_step_ms": round(1e3 * max(usual, default=0), 1),
+            "longest_step_at_a_stop_ms": round(1e3 * max((took for _, took in long), default=0), 1),
             "problems": problems,
         }
+
+
+def check_sums(name: str, out: Path, problems: list[str]) -> Iterator[int]:
+    """The steps that a pipeline ran; complains where it saw anything else than what was put."""
+    for line in out.read_text().splitlines() if out.exists() else []:
+        number, count, total = line.split()
+        expected = float(reference((ROWS, COLUMNS), "f8", int(number)).sum())
+        if not np.isclose(float(total), expected, rtol=1e-12):
+            problems.append(
+                f"pipeline '{name}' summed {total} of {count} blocks at step {number}, not {expected}"
+            )
+        yield int(number)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--stops", type=float, default=0.1, help="the share of events that stop a server (0.1)"
+    )
     parser.add_argument("--log", type=Path, help="where the servers' output goes")
     given = parser.parse_args()
-    found = soak(given.minutes * 60, given.seed, given.log)
+    found = soak(given.minutes * 60, given.seed, given.log, stops=given.stops)
     problems = found.pop("problems")
     for name, value in found.items():
         print(
-            f"{name.replace('_', ' '):16} {value:,}"
+            f"{name.replace('_', ' '):26} {value:,}"
             if isinstance(value, int)
-            else f"{name.replace('_', ' '):16} {value}"
+            else f"{name.replace('_', ' '):26} {value}"
         )
-    print(f"{'losses':16} {len(problems)}")
+    print(f"{'losses':26} {len(problems)}")
     for problem in problems[:40]:
         print(f"  {problem}")
     return 1 if problems else 0
