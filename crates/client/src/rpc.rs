@@ -415,7 +415,8 @@ impl Rpc {
     fn accept(&self, inbox: &mut Inbox, answer: Answer) -> Result<()> {
         self.heard.fetch_max(answer.header.epoch, Ordering::Relaxed);
         match (answer.header.request, answer.message) {
-            (0, ToClient::Failed(error)) => return Err(error),
+            // The last that it says: the connection ends.
+            (0, ToClient::Failed(error)) => return Err(lock(&self.receiver).break_with(error)),
             (0, message) => inbox.told.push_back(message),
             (request, message) => match inbox.asked.get_mut(&request) {
                 Some(question) if answer.header.payload > 0 && !question.wants_data => {

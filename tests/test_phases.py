@@ -1,0 +1,172 @@
+"""A server stands still amid a step, and is killed or stands still amid a drain or a join: no byte is lost, none is wrong.
+
+What is killed amid a step is in `test_open_steps`, what befalls pipelines in `test_driving` and `test_elastic`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import BUDGET, FOREBAY, consumer, is_given_back, producer, reference, stand_still, wait_until
+from test_elastic import ids, kill, name_at, told
+from test_faults import process_of
+from test_open_steps import SHAPE, check, declare, put
+from test_silence import SILENCE, members
+
+import forebay
+
+
+@contextlib.contextmanager
+def wakes(pid: int, when: Callable[[], bool]) -> Iterator[None]:
+    """A process stands still from now on, until it is so that it is to wake."""
+    stand_still(pid)
+
+    def wake() -> None:
+        try:
+            wait_until(when)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    waker = threading.Thread(target=wake)
+    waker.start()
+    try:
+        yield
+    finally:
+        waker.join()
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+@pytest.mark.parametrize("until", ["for a moment", "until it is given up"])
+@pytest.mark.parametrize("when", ["begun", "put", "allocated", "all put", "ended"])
+def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when: str, until: str) -> None:
+    if transport == "tcp" and when == "allocated":
+        pytest.skip("there is no memory to write to")
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(forebay.local(servers=3, budget=BUDGET, silence=SILENCE))
+        home = process_of(group, 0)
+        stream = name_at(group, 1)
+        reader = stack.enter_context(consumer(group, stream, transport=transport, timeout=60))
+        sim = stack.enter_context(
+            producer(group, stream, transport=transport, on_loss="fail", replicas=2, timeout=60)
+        )
+        declare(sim)
+
+        def stop() -> None:
+            short = until == "for a moment"
+            stack.enter_context(wakes(home, after(0.5) if short else lambda: 0 not in members(group)))
+
+        for number in range(6):
+            stops = number == 3
+            whole = reference(SHAPE, "f8", number)
+            with sim.step(number) as step:
+                if stops and when == "begun":
+                    stop()
+                put(step, number, range(2))
+                if stops and when == "put":
+                    stop()
+                if transport == "tcp":
+                    step.put("U", whole[40:], offset=(40, 0), number=2)
+                else:
+                    room = step.alloc("U", shape=(20, 50), offset=(40, 0), number=2)
+                    if stops and when == "allocated":
+                        stop()
+                    room[...] = whole[40:]
+                    step.commit(room)
+                step.put("small", np.full(2, number + 2 / 8), offset=(4,), number=2)
+                if stops and when == "all put":
+                    stop()
+            if stops and when == "ended":
+                stop()
+            with reader.next() as found:
+                check(found, number)
+        assert sim.lost is None
+        if until != "for a moment":
+            # It is a member again.
+            wait_until(lambda: members(group) == [1, 2, 3])
+        sim.close()
+        wait_until(lambda: is_given_back(group))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["it", "the coordinator", "another one"])
+def test_a_server_is_harmed_while_one_drains(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch, victim: int, how: signal.Signals
+) -> None:
+    """A rank keeps its step open, so that its home cannot leave yet."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(forebay.local(servers=4, budget=BUDGET, silence=SILENCE))
+        stream = name_at(group, 1)
+        reader = stack.enter_context(consumer(group, stream, timeout=60))
+        sim = stack.enter_context(producer(group, stream, on_loss="fail", replicas=2, timeout=60))
+        declare(sim)
+        outcome: list[Exception] = []
+
+        def leave() -> None:
+            try:
+                forebay.Admin(group=group.path, timeout=40).remove_server("server0")
+            except forebay.Error as error:
+                outcome.append(error)
+
+        leaving = threading.Thread(target=leave)
+        for number in range(6):
+            with sim.step(number) as step:
+                put(step, number, range(2))
+                if number == 3:
+                    leaving.start()
+                    wait_until(lambda: "server0 leaves the group" in group.output())
+                    pid = process_of(group, victim)
+                    if how == signal.SIGKILL:
+                        kill(group, victim)
+                    else:
+                        stack.enter_context(wakes(pid, lambda: victim not in members(group)))
+                put(step, number, range(2, 3))
+            with reader.next() as found:
+                check(found, number)
+        leaving.join()
+        # Whether it had left when it was harmed, or is told that it could not.
+        assert all(isinstance(error, forebay.Unreachable | forebay.Timeout) for error in outcome), outcome
+        assert sim.lost is None
+        wait_until(lambda: 0 not in members(group))
+
+
+def test_servers_that_stand_still_while_they_join(one: forebay.LocalGroup) -> None:
+    """At every point on their way: the group goes on, and those that wake are members in the end, or have said why not."""
+    serve = [FOREBAY, "serve", "--group", one.path, "--budget", "32M"]
+    with contextlib.ExitStack() as stack, consumer(one, timeout=60) as reader:
+        sim = stack.enter_context(producer(one, timeout=60, on_loss="fail"))
+        sim.array("U", dtype="f8", shape=(60, 50))
+        joiners = []
+        for number in range(8):
+            joiner = subprocess.Popen(list(map(str, serve)), stderr=subprocess.PIPE, text=True)
+            stack.callback(joiner.communicate)
+            stack.callback(joiner.kill)
+            time.sleep(number * 0.003)
+            stand_still(joiner.pid)
+            joiners.append(joiner)
+            with sim.step(number) as step:
+                step.put("U", reference((60, 50), "f8", number))
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["U"][...], reference((60, 50), "f8", number))
+        for joiner in joiners:
+            os.kill(joiner.pid, signal.SIGCONT)
+
+        def settled() -> bool:
+            pids = {server.get("pid") for server in told(one)["servers"]}
+            return all(joiner.pid in pids or joiner.poll() is not None for joiner in joiners)
+
+        wait_until(settled)
+        assert 0 in ids(one)
