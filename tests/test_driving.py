@@ -483,20 +483,21 @@ def test_the_coordinator_goes(
                 os.kill(server.pid, signal.SIGCONT)
 
 
+SLOW = """
+    import time
+    class Slow(forebay.Pipeline):
+        fields = {"U": forebay.every(1)}
+        def execute(self, step, comm):
+            note(self.config, pid=os.getpid(), size=comm.size, step=step.number, whole=float(step["U"][...].sum()))
+            while os.path.exists(self.config["out"] + ".wait"):
+                time.sleep(0.01)
+    """
+
+
 def test_a_worker_dies_while_it_runs(two: forebay.LocalGroup, code: Callable[[str], str], out: Path) -> None:
     """Its process: the execution has failed, and may be tried again. Its server: it is run again on the others."""
     wait = out.with_name("out.wait")
-    path = code(
-        """
-        import time
-        class Slow(forebay.Pipeline):
-            fields = {"U": forebay.every(1)}
-            def execute(self, step, comm):
-                note(self.config, pid=os.getpid(), size=comm.size, whole=float(step["U"][...].sum()))
-                while os.path.exists(self.config["out"] + ".wait"):
-                    time.sleep(0.01)
-        """
-    )
+    path = code(SLOW)
     with forebay.Admin(group=two.path) as admin:
         admin.create_pipeline("slow", f"{path}:Slow", stream="slow", driven=True, config={"out": str(out)})
     coordinator = next(stream["server"] for stream in told(two)["streams"] if stream["name"] == "slow")
@@ -521,6 +522,62 @@ def test_a_worker_dies_while_it_runs(two: forebay.LocalGroup, code: Callable[[st
         assert notes(out)[-1]["whole"] == reference(SHAPE, "f8", 0).sum()
         assert sorted(note["size"] for note in notes(out)) == [1, 2, 2, 2, 2]
         assert status_of(two, "slow")["repeated"] == 1
+
+
+def test_a_run_begins_while_a_step_of_the_one_before_is_run(
+    one: forebay.LocalGroup, code: Callable[[str], str], out: Path
+) -> None:
+    """What came of that is not taken for what comes of the same step of the new run, and its memory is free."""
+    wait = out.with_name("out.wait")
+    path = code(SLOW)
+    with forebay.Admin(group=one.path) as admin:
+        admin.create_pipeline("slow", f"{path}:Slow", stream="slow", driven=True, config={"out": str(out)})
+    wait.touch()
+    with handles(one, 1, "slow") as (handle,):
+        handle.activate(3)
+        stage([handle], 3)
+        handle.execute_async(3)
+        wait_until(lambda: len(notes(out)) == 1)
+    with handles(one, 2, "slow") as sim:
+        for handle in sim:
+            handle.activate(3)
+        # Not all ranks have ended it: nothing can be run yet.
+        requests = [sim[0].execute_async(3)]
+        wait.unlink()
+        wait_until(lambda: status_of(one, "slow")["executed"] == 1)
+        with pytest.raises(forebay.Timeout):
+            requests[0].wait(timeout=0.2)
+        stage(sim[1:], 3)
+        requests.append(sim[1].execute_async(3))
+        assert [request.wait() for request in requests] == [True, True]
+        assert status_of(one, "slow")["executed"] == 2
+    wait_until(lambda: is_given_back(one))
+
+
+def test_a_rank_that_is_far_ahead(one: forebay.LocalGroup, check: Callable[..., None], out: Path) -> None:
+    """It only stages, and has finished with steps for which there was no room yet: nobody waits for it there."""
+    check(one)
+    with handles(one, 2) as (ahead, behind):
+        for number in range(8):
+            ahead.activate(number)
+            stage_half(ahead, number, 0)
+            ahead.deactivate(number)
+        for number in range(12):
+            behind.activate(number)
+            stage_half(behind, number, 1)
+            if number >= 8:
+                ahead.activate(number)
+                stage_half(ahead, number, 0)
+                ahead.deactivate(number)
+            assert behind.execute(number)
+            behind.deactivate(number)
+    assert seen(out) == list(range(12))
+
+
+def stage_half(handle: forebay.PipelineHandle, number: int, half: int) -> None:
+    rows = SHAPE[0] // 2
+    whole = reference(SHAPE, "f8", number)
+    assert handle.stage("U", whole[half * rows :][:rows], offset=(half * rows, 0))
 
 
 @pytest.mark.parametrize("case", re.findall(NAMES["c"], (SOURCES / "driving.c").read_text(), re.MULTILINE))

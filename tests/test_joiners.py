@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import (
+    BUDGET,
+    FOREBAY,
     consumer,
     is_given_back,
     open_ranks,
@@ -20,7 +25,7 @@ from support import (
     wait_until,
     write_steps,
 )
-from test_elastic import ids, kill, told
+from test_elastic import ids, kill, name_at, told
 
 import forebay
 
@@ -31,7 +36,7 @@ def whole(number: int) -> np.ndarray[Any, Any]:
     return reference(SHAPE, "f8", number)
 
 
-@contextmanager
+@contextlib.contextmanager
 def ranks_and_reader(
     group: forebay.LocalGroup, size: int
 ) -> Iterator[tuple[list[forebay.Producer], forebay.Consumer]]:
@@ -125,6 +130,41 @@ def test_a_server_that_joins_and_stands_still_gets_no_ranks(one: forebay.LocalGr
         finally:
             os.kill(one.servers[-1].pid, signal.SIGCONT)
         assert ids(one) == [0, 1]
+
+
+def test_ranks_move_while_another_server_stands_still(own_place: Path) -> None:
+    """It knows nothing of them that their home, which lives, has not told."""
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(forebay.local(servers=3, budget=BUDGET))
+        stream = name_at(group, 0)
+        reader = stack.enter_context(consumer(group, stream, timeout=60))
+        # Of four ranks those whose home does not stand still. That of the last is the fourth server when that has joined.
+        ranks = [
+            stack.enter_context(producer(group, stream, rank=rank, size=4, on_loss="fail", timeout=60))
+            for rank in range(4)
+        ]
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        write_steps(ranks, [0], whole)
+        list(take(reader, range(1)))
+        pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == 2)
+        stand_still(pid)
+        # Whoever asks for the status would wait for it.
+        command = [FOREBAY, "serve", "--group", group.path, "--budget", "64M"]
+        joiner = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+        stack.callback(joiner.wait)
+        stack.callback(joiner.kill)
+        try:
+            wait_until(lambda: len(json.loads(Path(group.path).read_text())["servers"]) == 4)
+            for number in range(1, 4):
+                with ranks[3].step(number) as step:
+                    step.put("U", whole(number)[45:], offset=(45, 0))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for number in range(1, 4):
+            write_steps(ranks[:3], [number], lambda n: whole(n)[:45])
+        assert list(take(reader, range(1, 4)))[-1][3] == 3
+        assert [rank.lost for rank in ranks] == [None] * 4
 
 
 def test_a_rank_comes_back_when_the_server_dies_to_which_it_went(two: forebay.LocalGroup) -> None:

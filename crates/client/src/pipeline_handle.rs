@@ -207,10 +207,9 @@ impl PipelineHandle {
 
     /// Ends the stream for this rank; steps that are active are deactivated. Closing twice is harmless.
     pub fn close(&self) -> Result<()> {
-        if let Some(open) = self.0.producer.open_step().unwrap_or_default() {
-            self.0.end_if_open(open)?;
-        }
-        self.0.producer.close()
+        let open = self.0.producer.open_step().unwrap_or_default();
+        let ended = open.map_or(Ok(()), |open| self.0.end_if_open(open));
+        ended.and(self.0.producer.close())
     }
 }
 

@@ -28,6 +28,10 @@ const ARENAS_MAX: usize = 1 << 16;
 /// How long it may take to be greeted by a server whose bytes are to be fetched.
 const GREETING: Duration = Duration::from_secs(10);
 
+/// How long bytes may take that are fetched, and so many more seconds for each of this many.
+const FETCHED: Duration = Duration::from_secs(30);
+const FETCHED_A_SECOND: u64 = 10 << 20;
+
 /// What is held for one other server.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
@@ -152,6 +156,9 @@ impl Node {
 
     /// Another server asks to keep something of a step.
     pub(crate) fn keep_for(&self, state: &mut State, from: ServerId, token: u64, keep: Box<Keep>) {
+        if self.standing().roster.has_left(from) {
+            return;
+        }
         let guarded = state.guarded.entry(from).or_default();
         let fetched = |range: &Range| guarded.arenas.get(&range.arena).is_some_and(|guard| !guard.same);
         if guarded.orders.is_none() && keep.ranges.iter().any(fetched) {
@@ -222,6 +229,9 @@ impl Node {
         from: ServerId,
         keep: &Keep,
     ) -> Result<Vec<(Range, Range)>> {
+        if self.standing().roster.has_left(from) {
+            return Err(Error::unreachable(format!("{from} is no member any more")));
+        }
         let new = self.keep_ranges(state, from, keep)?;
         if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.id)) {
             step.coming.extend(new.iter().map(|(_, mine)| *mine));
@@ -402,7 +412,11 @@ async fn fetch_new(
     let mut result = Ok(());
     for (theirs, mine) in new {
         if result.is_ok() {
-            result = fetch(node, from, connection, &theirs, &mine).await;
+            let patience = FETCHED + Duration::from_secs(theirs.bytes / FETCHED_A_SECOND);
+            result = match timeout(patience, fetch(node, from, connection, &theirs, &mine)).await {
+                Ok(fetched) => fetched,
+                Err(_) => Err(Error::timeout(format!("{from} does not send a block that is to be kept"))),
+            };
             if result.is_err() {
                 *connection = None;
             }

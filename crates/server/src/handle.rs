@@ -58,7 +58,9 @@ impl Node {
                         return;
                     }
                 }
-                if back_to.is_some() && !self.all_told(state) {
+                if let Some((run, _)) = &back_to
+                    && !self.may_come_back(state, &stream, *run, rank)
+                {
                     // What others tell of the rank in the place of its former home goes before what the new one will tell.
                     let error =
                         Error::unreachable("a server has gone, and not all others have told what it knew");

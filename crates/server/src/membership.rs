@@ -15,12 +15,13 @@ use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::witness::Witness;
 use forebay_transport::{Address, host};
 use forebay_wire::frame::Header;
+use forebay_wire::message::HostId;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 /// How many servers may wait to be told that they are members.
@@ -55,7 +56,7 @@ pub(crate) struct Hosted {
     /// Whether this server may acknowledge something may have changed.
     pub(crate) lease: Notify,
     /// Its clock.
-    since: Instant,
+    clock: Clock,
     witness: Arc<Witness>,
     /// Servers that want to be members, and where they wait to be told.
     joining: Mutex<HashMap<Incarnation, Arc<Outbox>>>,
@@ -67,13 +68,32 @@ pub(crate) struct Hosted {
     pub(crate) released: Notify,
 }
 
+/// A clock that goes on while the machine sleeps: a lease must have ended when it wakes.
+#[derive(Debug)]
+struct Clock(Duration);
+
+impl Clock {
+    fn start() -> Clock {
+        Clock(since_boot())
+    }
+
+    fn elapsed(&self) -> Duration {
+        since_boot().saturating_sub(self.0)
+    }
+}
+
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
 impl Hosted {
     pub(crate) fn new(me: ServerId, roster: Arc<Roster>, witness: Witness, seed: u64) -> Hosted {
         Hosted {
             membership: Mutex::new(Membership::new(me, roster, seed, Duration::ZERO)),
             changed: Notify::new(),
             lease: Notify::new(),
-            since: Instant::now(),
+            clock: Clock::start(),
             witness: Arc::new(witness),
             joining: Mutex::default(),
             filed: AtomicU64::new(0),
@@ -90,9 +110,11 @@ pub(crate) fn entry(member: &Member) -> ServerEntry {
 
 /// Whether a member runs on this host, where its process can be watched.
 pub(crate) fn is_here(server: &ServerEntry) -> bool {
-    let here = host::this_host();
+    // A server never moves to another network.
+    static HERE: OnceLock<HostId> = OnceLock::new();
+    let here = HERE.get_or_init(host::this_host);
     let addresses = server.parsed().unwrap_or_default();
-    addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if *host == here))
+    addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if host == here))
 }
 
 impl Node {
@@ -114,7 +136,7 @@ impl Node {
         act: impl FnOnce(&mut Membership, Duration),
     ) {
         let mut membership = self.hosted.membership.lock();
-        act(&mut membership, self.hosted.since.elapsed());
+        act(&mut membership, self.hosted.clock.elapsed());
         self.perform(&mut membership, from);
         drop(membership);
         self.hosted.changed.notify_one();
@@ -124,7 +146,7 @@ impl Node {
     /// Whether this server may acknowledge something now; asks for its lease if it is time.
     pub(crate) fn use_lease(&self) -> bool {
         let mut membership = self.hosted.membership.lock();
-        let held = membership.use_lease(self.hosted.since.elapsed());
+        let held = membership.use_lease(self.hosted.clock.elapsed());
         self.perform(&mut membership, None);
         held
     }
@@ -256,7 +278,6 @@ impl Node {
         // While it is still known what they coordinated.
         left.iter().for_each(|id| self.peer_gone(*id));
         peers::start(&node, &came);
-        self.watch(&came);
         {
             let mut state = self.state.lock();
             let mut guarded = BTreeSet::new();
@@ -320,25 +341,19 @@ impl Node {
         }
     }
 
-    /// Watches the processes of servers on this host: the kernel proves their death.
-    pub(crate) fn watch(&self, servers: &[ServerEntry]) {
-        for server in servers.iter().filter(|server| server.id != self.id && is_here(server)) {
-            let (id, me) = (server.id, self.me.clone());
-            match Process::watch(server.pid) {
-                Ok(process) => drop(tokio::spawn(async move {
-                    process.ended().await;
-                    if let Some(node) = me.upgrade() {
-                        node.lost(id, true);
-                    }
-                })),
-                Err(error) if error.kind == ErrorKind::NotFound => {
-                    if let Some(node) = me.upgrade() {
-                        tokio::spawn(async move { node.lost(id, true) });
-                    }
+    /// Watches the process of a server on this host, which the kernel vouches for: it proves its death, too.
+    pub(crate) fn watch(&self, id: ServerId, process: u32) {
+        let me = self.me.clone();
+        match Process::watch(process) {
+            Ok(process) => drop(tokio::spawn(async move {
+                process.ended().await;
+                if let Some(node) = me.upgrade() {
+                    node.lost(id, true);
                 }
-                // Its connection will tell.
-                Err(error) => tracing::info!("{id} is not watched: {error}"),
-            }
+            })),
+            Err(error) if error.kind == ErrorKind::NotFound => self.lost(id, true),
+            // Its connection will tell.
+            Err(error) => tracing::info!("{id} is not watched: {error}"),
         }
     }
 
@@ -384,7 +399,7 @@ pub(crate) async fn run(node: Arc<Node>) {
         let wake_at = node.hosted.membership.lock().wake_at();
         let wake = async {
             match wake_at {
-                Some(at) => tokio::time::sleep_until((node.hosted.since + at).into()).await,
+                Some(at) => tokio::time::sleep(at.saturating_sub(node.hosted.clock.elapsed())).await,
                 None => std::future::pending().await,
             }
         };
@@ -399,10 +414,15 @@ pub(crate) async fn run(node: Arc<Node>) {
 /// Whether the connection file and this server tell of the same roster; whichever is behind is told.
 async fn look(node: &Arc<Node>) {
     let standing = node.standing();
-    let gone = {
+    let gone: Vec<ServerId> = {
         let state = node.state.lock();
-        standing.view.members.iter().any(|id| state.gone.contains(id))
+        standing.view.members.iter().filter(|id| state.gone.contains(id)).copied().collect()
     };
+    // A member that sees them may have withdrawn the wish; this one will never speak to them again.
+    node.at_membership(None, |membership, now| {
+        gone.iter().for_each(|id| membership.wish(Change::Evict(*id), now));
+    });
+    let gone = !gone.is_empty();
     if !gone && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
         return;
     }

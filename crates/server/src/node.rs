@@ -241,7 +241,6 @@ impl Node {
             counter: AtomicU64::new(1),
         });
         peers::start(&node, &others);
-        node.watch(&others);
         Ok((node, spawns, said))
     }
 

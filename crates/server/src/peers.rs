@@ -108,7 +108,7 @@ impl Peers {
         let Some(queue) = queues.get(&to) else { return false };
         let bytes = about_bytes(&message);
         let mut direct = queue.direct.lock();
-        if file.is_none() && bytes <= SHORT && direct.send(&message) {
+        if file.is_none() && bytes <= SHORT && is_counted(&message) && direct.send(&message) {
             return true;
         }
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -159,6 +159,21 @@ impl Queue {
     }
 }
 
+/// Whether `about_bytes` says how long a message is, and not only that it is none that is full of blocks.
+fn is_counted(message: &PeerMessage) -> bool {
+    use PeerMessage as M;
+    matches!(
+        message,
+        M::StepEnded { .. }
+            | M::Keep { .. }
+            | M::KeepNoMore { .. }
+            | M::Answer { .. }
+            | M::Heard { .. }
+            | M::Drive { .. }
+            | M::Driven { result: Ok(_), .. }
+    )
+}
+
 /// About how many bytes a message takes while it waits.
 fn about_bytes(message: &PeerMessage) -> usize {
     let of = |blocks: &[BlockRecord]| -> usize {
@@ -198,6 +213,10 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
         let shares_memory = receiver.kind() == Kind::Shm;
+        // As this process numbers it: containers of one host may number theirs otherwise.
+        if let (Some(process), Some(node)) = (receiver.peer_process(), node.upgrade()) {
+            node.watch(server.id, process);
+        }
         direct.lock().outbox = alive.then(|| (outbox.clone(), header));
         while alive {
             let next = async {

@@ -143,8 +143,8 @@ impl Pipeline {
 
     /// The workers that are to run a step; `None` while one of them is not ready. Of a step that is driven, those that were
     /// there when it was activated and are still, or all if none is.
-    fn members(&self, step: StepNumber) -> Option<Vec<CommMember>> {
-        let fixed = self.driven.as_ref().and_then(|driven| driven.workers_of(step));
+    fn members(&self, run: RunNumber, step: StepNumber) -> Option<Vec<CommMember>> {
+        let fixed = self.driven.as_ref().and_then(|driven| driven.workers_of(run, step));
         let left = fixed.map(|(workers, alone)| {
             (workers.intersection(&self.servers).copied().collect::<BTreeSet<ServerId>>(), alone)
         });
@@ -377,7 +377,7 @@ impl Node {
         let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
         let start = match done {
             // Whatever was activated at the coordinator before, whether it was run or not.
-            _ if pipeline.driven.as_mut().is_some_and(Driven::was_inherited) => Start::Oldest,
+            _ if pipeline.driven.as_mut().is_some_and(Driven::takes_over) => Start::Oldest,
             Some((run, step)) => Start::From(run, step.saturating_add(1)),
             None => Start::Next,
         };
@@ -397,6 +397,8 @@ impl Node {
         state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
         let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
         self.apply(state, &stream, effects);
+        let pipeline = state.pipelines.coordinated.get_mut(name);
+        pipeline.and_then(|pipeline| pipeline.driven.as_mut()).into_iter().for_each(Driven::has_taken_over);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! (Design note 10.)
 
 use crate::node::{Node, State};
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::view::View;
 use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeSet, HashMap};
@@ -58,6 +58,15 @@ impl Node {
         let standing = self.standing();
         let here = standing.view.members.iter().all(|id| !state.gone.contains(id));
         here && state.places.heard_of <= standing.view.epoch && self.knows_places(state, &standing.view)
+    }
+
+    /// Whether a rank that has lost its home may have another one now: where that lives, and has let it go, at once; else
+    /// when all have told.
+    pub(crate) fn may_come_back(&self, state: &State, stream: &str, run: RunNumber, rank: u32) -> bool {
+        let coordinator = state.coordinators.get(stream);
+        let former = coordinator.and_then(|coordinator| coordinator.moved_from(run, rank));
+        let lives = |id: ServerId| self.standing().view.members.contains(&id) && !state.gone.contains(&id);
+        former.is_some_and(lives) || self.all_told(state)
     }
 
     /// Whether every other member has told which streams it coordinates in the place of others.

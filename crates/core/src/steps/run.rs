@@ -172,6 +172,8 @@ pub(super) struct Rank {
     /// The same, as far as others have told in the place of its home, while it is away. Several do, each of some steps: what
     /// is missing between them may only not have been told yet.
     pub(super) told_below: StepNumber,
+    /// It went away after its home had told all of it: nobody tells of it in the place of that.
+    pub(super) moved: bool,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
     pub(super) stranded: Vec<(StepNumber, ServerId)>,
 }
@@ -187,7 +189,7 @@ pub(super) enum RankState {
 
 impl Rank {
     pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
-        Rank { server, state, below, told_below: 0, stranded: Vec::new() }
+        Rank { server, state, below, told_below: 0, moved: false, stranded: Vec::new() }
     }
 }
 

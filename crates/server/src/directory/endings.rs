@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A rank of a run of a stream.
-type RankKey = (String, RunNumber, u32);
+pub(super) type RankKey = (String, RunNumber, u32);
 
 /// What this server's ranks have done and the coordinators are to be told, once it is registered.
 #[derive(Debug, Default)]
@@ -45,6 +45,8 @@ enum Item {
     },
     /// Anything else that the coordinator is told of the rank.
     Tell(Box<PeerMessage>),
+    /// Somebody waits until all before it is told.
+    Told(oneshot::Sender<()>),
 }
 
 /// A step that a rank has ended.
@@ -163,6 +165,21 @@ impl Node {
         }
     }
 
+    /// Whether the coordinator has been told of all that a rank has done.
+    pub(crate) fn is_told(&self, state: &State, rank: &RankKey) -> bool {
+        !state.directory.endings.by_rank.contains_key(rank)
+    }
+
+    /// Tells when the coordinator has been told of all that a rank has done; `None` if it has been. The caller sets the
+    /// deadline.
+    pub(crate) fn until_told(&self, key: &RankKey) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state.lock();
+        let queue = state.directory.endings.by_rank.get_mut(key)?;
+        let (sender, told) = oneshot::channel();
+        queue.push_back(Item::Told(sender));
+        Some(told)
+    }
+
     fn tell_coordinator(&self, state: &mut State, stream: &str, message: PeerMessage) {
         if let PeerMessage::RankGone { run, rank, died, .. } = &message {
             state.ledger.gone(stream, *run, *rank, *died);
@@ -259,6 +276,7 @@ impl Node {
                     }
                     return;
                 }
+                Some(Item::Told(told)) => drop(told.send(())),
                 Some(Item::Tell(message)) => self.tell_coordinator(state, &stream, *message),
                 Some(Item::Step(mut ending)) => {
                     if !ending.refused.is_empty() && !ending.cleaned {

@@ -21,6 +21,8 @@ const OUTCOMES_MAX: usize = 16;
 const PASSED_MAX: usize = 64;
 /// How long a closed step is held that was activated, maybe, at a coordinator which has died, if no rank is heard of.
 const UNHEARD: Duration = Duration::from_secs(120);
+/// As `UNHEARD`, of steps that closed since: whoever ends a step that it drives says so at once.
+const UNHEARD_SINCE: Duration = Duration::from_secs(5);
 
 /// The steps of a pipeline that ranks drive.
 #[derive(Debug, Default)]
@@ -30,16 +32,33 @@ pub(super) struct Driven {
     steps: BTreeMap<StepNumber, DrivenStep>,
     /// By step and rank: what is activated once there is room.
     awaiting_room: BTreeMap<(StepNumber, u32), (Option<ServerId>, Asker)>,
-    /// The ranks of the run that were heard of.
-    heard: BTreeSet<u32>,
+    /// The ranks of the run that were heard of, and what they told last.
+    heard: BTreeMap<u32, Heard>,
     /// Another server has coordinated the pipeline: closed steps may be active although no rank was heard of yet.
     inherited: bool,
+    /// Its steps are being taken over.
+    taking_over: bool,
     /// Steps that were let go of, the latest last.
     passed: VecDeque<StepNumber>,
     /// The servers whose workers run the next step that is activated, as ranks were told.
     promised: Option<BTreeSet<ServerId>>,
     /// Answers that are to be sent.
     answers: Vec<(Asker, Result<DriveAnswer>)>,
+}
+
+/// What a rank has told.
+#[derive(Debug)]
+struct Heard {
+    active: BTreeSet<StepNumber>,
+    /// The last step that it has activated.
+    latest: StepNumber,
+}
+
+impl Heard {
+    /// Whether the rank has deactivated a step, or left it out.
+    fn is_done_with(&self, step: StepNumber) -> bool {
+        step <= self.latest && !self.active.contains(&step)
+    }
 }
 
 /// A step that is active.
@@ -62,7 +81,8 @@ struct DrivenStep {
     outcomes: BTreeMap<u32, Outcome>,
     /// By rank: the execution that it asks for.
     waiting: BTreeMap<u32, (u32, Asker)>,
-    since: Instant,
+    /// Until when it waits for some rank to be heard of.
+    unheard: Instant,
 }
 
 /// Whether a step was run, and how long that took, or what failed.
@@ -76,18 +96,18 @@ struct Asker {
 }
 
 impl DrivenStep {
-    fn new() -> DrivenStep {
+    fn new(done: BTreeSet<u32>, unheard: Instant) -> DrivenStep {
         DrivenStep {
             server: None,
             workers: None,
             next: BTreeSet::new(),
             report: None,
-            done: BTreeSet::new(),
+            done,
             wanted: None,
             queued: false,
             outcomes: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            since: Instant::now(),
+            unheard,
         }
     }
 
@@ -103,14 +123,20 @@ impl Driven {
         self.inherited = true;
     }
 
-    /// Whether another server has coordinated the pipeline.
-    pub(super) fn was_inherited(&mut self) -> bool {
+    /// The pipeline is told of the steps that are closed, whether another server has coordinated it; of more when that is
+    /// over.
+    pub(super) fn takes_over(&mut self) -> bool {
+        self.taking_over = self.inherited;
         self.inherited
     }
 
+    pub(super) fn has_taken_over(&mut self) {
+        self.taking_over = false;
+    }
+
     /// The servers whose workers are to run a step, if there are such; and whether only these may.
-    pub(super) fn workers_of(&self, step: StepNumber) -> Option<(&BTreeSet<ServerId>, bool)> {
-        let step = self.steps.get(&step)?;
+    pub(super) fn workers_of(&self, run: RunNumber, step: StepNumber) -> Option<(&BTreeSet<ServerId>, bool)> {
+        let step = self.steps.get(&step).filter(|_| run == self.run)?;
         step.workers.as_ref().map(|workers| (workers, step.server.is_some()))
     }
 
@@ -126,20 +152,34 @@ impl Driven {
 
     /// A rank tells which steps are active.
     fn hear(&mut self, drive: &Drive) {
-        self.heard.insert(drive.rank);
+        let heard = Heard { active: drive.active.iter().copied().collect(), latest: drive.latest };
         for (number, step) in &mut self.steps {
-            if drive.active.contains(number) {
-                step.done.remove(&drive.rank);
-            } else if *number <= drive.latest {
+            if heard.is_done_with(*number) {
                 step.done.insert(drive.rank);
+            } else {
+                step.done.remove(&drive.rank);
             }
         }
+        self.heard.insert(drive.rank, heard);
         let given_up = |(step, rank): &(StepNumber, u32)| *rank == drive.rank && !drive.active.contains(step);
         let given_up: Vec<_> = self.awaiting_room.extract_if(.., |key, _| given_up(key)).collect();
         for ((step, _), (_, asker)) in given_up {
             let text = format!("step {step} was deactivated before there was room for it");
             self.answer(asker, Err(Error::new(ErrorKind::Closed, text)));
         }
+    }
+
+    /// A step that is active from now on, if it was not. Ranks that have finished with it already need not come back.
+    fn entry(&mut self, step: StepNumber) -> &mut DrivenStep {
+        let done = self.heard.iter().filter(|(_, heard)| heard.is_done_with(step)).map(|(rank, _)| *rank);
+        let patience = if self.taking_over { UNHEARD } else { UNHEARD_SINCE };
+        self.steps.entry(step).or_insert_with(|| DrivenStep::new(done.collect(), Instant::now() + patience))
+    }
+
+    /// Whether a step has waited long enough for some rank to be heard of.
+    fn is_unheard(&self, step: &DrivenStep) -> bool {
+        let unheard = step.workers.is_none() && self.heard.is_empty();
+        unheard && (!self.inherited || Instant::now() > step.unheard)
     }
 
     /// What somebody asked for is known. Who only told something waits for no answer.
@@ -183,13 +223,14 @@ impl Pipeline {
             }
             None => self.ready.keys().filter(|server| !self.leaving.contains(server)).copied().collect(),
         };
-        let entry = driven.steps.entry(step).or_insert_with(DrivenStep::new);
-        if entry.workers.is_none() {
+        if driven.entry(step).workers.is_none() {
             let promised = driven.promised.replace(ready.clone()).filter(|_| server.is_none());
+            let entry = driven.entry(step);
             entry.server = server;
             entry.workers = Some(promised.unwrap_or_else(|| ready.clone()));
             entry.next = ready;
         }
+        let entry = driven.entry(step);
         Ok(DriveAnswer::Activated {
             workers: entry.workers.iter().flatten().copied().collect(),
             next: entry.next.iter().copied().collect(),
@@ -332,9 +373,19 @@ impl Node {
             self.let_go_of(state, name, step, &format!("run {run} of its stream has begun"));
         }
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let Some(before) = pipeline.driven.take() else { return };
+        let Some(mut before) = pipeline.driven.take() else { return };
+        let error = || Error::new(ErrorKind::Closed, format!("run {run} of its stream has begun"));
+        for asker in before.take_all_waiting() {
+            before.answer(asker, Err(error()));
+        }
         let inherited = before.inherited && before.heard.is_empty();
-        pipeline.driven = Some(Driven { run, inherited, answers: before.answers, ..Driven::default() });
+        pipeline.driven = Some(Driven {
+            run,
+            inherited,
+            taking_over: before.taking_over,
+            answers: before.answers,
+            ..Driven::default()
+        });
     }
 
     /// All ranks have ended a step, or are gone.
@@ -349,7 +400,7 @@ impl Node {
         // What a rank says of it may be on its way, if its home or the coordinator has died.
         let may_come = (driven.inherited || !driven.heard.is_empty()) && !driven.passed.contains(&step);
         let entry = match run == driven.run {
-            true if may_come => Some(driven.steps.entry(step).or_insert_with(DrivenStep::new)),
+            true if may_come => Some(driven.entry(step)),
             true => driven.steps.get_mut(&step),
             false => None,
         };
@@ -377,6 +428,11 @@ impl Node {
     fn let_go_of(&self, state: &mut State, name: &str, step: StepNumber, why: &str) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         let Some(driven) = pipeline.driven.as_mut() else { return };
+        let Some(entry) = driven.steps.get(&step) else { return };
+        if driven.is_unheard(entry) {
+            // Nor is anybody of the others.
+            driven.inherited = false;
+        }
         let Some(entry) = driven.steps.remove(&step) else { return };
         let run = driven.run;
         driven.passed.push_back(step);
@@ -410,8 +466,9 @@ impl Node {
             let activated = pipeline.activate(step, server);
             pipeline.driven.iter_mut().for_each(|driven| driven.answer(asker, activated.clone()));
         }
+        let run = pipeline.driven.as_ref().map_or(0, |driven| driven.run);
         for (step, outcome) in self.begin_driven(state, name) {
-            self.driven_executed(state, name, step, outcome);
+            self.driven_executed(state, name, (run, step), outcome);
         }
         self.pipeline_next(state, name);
         self.send_answers(state, name);
@@ -425,12 +482,11 @@ impl Node {
         let ranks = coordinator.and_then(|coordinator| coordinator.size_of(driven.run));
         let running = pipeline.running.as_ref().map(|running| (running.run, running.step));
         let is_done = |number: StepNumber, step: &DrivenStep| {
-            let unheard = step.workers.is_none() && driven.heard.is_empty() && step.since.elapsed() > UNHEARD;
             let left = |coordinator: &forebay_core::steps::StreamCoordinator| {
                 coordinator.have_all_left(driven.run, |rank| step.done.contains(&rank))
             };
             let all = ranks.is_some_and(|ranks| step.done.len() >= ranks as usize);
-            let done = all || unheard || (thorough && coordinator.is_none_or(left));
+            let done = all || driven.is_unheard(step) || (thorough && coordinator.is_none_or(left));
             done && running != Some((driven.run, number))
         };
         driven
@@ -502,9 +558,16 @@ impl Node {
     }
 
     /// An execution of a step is over, or there is none: all who asked for it are told.
-    pub(super) fn driven_executed(&self, state: &mut State, name: &str, step: StepNumber, outcome: Outcome) {
+    pub(super) fn driven_executed(
+        &self,
+        state: &mut State,
+        name: &str,
+        (run, step): (RunNumber, StepNumber),
+        outcome: Outcome,
+    ) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let Some(driven) = pipeline.driven.as_mut() else { return };
+        // Of a run that has ended, nobody waits for it.
+        let Some(driven) = pipeline.driven.as_mut().filter(|driven| driven.run == run) else { return };
         let Some(entry) = driven.steps.get_mut(&step) else { return };
         entry.queued = false;
         let Some(attempt) = entry.wanted.take() else { return };

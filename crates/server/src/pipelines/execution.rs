@@ -50,8 +50,8 @@ impl Node {
         if pipeline.running.is_some() || state.leaving.pauses() {
             return;
         }
-        let Some(next) = pipeline.waiting.front().map(|waiting| waiting.report.id.step) else { return };
-        let Some(members) = pipeline.members(next) else { return };
+        let Some(next) = pipeline.waiting.front().map(|waiting| &waiting.report.id) else { return };
+        let Some(members) = pipeline.members(next.run, next.step) else { return };
         let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
         pipeline.counts.last = pipeline.counts.last.saturating_add(1);
         let (number, counts) = (pipeline.counts.last, pipeline.counts);
@@ -139,7 +139,9 @@ impl Node {
             let kept = Kept { run: done.run, step: done.step, holders: done.holders };
             pipeline.kept.insert(done.number, kept);
         }
-        if pipeline.driven.is_some() {
+        let pinned = pipeline.uses(done.run, done.step);
+        if let Some(driven) = &pipeline.driven {
+            let let_go_of = !driven.holds(done.run, done.step) && !pinned;
             let failure = || {
                 let text = format!("pipeline '{name}' failed at step {}: {}", done.step, told(&done.errors));
                 Error::new(ErrorKind::PipelineFailed, text)
@@ -148,10 +150,15 @@ impl Node {
                 true => Ok(DriveAnswer::Executed { ran: true, seconds: pipeline.last_seconds }),
                 false => Err(failure()),
             };
-            self.driven_executed(state, name, done.step, outcome);
+            self.driven_executed(state, name, (done.run, done.step), outcome);
+            if let Some(attachment) = attachment.filter(|_| let_go_of) {
+                // Another run has begun meanwhile.
+                let effects =
+                    self.coordinator(state, &stream).release(attachment, done.run, done.step, false);
+                self.apply(state, &stream, effects);
+            }
             return self.driven_goes_on(state, name, false);
         }
-        let pinned = pipeline.uses(done.run, done.step);
         if let Some(attachment) = attachment {
             let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
             self.apply(state, &stream, effects);

@@ -29,6 +29,8 @@ use tokio::time::{Instant, timeout_at};
 const TOLD_MAX: usize = BODY_MAX - (64 << 10);
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take until the coordinator is told of a rank's steps, before the rank is to stay for another one.
+const SOON_TOLD: Duration = Duration::from_millis(500);
 /// How long a flush waits for the coordinator's word on the steps before it.
 const HEAR_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -220,9 +222,12 @@ impl Producing {
         }
     }
 
-    /// Whether the rank is between two steps, and all that it told of those before has come.
+    /// Whether the rank is between two steps, all that it told of those before has come, and the coordinator is told.
     fn is_between_steps(&self, node: &Node) -> bool {
         let state = node.state.lock();
+        if !node.is_told(&state, &self.key()) {
+            return false;
+        }
         let member = state.members.get(&self.stream);
         let rank = member.and_then(|member| member.ranks.get(&(self.run, self.rank)));
         // From now on it asks before it begins another step; it may have begun one by itself.
@@ -232,6 +237,10 @@ impl Producing {
             self.fields.values().find(|field| demand.wants(field, step))
         });
         self.open.is_none() && untold.is_none()
+    }
+
+    fn key(&self) -> (String, RunNumber, u32) {
+        (self.stream.clone(), self.run, self.rank)
     }
 
     /// The process has ended: what it could still write to is free.
@@ -364,8 +373,11 @@ impl Session {
                 self.hear_of_steps().await;
                 self.take_trouble().map_or(Ok(Some(ToClient::Done)), Err)
             }
-            ToServer::GoElsewhere if self.let_rank_go() => Ok(Some(ToClient::Leaves)),
             ToServer::GoElsewhere => {
+                self.steps_are_told().await;
+                if self.let_rank_go() {
+                    return Ok(Some(ToClient::Leaves));
+                }
                 Err(Error::step_order("end the step before you go on at another server"))
             }
             _ => {
@@ -437,6 +449,9 @@ impl Session {
         if !std::mem::take(&mut producing.unheard) {
             return;
         }
+        if let Some(told) = node.until_told(&producing.key()) {
+            let _ = tokio::time::timeout(patience, told).await;
+        }
         let stream = producing.stream.clone();
         let heard = |token| PeerMessage::Heard { token, stream: stream.clone() };
         if let Err(error) = node.ask_coordinator(&stream, producing.rank, patience, heard).await {
@@ -466,6 +481,9 @@ impl Session {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
         self.give_up_open_step(step)?;
+        if *node.leaves.borrow() {
+            self.steps_are_told().await;
+        }
         if *node.leaves.borrow() && self.let_rank_go() {
             return Ok(ToClient::Leaves);
         }
@@ -752,6 +770,14 @@ impl Session {
             open.fields.values().flatten().filter(here).map(|block| range_of(&block.location)).collect();
         let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
         node.keep_in_time(&id, producing.copies, ranges, patience).await
+    }
+
+    /// Waits until the coordinator is told of the steps that the rank has ended: not for long, another time will do.
+    async fn steps_are_told(&self) {
+        let told = self.producing.as_ref().and_then(|producing| self.node.until_told(&producing.key()));
+        if let Some(told) = told {
+            let _ = tokio::time::timeout(SOON_TOLD, told).await;
+        }
     }
 
     /// Lets the rank go on at another home, if it is between two steps: this server leaves the group, or another one has

@@ -291,6 +291,7 @@ impl StreamCoordinator {
         }
         entry.server = server;
         entry.state = RankState::Open;
+        entry.moved = false;
         let below = entry.below.max(entry.told_below);
         if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
             known.cuts = Cuts::new(Arc::new(demand));
@@ -309,8 +310,15 @@ impl StreamCoordinator {
         let known = run.ranks.get_mut(&rank);
         if let Some(rank) = known.filter(|rank| rank.server == home && rank.state == RankState::Open) {
             rank.state = RankState::Away;
+            rank.moved = true;
             run.away_looks = 0;
         }
+    }
+
+    /// The home that has let a rank go, and has told all of it, if it has no other one yet.
+    pub fn moved_from(&self, run: RunNumber, rank: u32) -> Option<ServerId> {
+        let rank = self.runs.get(&run)?.ranks.get(&rank)?;
+        (rank.state == RankState::Away && rank.moved).then_some(rank.server)
     }
 
     /// Ranks that lost their home server are given up if they have not come back after some looks, and so are readers.
