@@ -418,10 +418,12 @@ async fn look(node: &Arc<Node>) {
         let state = node.state.lock();
         standing.view.members.iter().filter(|id| state.gone.contains(id)).copied().collect()
     };
-    // A member that sees them may have withdrawn the wish; this one will never speak to them again.
-    node.at_membership(None, |membership, now| {
-        gone.iter().for_each(|id| membership.wish(Change::Evict(*id), now));
-    });
+    if !gone.is_empty() {
+        // A member that sees them may have withdrawn the wish; this one will never speak to them again.
+        node.at_membership(None, |membership, now| {
+            gone.iter().for_each(|id| membership.wish(Change::Evict(*id), now));
+        });
+    }
     let gone = !gone.is_empty();
     if !gone && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
         return;

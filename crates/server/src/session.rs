@@ -197,7 +197,7 @@ impl Session {
         }
         let process = self.process.clone();
         let mut gone = false;
-        while !(*self.leaves.borrow_and_update() && self.let_go()) {
+        while !(*self.leaves.borrow_and_update() && self.let_go().await) {
             // A process that died is gone even if a forked child of it keeps the connection open; what it
             // said before is heard first.
             let next = tokio::select! {
@@ -410,7 +410,8 @@ impl Session {
 
     /// The server leaves the group: a rank that uses it is let go, if it is between two steps. Returns whether the
     /// connection is to end.
-    fn let_go(&mut self) -> bool {
+    async fn let_go(&mut self) -> bool {
+        self.steps_are_told().await;
         let lets_go = self.let_rank_go() || self.storing.as_ref().is_some_and(Storing::is_between_steps);
         if lets_go {
             self.node.tell_client(&self.outbox, &ToClient::Leaves);

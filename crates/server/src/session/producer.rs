@@ -483,9 +483,9 @@ impl Session {
         self.give_up_open_step(step)?;
         if *node.leaves.borrow() {
             self.steps_are_told().await;
-        }
-        if *node.leaves.borrow() && self.let_rank_go() {
-            return Ok(ToClient::Leaves);
+            if self.let_rank_go() {
+                return Ok(ToClient::Leaves);
+            }
         }
         let shared = self.shared_memory;
         let producing = self.producing()?;
@@ -773,7 +773,7 @@ impl Session {
     }
 
     /// Waits until the coordinator is told of the steps that the rank has ended: not for long, another time will do.
-    async fn steps_are_told(&self) {
+    pub(super) async fn steps_are_told(&self) {
         let told = self.producing.as_ref().and_then(|producing| self.node.until_told(&producing.key()));
         if let Some(told) = told {
             let _ = tokio::time::timeout(SOON_TOLD, told).await;
