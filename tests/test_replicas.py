@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,8 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import BUDGET, FOREBAY, Child, consumer, is_given_back, producer, reference, wait_until
+from support import (
+    BUDGET,
+    FOREBAY,
+    Child,
+    consumer,
+    is_alive,
+    is_given_back,
+    producer,
+    reference,
+    stand_still,
+    wait_until,
+)
 from test_elastic import SHAPE, ids, kill, name_at, told
+from test_faults import process_of
 
 import forebay
 
@@ -223,6 +236,30 @@ def all_have_copies(group: Path, inside: list[str]) -> bool:
         return False
     servers = json.loads(told.stdout)["servers"]
     return all(server.get("steps_lacking_copies") == 0 for server in servers)
+
+
+@pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinates", "is a home"])
+@pytest.mark.parametrize("durability", ["local", "replicated"])
+def test_a_guardian_reads_what_was_said_before_a_death(
+    own_place: Path, child: Callable[..., Child], durability: str, coordinator: int
+) -> None:
+    """On one host nobody waits until a guardian has read what it is to keep: it does before it takes over."""
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        stream = name_at(group, coordinator)
+        home, guardian = (process_of(group, number) for number in range(2))
+        ranks = open_ranks(child, group.path, stream, 2, durability=durability, size=1)
+        run(ranks, range(5))
+        stand_still(guardian)
+        try:
+            run(ranks, range(5, 60))
+            os.kill(home, signal.SIGKILL)
+            wait_until(lambda: not is_alive(home))
+        finally:
+            os.kill(guardian, signal.SIGCONT)
+        check_all(group, stream, range(60), size=1)
+        run(ranks, range(60, 65))
+        end(ranks)
+        check_all(group, stream, range(65), size=1)
 
 
 @pytest.mark.parametrize("durability", ["local", "replicated"])

@@ -5,7 +5,7 @@
 //! - `membership`: who the members are, agreed on with them, and what follows when they are others;
 //! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
 //! - `session`: one task for each connection, by role;
-//! - `peers`: messages to the other servers;
+//! - `peers`: messages to the other servers; `hearing`: that all is handled which the dead among them had said;
 //! - `places`: which server coordinates which stream;
 //! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
 //!   who answers for what dead servers held; `offer`: how a server that was given up and wakes offers what it held;
@@ -24,6 +24,7 @@ mod forming;
 mod guarded;
 mod handle;
 mod heal;
+mod hearing;
 mod lease;
 mod leaving;
 mod membership;

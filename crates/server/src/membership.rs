@@ -18,7 +18,7 @@ use forebay_wire::frame::Header;
 use forebay_wire::message::HostId;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,6 +31,8 @@ const JOINING_MAX: usize = 256;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait for who writes the connection file before it is removed.
 const REMOVAL: Duration = Duration::from_secs(10);
+/// How long it may take until all is handled that a server had said which is gone.
+const HEARD: Duration = Duration::from_secs(5);
 /// How long one server is asked for its roster.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -60,6 +62,8 @@ pub(crate) struct Hosted {
     witness: Arc<Witness>,
     /// Servers that want to be members, and where they wait to be told.
     joining: Mutex<HashMap<Incarnation, Arc<Outbox>>>,
+    /// Rosters that are to come into force here when all is heard that those had said who are gone.
+    adopting: Mutex<VecDeque<Arc<Roster>>>,
     /// The epoch of which the connection file is known to tell.
     filed: AtomicU64,
     /// Whether a later roster leaves this server out.
@@ -96,6 +100,7 @@ impl Hosted {
             clock: Clock::start(),
             witness: Arc::new(witness),
             joining: Mutex::default(),
+            adopting: Mutex::default(),
             filed: AtomicU64::new(0),
             out: watch::Sender::new(false),
             released: Notify::new(),
@@ -175,7 +180,7 @@ impl Node {
                     }
                 }
                 Effect::AskWitness(epoch, question) => self.ask_witness(epoch, question),
-                Effect::InForce(roster) => self.adopt(roster),
+                Effect::InForce(roster) => self.adopt_in_turn(roster),
                 Effect::Out(roster) => self.is_out(&roster),
                 Effect::Released => self.hosted.released.notify_one(),
             }
@@ -259,6 +264,33 @@ impl Node {
         });
     }
 
+    /// Another roster is in force: here, too, when all is handled that those had said who are gone.
+    fn adopt_in_turn(&self, roster: Arc<Roster>) {
+        let mut adopting = self.hosted.adopting.lock();
+        if adopting.is_empty() && !self.hearing.may_lack(&self.gone_by(&roster)) {
+            return self.adopt(roster);
+        }
+        adopting.push_back(roster);
+        let Some(node) = self.me.upgrade().filter(|_| adopting.len() == 1) else { return };
+        tokio::spawn(async move {
+            let next = || node.hosted.adopting.lock().front().cloned();
+            while let Some(roster) = next() {
+                let gone = node.gone_by(&roster);
+                if tokio::time::timeout(HEARD, node.hearing.all_of(&gone)).await.is_err() {
+                    tracing::warn!("not all was handled in time that {gone:?} had said");
+                }
+                let mut adopting = node.hosted.adopting.lock();
+                node.adopt(roster);
+                adopting.pop_front();
+            }
+        });
+    }
+
+    /// The members that a roster does not have.
+    fn gone_by(&self, roster: &Roster) -> Vec<ServerId> {
+        self.standing().roster.ids().filter(|id| !roster.contains(*id)).collect()
+    }
+
     /// Another roster is in force.
     fn adopt(&self, roster: Arc<Roster>) {
         let Some(node) = self.me.upgrade() else { return };
@@ -267,7 +299,7 @@ impl Node {
         let new = |id: &ServerId| !before.view.members.contains(id);
         let came: Vec<ServerEntry> =
             roster.members.iter().filter(|member| new(&member.id)).map(entry).collect();
-        let left: Vec<ServerId> = before.roster.ids().filter(|id| !roster.contains(*id)).collect();
+        let left = self.gone_by(&roster);
         tracing::info!(
             "epoch {}: {} servers, {} new, {} gone",
             roster.epoch,

@@ -6,9 +6,10 @@ use crate::attachments::Attachments;
 use crate::directory::Directory;
 use crate::forming::{self, Formed};
 use crate::guarded::Guarded;
+use crate::hearing::Hearing;
 use crate::leaving::Leaving;
 use crate::membership::{self, Hosted, Standing};
-use crate::peers::{self, Peers};
+use crate::peers::{self, Peers, Sent};
 use crate::pipelines::Pipelines;
 use crate::places::Places;
 use crate::replicas::Replicas;
@@ -61,6 +62,8 @@ pub(crate) struct Node {
     pub(crate) addresses: Vec<String>,
     pub(crate) seal_payload: bool,
     pub(crate) peers: Peers,
+    /// What other servers of this host tell this one.
+    pub(crate) hearing: Hearing,
     /// Which process this server is.
     pub(crate) incarnation: Incarnation,
     /// How long another server may be silent.
@@ -225,6 +228,7 @@ impl Node {
             addresses: formed.addresses,
             seal_payload: options.seal_payload,
             peers: Peers::default(),
+            hearing: Hearing::default(),
             incarnation,
             silence,
             gossip,
@@ -282,7 +286,12 @@ impl Node {
             state.queue.push_back((to, message));
             return true;
         }
-        !state.gone.contains(&to) && self.peers.send(to, message)
+        self.send(state, to, message) != Sent::Gone
+    }
+
+    /// Tells another server something.
+    pub(crate) fn send(&self, state: &State, to: ServerId, message: PeerMessage) -> Sent {
+        if state.gone.contains(&to) { Sent::Gone } else { self.peers.send(to, message) }
     }
 
     /// Whether a server that could not be told something is there, but has not read what it was told for too long. One whose

@@ -49,6 +49,8 @@ struct Queue {
 struct Direct {
     /// While there is a connection.
     outbox: Option<(Arc<Outbox>, Header)>,
+    /// Whether it is one on this host.
+    local: bool,
     /// How many messages wait to be told before it.
     queued: usize,
 }
@@ -58,6 +60,18 @@ struct Waiting {
     bytes: AtomicUsize,
     /// There are fewer.
     fewer: Notify,
+}
+
+/// What has become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing: its receiver is gone or hopelessly behind.
+    Gone,
+    /// It waits to be sent, or may not have arrived.
+    Waits,
+    /// It lies in a local socket, from where its receiver, which reads all that a dead server has said before it goes on
+    /// without it ([`crate::hearing`]), will read it whatever becomes of this server.
+    There,
 }
 
 /// What one server is to be told, in order.
@@ -97,28 +111,30 @@ impl Peers {
         self.queues.read().get(&server).cloned()
     }
 
-    /// Tells a server something, in order. `false` if it is gone or hopelessly behind.
-    pub(crate) fn send(&self, to: ServerId, message: PeerMessage) -> bool {
+    /// Tells a server something, in order.
+    pub(crate) fn send(&self, to: ServerId, message: PeerMessage) -> Sent {
         self.send_with(to, message, None)
     }
 
     /// As `send`, with a descriptor, which is left out where memory is not shared.
-    pub(crate) fn send_with(&self, to: ServerId, message: PeerMessage, file: Option<OwnedFd>) -> bool {
+    pub(crate) fn send_with(&self, to: ServerId, message: PeerMessage, file: Option<OwnedFd>) -> Sent {
         let queues = self.queues.read();
-        let Some(queue) = queues.get(&to) else { return false };
+        let Some(queue) = queues.get(&to) else { return Sent::Gone };
         let bytes = about_bytes(&message);
         let mut direct = queue.direct.lock();
-        if file.is_none() && bytes <= SHORT && is_counted(&message) && direct.send(&message) {
-            return true;
+        if file.is_none() && bytes <= SHORT && is_counted(&message) {
+            let sent = direct.send(&message);
+            if sent != Sent::Gone {
+                return sent;
+            }
         }
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let sent = queue.messages.try_send((message, file)).is_ok();
-        if sent {
-            direct.queued += 1;
-        } else {
+        if queue.messages.try_send((message, file)).is_err() {
             queue.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Sent::Gone;
         }
-        sent
+        direct.queued += 1;
+        Sent::Waits
     }
 
     /// Whether so much waits for a server that nothing should be begun of which it is to be told. One that is gone
@@ -143,11 +159,21 @@ impl Peers {
 }
 
 impl Direct {
-    /// Sends a message if nothing waits before it and the socket takes it; whether it has.
-    fn send(&self, message: &PeerMessage) -> bool {
+    fn open(&mut self, outbox: Option<(Arc<Outbox>, Header)>, local: bool) {
+        (self.outbox, self.local) = (outbox, local);
+    }
+
+    /// Sends a message if nothing waits before it.
+    fn send(&self, message: &PeerMessage) -> Sent {
         let idle = self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle());
+        let Some((outbox, header)) = idle else { return Sent::Gone };
         // What cannot be sent is queued, where the task finds why.
-        idle.is_some_and(|(outbox, header)| outbox.push(*header, message).is_ok())
+        if outbox.push(*header, message).is_err() {
+            return Sent::Gone;
+        }
+        // What a connection had not sent that has ended is gone.
+        let there = self.local && outbox.is_idle() && !outbox.is_closed();
+        if there { Sent::There } else { Sent::Waits }
     }
 }
 
@@ -217,7 +243,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
         if let (Some(process), Some(node)) = (receiver.peer_process(), node.upgrade()) {
             node.watch(server.id, process);
         }
-        direct.lock().outbox = alive.then(|| (outbox.clone(), header));
+        direct.lock().open(alive.then(|| (outbox.clone(), header)), shares_memory);
         while alive {
             let next = async {
                 outbox.has_room().await;

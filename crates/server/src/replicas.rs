@@ -5,7 +5,8 @@
 //! fetches the bytes to the same place of an arena of its own.
 
 use crate::handle::cuts_to_tell;
-use crate::node::{Held, Node, State};
+use crate::node::{Held, Node, Pending, State};
+use crate::peers::Sent;
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId};
 use forebay_core::steps::{RunOptions, StepEnded};
@@ -22,6 +23,8 @@ use tokio::time::Instant;
 pub(crate) struct Replicas {
     /// The guardians that know of each arena.
     arenas: HashMap<u32, BTreeSet<ServerId>>,
+    /// The guardians that keep something, and the arenas in which they were seen to.
+    sure: HashMap<ServerId, BTreeSet<u32>>,
     /// What they were told of each run: its ledger's version.
     runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
     kept: HashMap<Kept, Replicated>,
@@ -82,7 +85,36 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// How long to wait before it is looked again whether they are.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-type Answer = (ServerId, Option<(u64, oneshot::Receiver<PeerMessage>)>);
+/// Something that is to be kept elsewhere: blocks that are here, and what ranks told.
+struct Part {
+    id: Kept,
+    ranges: Vec<Range>,
+    ended: Vec<(u32, Arc<StepEnded>)>,
+}
+
+/// A server that was asked to keep something.
+struct Asked {
+    guardian: ServerId,
+    /// Where its answer will come. That ends without one if it dies.
+    answer: oneshot::Receiver<PeerMessage>,
+    /// Whether it will do it whatever becomes of this server: see [`Sent::There`].
+    is_sure: bool,
+}
+
+/// A part of a step that others were asked to keep. They go on being asked until `finish_keep`.
+#[must_use]
+pub(crate) struct Keeping {
+    part: Part,
+    copies: u32,
+    asked: Vec<Asked>,
+}
+
+impl Keeping {
+    /// Whether the part outlives this server already.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.asked.iter().all(|asked| asked.is_sure)
+    }
+}
 
 /// The error where copies take too long.
 pub(crate) fn copies_late() -> Error {
@@ -102,6 +134,13 @@ impl Replicas {
     pub(crate) fn is_kept(&self, id: &Kept, blocks: usize, told: usize) -> bool {
         let kept = self.kept.get(id).filter(|step| !step.kept_by().is_empty());
         kept.is_some_and(|step| step.ranges.len() >= blocks && step.told >= told)
+    }
+
+    /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
+    fn keep_surely(&mut self, guardians: &BTreeSet<ServerId>, ranges: &[Range]) {
+        for guardian in guardians {
+            self.sure.entry(*guardian).or_default().extend(ranges.iter().map(|range| range.arena));
+        }
     }
 
     /// A step is to be kept elsewhere, since this server leaves; how many copies it is to have in any case.
@@ -163,41 +202,45 @@ impl Node {
         able
     }
 
-    /// Has other servers keep blocks of a step that this one holds, and what ranks told of it. Waits until they do; one
-    /// that dies meanwhile is replaced. With fewer servers than are wanted, as many do as there are. The caller sets the
-    /// deadline.
-    pub(crate) async fn keep(
+    /// Asks other servers to keep blocks of a step that this one holds, and what ranks told of it.
+    pub(crate) fn begin_keep(
         &self,
+        state: &mut State,
         id: &StepId,
         copies: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
-    ) -> Result<()> {
-        let id = Kept::Step(id.clone());
-        {
-            let mut state = self.state.lock();
-            let step = state.replicas.kept.entry(id.clone()).or_default();
-            step.copies = step.copies.max(copies);
-            step.ranges.extend(&ranges);
-            step.told += ended.len();
-            step.part_begun();
-        }
-        let (done, refused) = self.keep_at(&id, copies, ranges, ended).await;
+    ) -> Keeping {
+        let part = Part { id: Kept::Step(id.clone()), ranges, ended };
+        let step = state.replicas.kept.entry(part.id.clone()).or_default();
+        step.copies = step.copies.max(copies);
+        step.ranges.extend(&part.ranges);
+        step.told += part.ended.len();
+        step.part_begun();
+        let asked = self.ask_some_to_keep(state, &part, copies, &mut BTreeSet::new(), &BTreeMap::new());
+        Keeping { part, copies, asked: asked.unwrap_or_default() }
+    }
+
+    /// Waits until they do; one that dies meanwhile is replaced. With fewer servers than are wanted, as many do as there are.
+    /// The caller sets the deadline.
+    pub(crate) async fn finish_keep(&self, keeping: Keeping) -> Result<()> {
+        let Keeping { part, copies, asked } = keeping;
+        let (done, refused) = self.keep_at(&part, copies, asked).await;
         let differ = {
             let mut state = self.state.lock();
-            let Some(step) = state.replicas.kept.get_mut(&id) else { return Ok(()) };
+            let Some(step) = state.replicas.kept.get_mut(&part.id) else { return Ok(()) };
             let keep_this = done.len();
             step.part_done(done);
             step.asking == 0 && step.kept_by().len() < keep_this
         };
         if differ {
             // The parts of it have copies, but not on the same servers.
-            self.keep_these_again(vec![id]);
+            self.keep_these_again(vec![part.id]);
         }
         refused.map_or(Ok(()), Err)
     }
 
-    /// As `keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
+    /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
     /// for good.
     pub(crate) async fn keep_all(
         &self,
@@ -213,7 +256,8 @@ impl Node {
             step.told = step.told.max(ended.len());
             step.parts
         };
-        let (done, refused) = self.keep_at(id, servers, ranges, ended).await;
+        let part = Part { id: id.clone(), ranges, ended };
+        let (done, refused) = self.keep_at(&part, servers, Vec::new()).await;
         let mut state = self.state.lock();
         let step = state.replicas.kept.get_mut(id);
         // What has come since, these may not have.
@@ -224,59 +268,74 @@ impl Node {
     }
 
     /// Has so many servers keep a part of something, or all of it: which of them do, and why not as many as there could be.
+    /// Some may have been asked already.
     async fn keep_at(
         &self,
-        id: &Kept,
+        part: &Part,
         servers: u32,
-        ranges: Vec<Range>,
-        ended: Vec<(u32, Arc<StepEnded>)>,
+        mut asked: Vec<Asked>,
     ) -> (BTreeSet<ServerId>, Option<Error>) {
         let mut done = BTreeSet::new();
         let mut refused = BTreeMap::new();
         loop {
-            let answers: Vec<Answer> = {
-                let mut state = self.state.lock();
-                let state = &mut *state;
-                done.retain(|guardian| !state.leaving.others.contains(guardian));
-                // It may have been freed meanwhile.
-                let Some(step) = state.replicas.kept.get_mut(id) else { return (done, None) };
-                // Best those that have other parts of it.
-                let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
-                let guardians = self.guardians(state, servers, &kept_by, &refused);
-                let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
-                if rest.is_empty() {
-                    break;
-                }
-                let records = id.step().map(|id| state.directory.records_in(id, &ranges)).unwrap_or_default();
-                let space = state.space.block_of(id);
-                let ask = |guardian: ServerId| {
-                    let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
-                    let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
-                    let keep = Keep { id, copies, guardians, ranges, ended, records, space };
-                    (guardian, self.ask_to_keep(state, guardian, keep))
-                };
-                rest.into_iter().map(ask).collect()
-            };
-            for (guardian, answer) in answers {
-                let Some((_, answer)) = answer else { continue };
+            for Asked { guardian, answer, .. } in asked {
                 match answer.await {
                     Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
                         done.insert(guardian);
                     }
                     Ok(PeerMessage::Answer { result: Err(error), .. }) => {
-                        tracing::warn!("{guardian} keeps no copy of {id}: {error}");
+                        tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);
                         refused.insert(guardian, error);
                     }
                     // It is gone.
                     _ => {}
                 }
             }
+            let state = &mut *self.state.lock();
+            state.replicas.keep_surely(&done, &part.ranges);
+            match self.ask_some_to_keep(state, part, servers, &mut done, &refused) {
+                // It was freed meanwhile.
+                None => return (done, None),
+                Some(none) if none.is_empty() => break,
+                Some(others) => asked = others,
+            }
         }
         let lacks = done.len() < servers as usize;
         (done, refused.into_values().next().filter(|_| lacks))
     }
 
-    /// As `keep`, for blocks that a rank has put, until a deadline.
+    /// Asks as many servers to keep something as are still wanted; nobody if it is not to be kept any more, or those that
+    /// do are enough, or all.
+    fn ask_some_to_keep(
+        &self,
+        state: &mut State,
+        part: &Part,
+        servers: u32,
+        done: &mut BTreeSet<ServerId>,
+        refused: &BTreeMap<ServerId, Error>,
+    ) -> Option<Vec<Asked>> {
+        let Part { id, ranges, ended } = part;
+        done.retain(|guardian| !state.leaving.others.contains(guardian));
+        let step = state.replicas.kept.get(id)?;
+        // Best those that have other parts of it.
+        let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
+        let guardians = self.guardians(state, servers, &kept_by, refused);
+        let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
+        if rest.is_empty() {
+            return Some(Vec::new());
+        }
+        let records = id.step().map(|id| state.directory.records_in(id, ranges)).unwrap_or_default();
+        let space = state.space.block_of(id);
+        let ask = |guardian: ServerId| {
+            let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
+            let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
+            let keep = Keep { id, copies, guardians, ranges, ended, records, space };
+            self.ask_to_keep(state, guardian, keep)
+        };
+        Some(rest.into_iter().map(ask).collect())
+    }
+
+    /// Has other servers keep blocks that a rank has put; waits for it, until a deadline, unless it is safe that they will.
     pub(crate) async fn keep_in_time(
         &self,
         id: &StepId,
@@ -288,25 +347,38 @@ impl Node {
             return Ok(());
         }
         let Some(node) = self.me.upgrade() else { return Ok(()) };
-        let id = id.clone();
+        let keeping = self.begin_keep(&mut self.state.lock(), id, copies, ranges, Vec::new());
+        let is_safe = keeping.is_safe();
         // It goes on if it takes longer.
-        let keeping = tokio::spawn(async move { node.keep(&id, copies, ranges, Vec::new()).await });
+        let keeping = tokio::spawn(async move { node.finish_keep(keeping).await });
+        if is_safe {
+            return Ok(());
+        }
         match tokio::time::timeout(patience, keeping).await {
             Ok(kept) => kept.unwrap_or_else(|e| Err(Error::internal(e.to_string()))),
             Err(_) => Err(copies_late()),
         }
     }
 
-    fn ask_to_keep(
+    fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Keep) -> Asked {
+        let (reply, answer) = oneshot::channel();
+        let is_sure = self.tell_to_keep(state, guardian, keep, reply).unwrap_or(false);
+        Asked { guardian, answer, is_sure }
+    }
+
+    /// Whether it is sure that the guardian will do it; `None` if it is gone.
+    fn tell_to_keep(
         &self,
         state: &mut State,
         guardian: ServerId,
         keep: Keep,
-    ) -> Option<(u64, oneshot::Receiver<PeerMessage>)> {
-        for arena in keep.ranges.iter().map(|range| range.arena).collect::<BTreeSet<_>>() {
-            if state.replicas.arenas.entry(arena).or_default().insert(guardian) {
-                let (file, bytes) = self.store.lock().guarded_descriptor(arena).ok()?;
-                self.peers.send_with(guardian, PeerMessage::Guard { arena, bytes }, Some(file));
+        reply: oneshot::Sender<PeerMessage>,
+    ) -> Option<bool> {
+        let arenas: BTreeSet<u32> = keep.ranges.iter().map(|range| range.arena).collect();
+        for arena in &arenas {
+            if state.replicas.arenas.entry(*arena).or_default().insert(guardian) {
+                let (file, bytes) = self.store.lock().guarded_descriptor(*arena).ok()?;
+                self.peers.send_with(guardian, PeerMessage::Guard { arena: *arena, bytes }, Some(file));
             }
         }
         if let Some(id) = keep.id.step().filter(|_| !keep.ended.is_empty()) {
@@ -315,7 +387,16 @@ impl Node {
         if let Some(step) = state.replicas.kept.get_mut(&keep.id) {
             step.asked.insert(guardian);
         }
-        self.question(state, guardian, |token| PeerMessage::Keep { token, keep: Box::new(keep) })
+        let did_before = state.replicas.sure.get(&guardian).is_some_and(|sure| arenas.is_subset(sure));
+        let token = self.unique();
+        let question = PeerMessage::Keep { token, keep: Box::new(keep) };
+        let there = match self.send(state, guardian, question) {
+            Sent::There => true,
+            Sent::Waits => false,
+            Sent::Gone => return None,
+        };
+        state.pending.insert(token, Pending { server: guardian, stream: String::new(), rank: 0, reply });
+        Some(there && did_before)
     }
 
     /// Tells a guardian what it does not know yet of a run.
@@ -402,6 +483,7 @@ impl Node {
     pub(crate) fn forget_replicas(&self, state: &mut State) {
         let gone: Vec<(u32, BTreeSet<ServerId>)> = {
             let store = self.store.lock();
+            state.replicas.sure.values_mut().for_each(|sure| sure.retain(|arena| store.has_arena(*arena)));
             state.replicas.arenas.extract_if(|arena, _| !store.has_arena(*arena)).collect()
         };
         for (arena, guardians) in gone {
@@ -421,6 +503,7 @@ impl Node {
         for told in state.replicas.runs.values_mut() {
             told.retain(|guardian, _| !left.contains(guardian));
         }
+        state.replicas.sure.retain(|guardian, _| !left.contains(guardian));
         for step in state.replicas.kept.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
             step.done_by.iter_mut().for_each(|by| by.retain(|guardian| !left.contains(guardian)));

@@ -149,8 +149,9 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 /// Takes messages of another server.
 async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Arc<Outbox>) {
     let mut joining = None;
+    let mut heard = node.hearing.open(peer, receiver.kind());
     loop {
-        let (frame, mut files) = match receiver.next().await {
+        let (frame, mut files) = match heard.next(&mut receiver).await {
             Ok(Some(received)) => received,
             Ok(None) => break,
             Err(error) => {
@@ -178,6 +179,7 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
             Err(error) => tracing::error!("a message of {peer} cannot be read and is passed over: {error}"),
         }
     }
+    drop(heard);
     match joining {
         Some(candidate) => node.wants_no_more(&candidate),
         None => node.lost(peer, false),

@@ -304,18 +304,28 @@ impl Node {
                     let (id, copies, done) = (ending.id.clone(), ending.copies, ending.done.take());
                     let ranges = ending.ranges_on(self.id);
                     let ended = Arc::new(ending.finish());
-                    if let Some(queue) = state.directory.endings.by_rank.get_mut(key) {
-                        queue.push_front(Item::Keeping { step, ended: ended.clone(), done });
+                    let keeping = self.begin_keep(state, &id, copies, ranges, vec![(rank, ended.clone())]);
+                    let (node, key, safe) = (self.me.clone(), key.clone(), keeping.is_safe());
+                    if safe {
+                        done.into_iter().for_each(|done| drop(done.send(Ok(()))));
+                        self.tell_ended(state, key.clone(), ended);
+                    } else if let Some(queue) = state.directory.endings.by_rank.get_mut(&key) {
+                        queue.push_front(Item::Keeping { step, ended, done });
                     }
-                    let (node, key) = (self.me.clone(), key.clone());
                     tokio::spawn(async move {
                         let Some(node) = node.upgrade() else { return };
-                        let kept = node.keep(&id, copies, ranges, vec![(key.2, ended)]).await;
-                        node.answer_rank(&key, id.step, kept);
+                        let kept = node.finish_keep(keeping).await;
+                        if safe {
+                            return;
+                        }
+                        node.answer_rank(&key, step, kept);
                         // It goes on while the others are told.
                         tokio::task::yield_now().await;
-                        node.step_kept(&key, id.step);
+                        node.step_kept(&key, step);
                     });
+                    if safe {
+                        continue;
+                    }
                     return;
                 }
             }

@@ -61,6 +61,12 @@ impl Receiver {
         }
     }
 
+    /// Whether the peer has sent something that `next` has not looked at yet. Costs a system call.
+    pub fn has_unread(&self) -> bool {
+        // A connection that has broken says so when it is read.
+        rustix::io::ioctl_fionread(self.link.get_ref().0.descriptor()).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Waits until the peer has closed the connection, or it broke, without taking what it has sent; notices within
     /// half a second. For use while something else is waited for on the peer's behalf.
     pub async fn hung_up(&self) {
