@@ -1,8 +1,8 @@
 """A simulation, readers and pipelines run while servers are killed, stopped, added and removed, about one each second.
 
-Every byte that is read is compared with what was put; every step has to come, whole, and once. Copies (`replicas=2`) are
-awaited between two deaths, as the guarantee says. A server that is stopped wakes before it is given up, or after. Ends with
-status 1 if anything was lost.
+Every byte that is read is compared with what was put; every step has to come, whole, and once; all memory is given back in the
+end. Copies (`replicas=2`) are awaited between two deaths, as the guarantee says. A server that is stopped wakes before it is
+given up, or after. Ends with status 1 if anything was lost.
 
     make soak                                   ten minutes
     make soak ARGS="--minutes 1 --seed 7"       shorter, and what happens in the order of this seed
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support import cut, reference, wait_until
+from support import cut, is_given_back, reference, wait_until
 
 import forebay
 
@@ -39,6 +39,7 @@ SERVERS_MIN, SERVERS_MAX = 3, 6
 STREAM, DRIVEN = "sim", "driven"
 PATIENCE = 60.0  # seconds: nothing here may wait for longer
 AHEAD = 300  # steps: how far before the end the ranks are told of it
+APART = 100  # steps: how far ranks drift apart; those of a simulation exchange something in each step
 SILENCE = 10.0  # seconds after which the servers give up one that stands still
 LONG = 0.1  # seconds: steps that take longer are told one by one
 
@@ -111,6 +112,11 @@ class Checks:
 # ---- what the processes do ------------------------------------------------------------------------
 
 
+def positions(path: str) -> Any:
+    """The step at which each rank is, shared by them."""
+    return np.memmap(path + ".ranks", dtype="i8", mode="r+", shape=RANKS)
+
+
 def run_rank(path: str, rank: int) -> None:
     """Puts steps until it is told at which one to end; tells how long they took."""
     last = sys.maxsize
@@ -125,6 +131,7 @@ def run_rank(path: str, rank: int) -> None:
     took: list[float] = []
     long: list[tuple[float, float]] = []
     number = 0
+    at = positions(path)
     with forebay.Producer(
         STREAM,
         rank=rank,
@@ -139,6 +146,9 @@ def run_rank(path: str, rank: int) -> None:
         sim.array("small", dtype="f8", shape=(RANKS * SMALL,))
         print("open", flush=True)
         while number < last:
+            at[rank] = number
+            slowest = number - APART
+            wait_until(lambda slowest=slowest: at.min() >= slowest, timeout=PATIENCE, what="the slowest rank")
             whole = reference((ROWS, COLUMNS), "f8", number)
             started = time.monotonic()
             with sim.step(number) as step:
@@ -155,6 +165,7 @@ def run_rank(path: str, rank: int) -> None:
             if number % 50 == 0:
                 print(number, flush=True)
             time.sleep(0.01)
+        at[rank] = last
     told = {"steps": number, "took": statistics.median(took), "long": long, "lost": str(sim.lost or "")}
     print(json.dumps(told), flush=True)
 
@@ -431,6 +442,7 @@ def soak(
             chaos.admin.create_pipeline(
                 name, f"{place}/sum.py:{code}", stream=stream, config=config, driven=driven
             )
+        np.zeros(RANKS, dtype="i8").tofile(group.path + ".ranks")
         ranks, readers, driver = stack.enter_context(processes(group.path))
         every = [*ranks, *readers, driver]
         wait_until(lambda: all(rank.at() for rank in ranks), what="the first steps")
@@ -460,6 +472,12 @@ def soak(
         Path(group.path + ".over").touch()
         told_readers = [reader.end() for reader in readers]
         os.unlink(group.path + ".over")
+        for name in sums:
+            chaos.admin.destroy_pipeline(name)
+        try:
+            wait_until(lambda: is_given_back(group))
+        except AssertionError:
+            problems.append("memory is not given back after all have gone")
         for told, process in zip([*told_ranks, *told_readers, told_driver], every, strict=True):
             problems += [f"{process.name}: {problem}" for problem in told.get("wrong", [])]
             problems += [f"{process.name}: {told['lost']}"] if told.get("lost") else []

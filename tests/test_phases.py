@@ -16,10 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import BUDGET, FOREBAY, consumer, is_given_back, producer, reference, stand_still, wait_until
+from support import (
+    BUDGET,
+    FOREBAY,
+    Child,
+    consumer,
+    is_given_back,
+    producer,
+    reference,
+    stand_still,
+    wait_until,
+)
 from test_elastic import ids, kill, name_at
 from test_faults import process_of
 from test_open_steps import SHAPE, check, declare, put
+from test_replicas import end, open_ranks, run
 from test_silence import SILENCE, members
 
 import forebay
@@ -107,6 +118,36 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
             wait_until(lambda: members(group) == [1, 2, 3])
         sim.close()
         wait_until(lambda: is_given_back(group))
+
+
+def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
+    own_place: Path, child: Callable[..., Child], transport: str
+) -> None:
+    """A rank whose home it was, too, is gone from there, and a reader is busy elsewhere: no step is torn for that."""
+    last, done = 40, threading.Event()
+    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+        stream = name_at(group, 0)
+        with consumer(group, stream, transport=transport, timeout=60) as reader:
+            ranks = open_ranks(child, group.path, stream, 2)
+
+            def check(numbers: range) -> None:
+                for number in numbers:
+                    with reader.next() as step:
+                        assert (step.number, step.torn) == (number, False)
+                        np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
+
+            run(ranks, range(5))
+            check(range(5))
+            with wakes(process_of(group, 0), done.is_set):
+                for rank in ranks:
+                    rank.say(f"5 {last}")
+                wait_until(lambda: 0 not in members(group))
+                for rank in ranks:
+                    rank.expect(str(last))
+                done.set()
+            wait_until(lambda: members(group) == [1, 2, 3])
+            check(range(5, last))
+        end(ranks)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

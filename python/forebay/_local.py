@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -46,7 +47,7 @@ class LocalGroup:
             self._serve += ["--budget", str(budget)]
         try:
             self._start(servers)
-            self._wait(timeout)
+            self._wait(self.servers, self._all_answer, timeout)
         except BaseException:
             self.close()
             raise
@@ -72,7 +73,8 @@ class LocalGroup:
         """
         started = self._start(integer(count, "count", low=1, bits=32))
         try:
-            self._wait(timeout, started)
+            pids = {server.pid for server in started}
+            self._wait(started, lambda _: pids <= self._members(), timeout)
         except BaseException:
             for server in started:
                 server.process.kill()
@@ -92,23 +94,29 @@ class LocalGroup:
         server.process.wait(timeout)
         self.servers.remove(server)
 
-    def _wait(self, timeout: float, awaited: Sequence[LocalServer] = ()) -> None:
+    def _wait(self, servers: Sequence[LocalServer], is_so: Callable[[float], bool], timeout: float) -> None:
+        """Waits until it is so, which is asked with the seconds that are left, and these servers still run."""
         deadline = time.monotonic() + timeout
-        pids = {server.pid for server in awaited}
         while True:
-            for server in awaited or self.servers:
+            for server in servers:
                 if server.process.poll() is not None:
                     raise Unreachable(f"a server ended at once: {self.output().strip()}")
-            if os.path.exists(self.path):
-                with contextlib.suppress(Error):
-                    left = min(5.0, max(0.0, deadline - time.monotonic()))
-                    servers = Admin(group=self.path, timeout=left).status()["servers"]
-                    answer = {server["pid"] for server in servers if "error" not in server}
-                    if (pids or {server["pid"] for server in servers}) <= answer:
-                        return
-            if time.monotonic() > deadline:
+            left = deadline - time.monotonic()
+            with contextlib.suppress(Error):
+                if os.path.exists(self.path) and is_so(max(0.0, left)):
+                    return
+            if left <= 0:
                 raise Timeout(f"the group was not up within {timeout:g} s: {self.output().strip()}")
             time.sleep(0.002)
+
+    def _all_answer(self, left: float) -> bool:
+        told = Admin(group=self.path, timeout=min(5.0, left)).status()["servers"]
+        return all("error" not in server for server in told)
+
+    def _members(self) -> set[int]:
+        """The processes of the members, as the connection file names them: it is replaced as a whole."""
+        with open(self.path, encoding="utf-8") as file:
+            return {server["pid"] for server in json.load(file)["servers"]}
 
     def __fspath__(self) -> str:
         """The connection file, so that the group itself can be given wherever its path can."""

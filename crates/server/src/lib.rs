@@ -11,7 +11,7 @@
 //!   who answers for what dead servers held; `offer`: how a server that was given up and wakes offers what it held;
 //! - `leaving`: how a server gives all that it has to the others, and leaves;
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
-//! - `process`: processes of clients, watched;
+//! - `waking`: what a server does that stood still; `process`: processes of clients, watched;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
@@ -41,6 +41,7 @@ pub mod silence;
 mod space;
 mod status;
 mod takeover;
+mod waking;
 mod workers;
 
 pub use options::ServerOptions;
@@ -149,6 +150,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     }
     tokio::spawn(node::housekeeping(node.clone()));
     tokio::spawn(membership::run(node.clone()));
+    tokio::spawn(waking::run(node.clone()));
     tokio::spawn(silence::run(node.clone(), ports, gossip));
     ready();
     let by = tokio::select! {

@@ -106,6 +106,11 @@ impl Hosted {
             released: Notify::new(),
         }
     }
+
+    /// What this server's clock says.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
 }
 
 /// How a member is reached.

@@ -16,6 +16,7 @@ use crate::replicas::Replicas;
 use crate::session::BeginPage;
 use crate::silence;
 use crate::space::Space;
+use crate::waking::Waking;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
@@ -64,6 +65,7 @@ pub(crate) struct Node {
     pub(crate) peers: Peers,
     /// What other servers of this host tell this one.
     pub(crate) hearing: Hearing,
+    pub(crate) waking: Waking,
     /// Which process this server is.
     pub(crate) incarnation: Incarnation,
     /// How long another server may be silent.
@@ -229,6 +231,7 @@ impl Node {
             seal_payload: options.seal_payload,
             peers: Peers::default(),
             hearing: Hearing::default(),
+            waking: Waking::new(silence),
             incarnation,
             silence,
             gossip,

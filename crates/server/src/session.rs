@@ -172,9 +172,13 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
                 let roster = node.standing().roster.clone();
                 let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster)));
             }
-            Ok(PeerMessage::Guard { arena, bytes }) => node.guard(peer, arena, bytes, files.pop()),
             Ok(PeerMessage::Membership(message)) => node.heard_of_members(peer, message, Some(outbox)),
-            Ok(message) => node.dispatch(peer, message),
+            Ok(PeerMessage::Guard { arena, bytes }) => node.guard(peer, arena, bytes, files.pop()),
+            Ok(message) => {
+                if node.goes_on().await {
+                    node.dispatch(peer, message);
+                }
+            }
             // It costs that message. What it was about ends at its deadline; all that both servers hold does not.
             Err(error) => tracing::error!("a message of {peer} cannot be read and is passed over: {error}"),
         }
@@ -216,6 +220,9 @@ impl Session {
             };
             let Some((frame, _descriptors)) = next else { break };
             let header = frame.header;
+            if !self.node.goes_on().await {
+                return Err(self.node.is_given_up());
+            }
             match self.answer(frame).await {
                 Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,
                 Ok(_) => {}
@@ -424,6 +431,10 @@ impl Session {
     /// The connection has ended: releases what the peer held. What it may still write to or look at in shared memory
     /// is given back only when its process has ended.
     async fn end(&mut self, dubious: bool) {
+        if !self.node.goes_on().await {
+            // The others know better what has become of who was here. What is held ends with this server, or is offered.
+            std::future::pending::<()>().await;
+        }
         let mut producing = self.producing.take();
         if let Some(producing) = &mut producing {
             producing.leave(&self.node, true);

@@ -1,0 +1,99 @@
+//! A server that stood still - its process was stopped, its machine slept - may have been given up meanwhile, and does not
+//! know: what lies in its sockets is old, ranks that went elsewhere seem to have died, and readers that still listen would
+//! be told so. Before it does anything else, it asks the others whether the group has gone on without it.
+//!
+//! What it acknowledges needs a lease in any case ([`crate::lease`]); this is for all that it only tells.
+
+use crate::forming;
+use crate::node::Node;
+use forebay_core::ids::Epoch;
+use forebay_core::membership::Message;
+use forebay_transport::group_file::ConnectionFile;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long the others may take to say whether they have gone on without it. After that it goes on as if they had not.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// Whether this server has stood still.
+#[derive(Debug)]
+pub(crate) struct Waking {
+    /// After this long without running it may have been given up.
+    still: Duration,
+    /// When it was last seen to run, in nanoseconds of its clock.
+    ran: AtomicU64,
+    /// Whether it has stood still, and does not know yet what has become of it.
+    doubts: watch::Sender<bool>,
+}
+
+impl Waking {
+    /// Of a server that is given up when it was `silent` for so long.
+    pub(crate) fn new(silent: Duration) -> Waking {
+        Waking { still: silent / 3, ran: AtomicU64::new(u64::MAX), doubts: watch::Sender::new(false) }
+    }
+
+    /// Whether all is well, now being what the clock says.
+    fn is_sure(&self, now: Duration) -> bool {
+        let ran = Duration::from_nanos(self.ran.load(Ordering::SeqCst));
+        if now.saturating_sub(ran) > self.still {
+            self.doubts.send_replace(true);
+        }
+        !*self.doubts.borrow()
+    }
+
+    /// It runs now. To be called more often than the time after which it has stood still.
+    fn runs(&self, now: Duration) -> bool {
+        let sure = self.is_sure(now);
+        self.ran.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        sure
+    }
+}
+
+impl Node {
+    /// Waits, if this server has stood still, until it knows whether the group has gone on without it: if so, nothing is to
+    /// be done any more by who asks. Costs a look at the clock.
+    pub(crate) async fn goes_on(&self) -> bool {
+        if !self.waking.is_sure(self.hosted.now()) {
+            let _ = self.waking.doubts.subscribe().wait_for(|doubts| !doubts).await;
+        }
+        // One that leaves still answers who has not gone elsewhere yet.
+        !*self.hosted.out.borrow() || self.state.lock().leaving.this_one()
+    }
+
+    /// Asks the other members for their rosters. A later one comes into force, be this server in it or not.
+    async fn ask_what_has_become(self: &Arc<Node>) {
+        let standing = self.standing();
+        let epoch: Epoch = standing.view.epoch;
+        let file = Arc::new(ConnectionFile::of(&standing.roster, self.secret.clone()));
+        let mut asked = JoinSet::new();
+        for server in file.servers.iter().filter(|server| server.id != self.id).cloned() {
+            let file = file.clone();
+            asked.spawn(async move { (server.id, forming::ask_roster(&server, &file).await) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            if let Ok((server, Ok(roster))) = answer
+                && roster.epoch > epoch
+            {
+                self.heard_of_members(server, Message::InForce(roster), None);
+            }
+        }
+    }
+}
+
+/// Sees that this server runs, and asks what has become of it when it has not.
+pub(crate) async fn run(node: Arc<Node>) {
+    let mut doubts = node.waking.doubts.subscribe();
+    loop {
+        if !node.waking.runs(node.hosted.now()) {
+            tracing::info!("this server stood still: it asks whether the group has gone on without it");
+            let _ = timeout(ANSWER, node.ask_what_has_become()).await;
+            node.waking.runs(node.hosted.now());
+            node.waking.doubts.send_replace(false);
+        }
+        let _ = timeout(node.waking.still / 4, doubts.wait_for(|doubts| *doubts)).await;
+    }
+}
