@@ -1,6 +1,6 @@
 //! Reserving memory for a client, and taking bytes from the network into it.
 
-use super::producer::Producing;
+use super::producing::Producing;
 use super::storing::Storing;
 use super::writing::Writing;
 use super::{Session, left};

@@ -1,0 +1,302 @@
+//! How guardians are asked to keep something: which servers are, and when it is safe that they do.
+
+use crate::handle::cuts_to_tell;
+use crate::node::{Node, Pending, State};
+use crate::peers::Sent;
+use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::steps::StepEnded;
+use forebay_core::{Error, Result};
+use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Something that is to be kept elsewhere: blocks that are here, and what ranks told.
+struct Part {
+    id: Kept,
+    ranges: Vec<Range>,
+    ended: Vec<(u32, Arc<StepEnded>)>,
+}
+
+/// A server that was asked to keep something.
+struct Asked {
+    guardian: ServerId,
+    /// Where its answer will come. That ends without one if it dies.
+    answer: oneshot::Receiver<PeerMessage>,
+    /// Whether it will do it whatever becomes of this server: see [`Sent::There`].
+    is_sure: bool,
+}
+
+/// A part of a step that others were asked to keep. They go on being asked until `finish_keep`.
+#[must_use]
+pub(crate) struct Keeping {
+    part: Part,
+    copies: u32,
+    asked: Vec<Asked>,
+}
+
+impl Keeping {
+    /// Whether the part outlives this server already.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.asked.iter().all(|asked| asked.is_sure)
+    }
+}
+
+/// The error where copies take too long.
+pub(crate) fn copies_late() -> Error {
+    Error::timeout(
+        "another server did not make a copy of what was put in time: it stands still, or is too slow",
+    )
+}
+
+impl Node {
+    /// The servers that are to hold copies of a step: those that do, then those on other hosts, then those after this one.
+    /// Of a server that leaves: those on its host first.
+    fn guardians(
+        &self,
+        state: &State,
+        copies: u32,
+        kept_by: &BTreeSet<ServerId>,
+        without: &BTreeMap<ServerId, Error>,
+    ) -> Vec<ServerId> {
+        let mut able = self.able_guardians(state);
+        able.retain(|id| !without.contains_key(id));
+        // A stable sort: the best of each kind stay first.
+        able.sort_by_key(|id| !kept_by.contains(id));
+        able.truncate(copies as usize);
+        able
+    }
+
+    /// Asks other servers to keep blocks of a step that this one holds, and what ranks told of it.
+    pub(crate) fn begin_keep(
+        &self,
+        state: &mut State,
+        id: &StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+    ) -> Keeping {
+        let part = Part { id: Kept::Step(id.clone()), ranges, ended };
+        let step = state.replicas.kept.entry(part.id.clone()).or_default();
+        step.copies = step.copies.max(copies);
+        step.ranges.extend(&part.ranges);
+        step.told += part.ended.len();
+        step.part_begun();
+        let asked = self.ask_some_to_keep(state, &part, copies, &mut BTreeSet::new(), &BTreeMap::new());
+        Keeping { part, copies, asked: asked.unwrap_or_default() }
+    }
+
+    /// Waits until they do; one that dies meanwhile is replaced. With fewer servers than are wanted, as many do as there are.
+    /// The caller sets the deadline.
+    pub(crate) async fn finish_keep(&self, keeping: Keeping) -> Result<()> {
+        let Keeping { part, copies, asked } = keeping;
+        let (done, refused) = self.keep_at(&part, copies, asked).await;
+        let differ = {
+            let mut state = self.state.lock();
+            let Some(step) = state.replicas.kept.get_mut(&part.id) else { return Ok(()) };
+            let keep_this = done.len();
+            step.part_done(done);
+            step.asking == 0 && step.kept_by().len() < keep_this
+        };
+        if differ {
+            // The parts of it have copies, but not on the same servers.
+            self.keep_these_again(vec![part.id]);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
+    /// for good.
+    pub(crate) async fn keep_all(
+        &self,
+        id: &Kept,
+        servers: u32,
+        ranges: Vec<Range>,
+        ended: Vec<(u32, Arc<StepEnded>)>,
+    ) -> Result<()> {
+        let parts = {
+            let mut state = self.state.lock();
+            let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
+            step.ranges.extend(&ranges);
+            step.told = step.told.max(ended.len());
+            step.parts
+        };
+        let part = Part { id: id.clone(), ranges, ended };
+        let (done, refused) = self.keep_at(&part, servers, Vec::new()).await;
+        let mut state = self.state.lock();
+        let step = state.replicas.kept.get_mut(id);
+        // What has come since, these may not have.
+        if let Some(step) = step.filter(|step| (step.parts, step.asking) == (parts, 0)) {
+            step.done_by = Some(done);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Has so many servers keep a part of something, or all of it: which of them do, and why not as many as there could be.
+    /// Some may have been asked already.
+    async fn keep_at(
+        &self,
+        part: &Part,
+        servers: u32,
+        mut asked: Vec<Asked>,
+    ) -> (BTreeSet<ServerId>, Option<Error>) {
+        let mut done = BTreeSet::new();
+        let mut refused = BTreeMap::new();
+        loop {
+            for Asked { guardian, answer, .. } in asked {
+                match answer.await {
+                    Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
+                        done.insert(guardian);
+                    }
+                    Ok(PeerMessage::Answer { result: Err(error), .. }) => {
+                        tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);
+                        refused.insert(guardian, error);
+                    }
+                    // It is gone.
+                    _ => {}
+                }
+            }
+            let state = &mut *self.state.lock();
+            state.replicas.keep_surely(&done, &part.ranges);
+            match self.ask_some_to_keep(state, part, servers, &mut done, &refused) {
+                // It was freed meanwhile.
+                None => return (done, None),
+                Some(none) if none.is_empty() => break,
+                Some(others) => asked = others,
+            }
+        }
+        let lacks = done.len() < servers as usize;
+        (done, refused.into_values().next().filter(|_| lacks))
+    }
+
+    /// Asks as many servers to keep something as are still wanted; nobody if it is not to be kept any more, or those that
+    /// do are enough, or all.
+    fn ask_some_to_keep(
+        &self,
+        state: &mut State,
+        part: &Part,
+        servers: u32,
+        done: &mut BTreeSet<ServerId>,
+        refused: &BTreeMap<ServerId, Error>,
+    ) -> Option<Vec<Asked>> {
+        let Part { id, ranges, ended } = part;
+        done.retain(|guardian| !state.leaving.others.contains(guardian));
+        let step = state.replicas.kept.get(id)?;
+        // Best those that have other parts of it.
+        let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
+        let guardians = self.guardians(state, servers, &kept_by, refused);
+        let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
+        if rest.is_empty() {
+            return Some(Vec::new());
+        }
+        let records = id.step().map(|id| state.directory.records_in(id, ranges)).unwrap_or_default();
+        let space = state.space.block_of(id);
+        let ask = |guardian: ServerId| {
+            let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
+            let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
+            let keep = Keep { id, copies, guardians, ranges, ended, records, space };
+            self.ask_to_keep(state, guardian, keep)
+        };
+        Some(rest.into_iter().map(ask).collect())
+    }
+
+    /// Has other servers keep blocks that a rank has put; waits for it, until a deadline, unless it is safe that they will.
+    pub(crate) async fn keep_in_time(
+        &self,
+        id: &StepId,
+        copies: u32,
+        ranges: Vec<Range>,
+        patience: Duration,
+    ) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let Some(node) = self.me.upgrade() else { return Ok(()) };
+        let keeping = self.begin_keep(&mut self.state.lock(), id, copies, ranges, Vec::new());
+        let is_safe = keeping.is_safe();
+        // It goes on if it takes longer.
+        let keeping = tokio::spawn(async move { node.finish_keep(keeping).await });
+        if is_safe {
+            return Ok(());
+        }
+        match tokio::time::timeout(patience, keeping).await {
+            Ok(kept) => kept.unwrap_or_else(|e| Err(Error::internal(e.to_string()))),
+            Err(_) => Err(copies_late()),
+        }
+    }
+
+    fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Keep) -> Asked {
+        let (reply, answer) = oneshot::channel();
+        let is_sure = self.tell_to_keep(state, guardian, keep, reply).unwrap_or(false);
+        Asked { guardian, answer, is_sure }
+    }
+
+    /// Whether it is sure that the guardian will do it; `None` if it is gone.
+    fn tell_to_keep(
+        &self,
+        state: &mut State,
+        guardian: ServerId,
+        keep: Keep,
+        reply: oneshot::Sender<PeerMessage>,
+    ) -> Option<bool> {
+        let arenas: BTreeSet<u32> = keep.ranges.iter().map(|range| range.arena).collect();
+        for arena in &arenas {
+            if state.replicas.arenas.entry(*arena).or_default().insert(guardian) {
+                let (file, bytes) = self.store.lock().guarded_descriptor(*arena).ok()?;
+                self.peers.send_with(guardian, PeerMessage::Guard { arena: *arena, bytes }, Some(file));
+            }
+        }
+        if let Some(id) = keep.id.step().filter(|_| !keep.ended.is_empty()) {
+            self.tell_guardian_of_run(state, guardian, &id.stream, id.run);
+        }
+        if let Some(step) = state.replicas.kept.get_mut(&keep.id) {
+            step.asked.insert(guardian);
+        }
+        let did_before = state.replicas.sure.get(&guardian).is_some_and(|sure| arenas.is_subset(sure));
+        let token = self.unique();
+        let question = PeerMessage::Keep { token, keep: Box::new(keep) };
+        let there = match self.send(state, guardian, question) {
+            Sent::There => true,
+            Sent::Waits => false,
+            Sent::Gone => return None,
+        };
+        state.pending.insert(token, Pending { server: guardian, stream: String::new(), rank: 0, reply });
+        Some(there && did_before)
+    }
+
+    /// Tells a guardian what it does not know yet of a run.
+    fn tell_guardian_of_run(&self, state: &mut State, guardian: ServerId, stream: &str, run: RunNumber) {
+        let Some(ledger) = state.ledger.run(stream, run) else { return };
+        let version = ledger.version();
+        let known = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
+        let before = known.insert(guardian, version);
+        if before == Some(version) {
+            return;
+        }
+        let name = || stream.to_owned();
+        let cuts = state.members.get(stream).and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+        let told = Box::new(ledger.inheritance(run, cuts));
+        let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
+        let gone: Vec<PeerMessage> = gone
+            .filter(|_| before.is_none())
+            .map(|(rank, died)| PeerMessage::GuardedRankGone { stream: name(), run, rank, died })
+            .collect();
+        let coordinator = self.coordinator_of(state, stream);
+        self.tell(state, guardian, PeerMessage::GuardRun { stream: name(), coordinator, told });
+        for gone in gone {
+            self.tell(state, guardian, gone);
+        }
+    }
+
+    /// Tells a server of a run, if none knows all of it.
+    pub(crate) fn tell_any_guardian_of_run(&self, state: &mut State, stream: &str, run: RunNumber) {
+        let able = self.able_guardians(state);
+        let known = state.replicas.runs.get(&(stream.to_owned(), run));
+        let knows = |id: &&ServerId| known.is_some_and(|known| known.contains_key(id));
+        let guardian = able.iter().find(knows).or(able.first()).copied();
+        if let Some(guardian) = guardian {
+            self.tell_guardian_of_run(state, guardian, stream, run);
+        }
+    }
+}

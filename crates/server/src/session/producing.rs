@@ -1,0 +1,293 @@
+//! A rank of a stream, as its home server knows it.
+
+use super::writing::{BeginPage, Writing};
+use crate::directory::Done;
+use crate::handle::cuts_to_tell;
+use crate::node::{Held, Node, State};
+use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
+use forebay_core::demand::Demand;
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, StepEnded};
+use forebay_core::{Error, Result};
+use forebay_wire::message::Grant;
+use forebay_wire::peer::PeerMessage;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// One rank of a stream, at its home server.
+#[derive(Debug)]
+pub(crate) struct Producing {
+    pub(super) stream: String,
+    pub(super) rank: u32,
+    pub(super) run: RunNumber,
+    pub(super) policy: Policy,
+    /// How many ranks its run has.
+    pub(super) ranks: u32,
+    /// How many other servers are to hold copies of its blocks, and when.
+    pub(super) copies: u32,
+    pub(super) durability: Durability,
+    pub(super) writing: Writing,
+    pub(super) fields: BTreeMap<String, Field>,
+    pub(super) begun: bool,
+    pub(super) last: Option<StepNumber>,
+    /// The coordinator knows that the rank has finished all steps below this one.
+    pub(super) told_below: StepNumber,
+    /// The coordinator was told of steps since it was last asked whether it has taken all.
+    pub(super) unheard: bool,
+    pub(super) open: Option<OpenStep>,
+    /// Field and size of each block of the last step with blocks: the next one is likely the same.
+    pub(super) predicted: Vec<(String, u64)>,
+    pub(super) trouble: Option<Error>,
+    /// It goes on at another home: nothing it does is this server's any more.
+    pub(super) moved: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenStep {
+    pub(super) number: StepNumber,
+    pub(super) time: f64,
+    pub(super) demand: Arc<Demand>,
+    pub(super) fields: BTreeMap<String, Vec<BlockRecord>>,
+    pub(super) held: Vec<Held>,
+    pub(super) keys: HashSet<(String, u64)>,
+    pub(super) sizes: Vec<(String, u64)>,
+    /// Bytes of what is told of this step, encoded.
+    pub(super) told: usize,
+}
+
+impl OpenStep {
+    pub(super) fn new(number: StepNumber, time: f64, demand: Arc<Demand>) -> OpenStep {
+        OpenStep {
+            number,
+            time,
+            demand,
+            fields: BTreeMap::new(),
+            held: Vec::new(),
+            keys: HashSet::new(),
+            sizes: Vec::new(),
+            told: 0,
+        }
+    }
+}
+
+impl Producing {
+    /// Something went wrong with a message that is not answered.
+    pub(crate) fn note(&mut self, error: Error) {
+        self.trouble.get_or_insert(error);
+    }
+
+    /// Whether each block is copied as soon as it is put.
+    pub(crate) fn copies_at_once(&self) -> bool {
+        self.copies > 0 && self.durability == Durability::Replicated
+    }
+
+    /// Whether it is this rank.
+    pub(crate) fn is(&self, stream: &str, run: RunNumber, rank: u32) -> bool {
+        (&self.stream[..], self.run, self.rank) == (stream, run, rank)
+    }
+
+    /// Whether it goes on at another server: this one takes nothing of it any more.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Whether a step is open whose blocks, like those of the step before, come with its end.
+    pub(crate) fn ends_at_once(&self) -> bool {
+        self.open.is_some()
+            && !self.predicted.is_empty()
+            && self.predicted.iter().all(|(_, bytes)| *bytes == 0)
+    }
+
+    /// Tells the coordinator what the rank put in a step: the rank has ended it, or is gone and leaves it torn.
+    pub(super) fn tell_step(
+        &self,
+        node: &Node,
+        open: OpenStep,
+        dropped: bool,
+        torn: bool,
+        done: Option<Done>,
+    ) -> Result<()> {
+        let mut fields = Vec::new();
+        for (name, blocks) in open.fields {
+            fields.push(EndedField::new(self.field(&name)?.clone(), blocks));
+        }
+        let (step, time) = (open.number, open.time);
+        let ended = StepEnded { step, time, fields, dropped, torn, servers: Vec::new() };
+        let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
+        let id = StepId { stream: stream.clone(), run, step };
+        let mut state = node.state.lock();
+        state.held.entry(id.clone()).or_default().extend(open.held);
+        // In a run of too many ranks records do not travel with its steps.
+        let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
+        if register || self.copies > 0 {
+            node.end_in_order(&mut state, id, rank, ended, register, (self.copies, done));
+        } else {
+            node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended));
+        }
+        if self.behind(node, &state).is_some()
+            && let Some(member) = state.members.get_mut(&self.stream)
+        {
+            // Its ranks wait with their next steps.
+            member.must_ask(self.run);
+        }
+        node.drain(&mut state);
+        Ok(())
+    }
+
+    /// A server that is told of this rank's steps and is far behind with taking what it is told.
+    pub(super) fn behind(&self, node: &Node, state: &State) -> Option<ServerId> {
+        let coordinator = node.coordinator_of(state, &self.stream);
+        let standing = node.standing();
+        // In a large run it may be any that owns tiles.
+        let registers = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
+        let owners = standing.roster.seats.holders().filter(|_| registers);
+        let told = owners.chain([coordinator]);
+        told.into_iter().find(|server| node.peers.is_behind(*server))
+    }
+
+    /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
+    /// stays in that step, which is torn.
+    pub(crate) fn leave(&mut self, node: &Node, died: bool) {
+        if self.moved {
+            return;
+        }
+        if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
+            && let Err(error) = self.tell_step(node, open, false, true, None)
+        {
+            tracing::warn!("the step that a rank left is not told: {error}");
+        }
+        self.take_off(node, |stream, run, rank| PeerMessage::RankGone { stream, run, rank, died });
+    }
+
+    /// The rank has its home here no more: tells the coordinator why.
+    pub(super) fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> PeerMessage) {
+        let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
+        let mut state = node.state.lock();
+        let Some(member) = state.members.get_mut(&stream) else { return };
+        let Some(local) = member.ranks.remove(&(run, rank)) else { return };
+        if let Some(step) = local.begin.as_ref().and_then(BeginPage::must_ask) {
+            member.cut.note_begun(run, step);
+        }
+        let reached = member.cut.highest_begun(run);
+        if let Some(member) = state.members.get_mut(&stream) {
+            if !member.ranks.keys().any(|(other, _)| *other == run) {
+                member.cut.close_run(run);
+            }
+            if member.ranks.is_empty() {
+                state.members.remove(&stream);
+            }
+        }
+        if let Some(step) = reached {
+            state.ledger.reached(&stream, run, step);
+            // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
+            let reached = PeerMessage::Reached { stream: stream.clone(), run, step };
+            let coordinator = node.coordinator_of(&state, &stream);
+            node.tell(&mut state, coordinator, reached);
+        }
+        let why = why(stream.clone(), run, rank);
+        node.tell_of_rank(&mut state, &(stream, run, rank), why);
+        node.drain(&mut state);
+    }
+
+    /// Remembers which demands hold: when the rank has moved away, nobody may know here.
+    pub(super) fn keep_cuts(&self, node: &Node) {
+        let mut state = node.state.lock();
+        let cuts = state.members.get(&self.stream).and_then(|member| member.cut.cuts(self.run));
+        if let Some(cuts) = cuts.map(cuts_to_tell) {
+            state.ledger.keep_cuts(&self.stream, self.run, cuts);
+        }
+    }
+
+    /// Whether the rank is between two steps, all that it told of those before has come, and the coordinator is told.
+    pub(super) fn is_between_steps(&self, node: &Node) -> bool {
+        let state = node.state.lock();
+        if !node.is_told(&state, &self.key()) {
+            return false;
+        }
+        let member = state.members.get(&self.stream);
+        let rank = member.and_then(|member| member.ranks.get(&(self.run, self.rank)));
+        // From now on it asks before it begins another step; it may have begun one by itself.
+        let alone = rank.and_then(|rank| rank.begin.as_ref()).and_then(BeginPage::must_ask);
+        let untold = alone.filter(|step| Some(*step) > self.last).and_then(|step| {
+            let demand = member?.cut.demand_at(self.run, step)?;
+            self.fields.values().find(|field| demand.wants(field, step))
+        });
+        self.open.is_none() && untold.is_none()
+    }
+
+    pub(super) fn key(&self) -> (String, RunNumber, u32) {
+        (self.stream.clone(), self.run, self.rank)
+    }
+
+    /// The process has ended: what it could still write to is free.
+    pub(crate) fn give_back(self, node: &Node) {
+        self.writing.close(node);
+    }
+
+    pub(super) fn field(&self, name: &str) -> Result<&Field> {
+        self.fields.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.fields.keys().map(String::as_str).collect();
+            Error::not_found(format!(
+                "stream '{}' has no field '{name}'; this rank offers {}",
+                self.stream,
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            ))
+        })
+    }
+
+    /// Tells the coordinator that the rank begins a step, and so has finished all before it.
+    pub(super) fn tell_begun(&mut self, node: &Node, step: StepNumber) {
+        self.told_below = step;
+        let id = (self.stream.clone(), self.run, self.rank);
+        let (stream, run, rank) = id.clone();
+        let mut state = node.state.lock();
+        state.ledger.begun(&stream, run, rank, step);
+        node.tell_of_rank(&mut state, &id, PeerMessage::Begun { stream, run, rank, step });
+        node.drain(&mut state);
+    }
+
+    /// Lets the rank know that it has nothing to ask for before its next step, as far as this one is concerned.
+    pub(super) fn say_taken(&self, node: &Node, step: StepNumber) {
+        let state = node.state.lock();
+        let rank = state.members.get(&self.stream).and_then(|m| m.ranks.get(&(self.run, self.rank)));
+        if let Some(page) = rank.filter(|rank| rank.trouble.is_none()).and_then(|rank| rank.begin.as_ref()) {
+            page.take(step);
+        }
+    }
+
+    /// If the rank has left out steps at which something was wanted, nobody must wait for it there.
+    pub(super) fn tell_left_out(&mut self, node: &Node, step: StepNumber) {
+        let state = node.state.lock();
+        let member = state.members.get(&self.stream);
+        let left_out = member.is_some_and(|m| m.cut.wants_any(self.run, self.told_below..step));
+        drop(state);
+        if left_out {
+            self.tell_begun(node, step);
+        }
+    }
+
+    /// How many bytes the rank will likely put at its first step: an equal share of what is wanted of its fields.
+    pub(super) fn likely_bytes(&self, demand: &Demand) -> u64 {
+        // A field that is wanted at any step is wanted at step 0.
+        let wanted = self.fields.values().filter(|field| demand.wants(field, 0));
+        let bytes: u64 = wanted.filter_map(Field::bytes).fold(0, u64::saturating_add);
+        bytes / u64::from(self.ranks)
+    }
+
+    /// Ranges for the blocks of the last step, as far as their fields are wanted now and there is room.
+    pub(super) fn grant_predicted(&mut self, node: &Node, demand: &Demand, step: StepNumber) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        for (name, bytes) in self.predicted.clone() {
+            let wanted = bytes > 0 && self.fields.get(&name).is_some_and(|field| demand.wants(field, step));
+            if !wanted {
+                continue;
+            }
+            match self.writing.try_reserve(node, bytes) {
+                Ok(Some(grant)) => grants.push(grant),
+                _ => break,
+            }
+        }
+        grants
+    }
+}
