@@ -82,7 +82,6 @@ impl Replicated {
 
 /// How long parts of a step may take to be kept before it is kept again as it is then.
 const SETTLES: Duration = Duration::from_secs(5);
-
 /// How long to wait before it is looked again whether they are.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

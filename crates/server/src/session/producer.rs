@@ -25,13 +25,10 @@ use tokio::time::{Instant, timeout_at};
 /// How much a rank may tell of a step, in bytes as they are encoded: its blocks go to the coordinator in one
 /// message. The rest is for what is around them.
 const TOLD_MAX: usize = BODY_MAX - (64 << 10);
-
 /// How long a rank may wait for the stream's coordinator when it joins or defines.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
-
 /// How long it may take until the coordinator is told of a rank's steps, before the rank is to stay for another one.
 const SOON_TOLD: Duration = Duration::from_millis(500);
-
 /// How long a flush waits for the coordinator's word on the steps before it.
 const HEAR_PATIENCE: Duration = Duration::from_secs(5);
 
