@@ -31,8 +31,9 @@ const JOINING_MAX: usize = 256;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait for who writes the connection file before it is removed.
 const REMOVAL: Duration = Duration::from_secs(10);
-/// How long it may take until all is handled that a server had said which is gone.
-const HEARD: Duration = Duration::from_secs(5);
+/// How long, and how often, it is waited until all is handled that a server had said which is gone.
+const HEARD_LOOK: Duration = Duration::from_millis(100);
+const HEARD_LOOKS: u32 = 100;
 /// How long one server is asked for its roster.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -281,7 +282,7 @@ impl Node {
             let next = || node.hosted.adopting.lock().front().cloned();
             while let Some(roster) = next() {
                 let gone = node.gone_by(&roster);
-                if tokio::time::timeout(HEARD, node.hearing.all_of(&gone)).await.is_err() {
+                if !node.has_heard_all_of(&gone).await {
                     tracing::warn!("not all was handled in time that {gone:?} had said");
                 }
                 let mut adopting = node.hosted.adopting.lock();
@@ -289,6 +290,19 @@ impl Node {
                 adopting.pop_front();
             }
         });
+    }
+
+    /// Waits until all is handled that servers had said, but not for ever. While this server stands still no time passes
+    /// but a little.
+    async fn has_heard_all_of(&self, servers: &[ServerId]) -> bool {
+        let heard = self.hearing.all_of(servers);
+        tokio::pin!(heard);
+        for _ in 0..HEARD_LOOKS {
+            if tokio::time::timeout(HEARD_LOOK, &mut heard).await.is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// The members that a roster does not have.
