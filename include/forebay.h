@@ -256,8 +256,8 @@ int fb_producer_open(const fb_producer_options *options, fb_producer **producer)
 int fb_producer_run(const fb_producer *producer, uint64_t *run);
 /* Which transport was chosen: *name is "shm" or "tcp", and needs not be freed. */
 int fb_producer_transport(const fb_producer *producer, const char **name);
-/* FB_OK while all is well; else why staging was given up (see FB_ON_LOSS_SKIP), and in *skipped, unless
- * that is NULL, the number of steps begun since. */
+/* FB_OK while all is well; else why staging was given up (see FB_ON_LOSS_SKIP). In *skipped, unless that is
+ * NULL, the number of steps that were begun while it was, so far, also when all is well again. */
 int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
 
 /* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,7 @@ from support import (
 from test_directory import RANKS, many_ranks, write_large
 from test_directory import SHAPE as LARGE
 from test_elastic import COUNT, SHAPE, ids, name_at, told
+from test_faults import process_of
 from test_replicas import RANK, READ, check_all, end, lacking, open_ranks, run
 
 import forebay
@@ -170,6 +175,77 @@ except forebay.Conflict as refused:
     run(ranks, range(20, 30))
     check_all(two, "s", range(30))
     end(ranks)
+
+
+@pytest.mark.parametrize("servers", [3, 4])
+@pytest.mark.parametrize("when", ["just before", "meanwhile"])
+def test_the_guardian_dies_as_the_home_leaves(own_place: Path, servers: int, when: str) -> None:
+    """One death costs nothing: what a dead server keeps is not elsewhere, and one copy is not enough to go."""
+    with forebay.local(servers=servers, budget=BUDGET) as group:
+        with producer(group, "s", replicas=2, keep=1000) as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            write_steps([sim], range(40), lambda number: reference(SHAPE, "f8", number))
+            guardian = process_of(group, 1)
+            if when == "just before":
+                os.kill(guardian, signal.SIGKILL)
+                leave_surely(group, 0)
+            else:
+                leaving = threading.Thread(target=leave_surely, args=[group, 0])
+                leaving.start()
+                time.sleep(0.002)
+                os.kill(guardian, signal.SIGKILL)
+                leaving.join()
+            wait_until(lambda: ids(group) == list(range(2, servers)))
+        with consumer(group, "s", start="oldest") as reader:
+            for number in range(40):
+                with reader.next() as step:
+                    assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+def leave_surely(group: forebay.LocalGroup, number: int) -> None:
+    """Has a server leave, whatever befalls the others; one that has left may not be there to be asked again."""
+    forebay.Admin(group=group.path, timeout=30).remove_server(str(number))
+
+
+def test_of_servers_that_all_leave_one_stays_for_the_ranks(two: forebay.LocalGroup) -> None:
+    """Nothing is held when they do, and the rank may be on its way from one to the other."""
+    admin = forebay.Admin(group=two.path, timeout=20)
+    over, refused, put = threading.Event(), [], []
+
+    def simulate() -> None:
+        with producer(two, "s", replicas=2, on_loss="fail") as sim:
+            sim.array("U", dtype="f8", shape=(100,))
+            while not over.is_set():
+                with sim.step(len(put)) as step:
+                    step.put("U", np.full(100, float(len(put))))
+                put.append(sim.skipped)
+                time.sleep(0.002)
+
+    def leave(name: str) -> None:
+        try:
+            admin.remove_server(name)
+        except forebay.Conflict as error:
+            refused.append(str(error))
+
+    def puts_go_on() -> None:
+        before = len(put)
+        wait_until(lambda: len(put) > before + 20)
+
+    threads = [threading.Thread(target=simulate), *(threading.Thread(target=leave, args=[n]) for n in "01")]
+    with consumer(two, "s"):
+        threads[0].start()
+        puts_go_on()
+        for thread in threads[1:]:
+            thread.start()
+        for thread in threads[1:]:
+            thread.join()
+        assert len(refused) == 1
+        assert "ranks of stream 's' use it" in refused[0]
+        puts_go_on()
+        over.set()
+        threads[0].join()
+    assert put == [0] * len(put)
 
 
 def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> None:

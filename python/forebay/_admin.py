@@ -129,7 +129,7 @@ class Admin:
             command += ["--group", group]
         if timeout is not None:
             command += ["--timeout", str(timeout)]
-        command += ["add", str(integer(count, "count", low=1, bits=32))]
+        command += ["add", str(integer(count, "count", low=1, bits=12))]
         # Not over a pipe, which the servers would keep open.
         with tempfile.TemporaryFile() as out:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from forebay import _forebay
 from forebay._admin import Admin
 from forebay._arrays import integer
 from forebay._command import command_path
@@ -71,10 +71,10 @@ class LocalGroup:
 
         Raises `Timeout` if they are not admitted, for which more than half of the group must answer.
         """
-        started = self._start(integer(count, "count", low=1, bits=32))
+        started = self._start(integer(count, "count", low=1, bits=12))
         try:
             pids = {server.pid for server in started}
-            self._wait(started, lambda _: pids <= self._members(), timeout)
+            self._wait(started, lambda _: pids <= set(_forebay.member_processes(self.path)), timeout)
         except BaseException:
             for server in started:
                 server.process.kill()
@@ -112,11 +112,6 @@ class LocalGroup:
     def _all_answer(self, left: float) -> bool:
         told = Admin(group=self.path, timeout=min(5.0, left)).status()["servers"]
         return all("error" not in server for server in told)
-
-    def _members(self) -> set[int]:
-        """The processes of the members, as the connection file names them: it is replaced as a whole."""
-        with open(self.path, encoding="utf-8") as file:
-            return {server["pid"] for server in json.load(file)["servers"]}
 
     def __fspath__(self) -> str:
         """The connection file, so that the group itself can be given wherever its path can."""
@@ -167,7 +162,7 @@ def local(
     for how many seconds a server may stand still before the others give it up (default 10). The
     servers end when the group is closed, or when this process ends, however it does.
     """
-    servers = integer(servers, "servers", low=1, bits=32)
+    servers = integer(servers, "servers", low=1, bits=12)
     if budget is not None:
         budget = integer(budget, "budget", low=1)
     arguments = ["--encrypt"] if encrypt else []

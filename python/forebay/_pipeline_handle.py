@@ -128,8 +128,13 @@ class PipelineHandle:
 
     @property
     def lost(self) -> tuple[str, int] | None:
-        """Why staging was given up and how many steps were skipped since; None while all is well."""
+        """Why staging was given up and how many steps were skipped so far; None while all is well."""
         return self._producer.lost
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were begun so far while staging was given up, as `Producer.skipped` says."""
+        return self._producer.skipped
 
     @property
     def active(self) -> list[int]:

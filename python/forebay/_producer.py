@@ -162,8 +162,13 @@ class Producer:
 
     @property
     def lost(self) -> tuple[str, int] | None:
-        """Why staging was given up and how many steps were skipped since; None while all is well."""
+        """Why staging was given up and how many steps were skipped so far; None while all is well."""
         return self._core.lost()
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were begun so far while staging was given up, also when all is well again. Never waits."""
+        return self._core.skipped()
 
     def array(
         self,

@@ -200,15 +200,16 @@ pub(crate) unsafe extern "C" fn fb_producer_transport(
     })
 }
 
-/// Whether staging was given up, why, and how many steps were skipped since.
+/// Whether staging was given up, why, and how many steps were skipped so far.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_producer_lost(producer: *const fb_producer, skipped: *mut u64) -> c_int {
     call("fb_producer_lost", || {
         // SAFETY: the header's terms.
         unsafe {
-            let lost = Handle::get(producer, "producer")?.producer.lost();
+            let producer = &Handle::get(producer, "producer")?.producer;
+            let lost = producer.lost();
             if !skipped.is_null() {
-                skipped.write(lost.as_ref().map_or(0, |(_, skipped)| *skipped));
+                skipped.write(producer.skipped());
             }
             lost.map_or(Ok(()), |(error, _)| Err(error))
         }

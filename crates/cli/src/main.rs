@@ -114,6 +114,16 @@ impl Common {
     }
 }
 
+/// When, and which process: the servers of a group on one machine share a log.
+struct WhenAndWho;
+
+impl tracing_subscriber::fmt::time::FormatTime for WhenAndWho {
+    fn format_time(&self, to: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+        tracing_subscriber::fmt::time::SystemTime.format_time(to)?;
+        write!(to, " {}", std::process::id())
+    }
+}
+
 fn log(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -123,6 +133,7 @@ fn log(verbose: u8) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let _ = tracing_subscriber::fmt()
+        .with_timer(WhenAndWho)
         .with_env_filter(filter)
         .with_target(false)
         .with_writer(std::io::stderr)
@@ -137,7 +148,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Leave(leave) => leave::leave(common, &leave, output),
         Command::Heal(heal) => heal::heal(common, &heal, output),
         Command::Down => group::down(common, output),
-        Command::Serve(serve) => serve::serve(common, &serve),
+        Command::Serve(serve) => serve::serve(common, &serve, output),
         Command::Status => status::status(common, output),
         Command::Ls(ls) => ls::ls(common, &ls, output),
         Command::Get(get) => get::get(common, &get, output),

@@ -1,6 +1,7 @@
 //! `forebay serve`: one server, in the foreground.
 
 use crate::Common;
+use crate::output::Output;
 use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::{Error, Result};
@@ -43,7 +44,7 @@ pub(crate) struct Serve {
 pub(crate) struct Memory {
     /// Bytes of blocks that each server may hold, such as 512M or 64G
     /// [default: half of what is free, shared by the servers]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
     pub(crate) budget: Option<u64>,
 }
 
@@ -68,6 +69,9 @@ pub(crate) struct Network {
     pub(crate) silence: Option<Duration>,
 }
 
+/// Memory is given out in pieces of this many bytes.
+const PAGE: u64 = 4096;
+
 /// A number of bytes with an optional K, M, G or T.
 pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     let bad = || format!("'{text}' is no number of bytes: write 1000000, 512M or 64G");
@@ -82,6 +86,17 @@ pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| bad())?;
     number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(bad)
+}
+
+/// As `parse_bytes`, of memory that is to hold something: 64 is most likely meant to be 64M.
+fn parse_budget(text: &str) -> std::result::Result<u64, String> {
+    let budget = parse_bytes(text)?;
+    if budget < PAGE {
+        return Err(format!(
+            "{budget} bytes hold no block: memory is given out in pages of {PAGE}; write 64M or 2G"
+        ));
+    }
+    Ok(budget)
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -112,7 +127,7 @@ fn leash() -> Result<Arc<OwnedFd>> {
     leash.map_err(|e| Error::io("cannot watch standard input", &e))
 }
 
-pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
+pub(crate) fn serve(common: &Common, serve: &Serve, output: &Output) -> Result<ExitCode> {
     let leash = serve.leash.then(leash).transpose()?;
     let options = ServerOptions {
         group: path_of(common.group.as_deref())?,
@@ -128,7 +143,10 @@ pub(crate) fn serve(common: &Common, serve: &Serve) -> Result<ExitCode> {
         private_place: serve.private_place.clone(),
         leash,
     };
-    forebay_server::run(options, || tracing::info!("this server is a member of its group"))?;
+    let group = options.group.display().to_string();
+    forebay_server::run(options, |id| {
+        output.remark(&format!("{id} (process {}) is a member of the group of {group}", std::process::id()));
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,7 +157,8 @@ mod tests {
     #[test]
     fn bytes_and_ports_are_parsed() {
         assert_eq!(parse_bytes("512M"), Ok(512 << 20));
-        assert_eq!(parse_bytes("7"), Ok(7));
+        assert_eq!((parse_bytes("7"), parse_budget("8K")), (Ok(7), Ok(8192)));
+        assert!(parse_budget("64").is_err_and(|error| error.contains("64M")));
         for bad in ["", "0", "x", "1.5G", "-1", "99999999T", "1Q"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }

@@ -22,7 +22,7 @@ pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
         return Err(Error::unreachable(format!("no server of the group answers: {}", silent.join("; "))));
     }
     for server in list(&status["lost"]) {
-        output.remark(&format!("{}; pipelines on streams that it coordinated have ended", lost(server)));
+        output.remark(&lost(server));
     }
     for server in silent {
         output.remark(&format!("{server}; streams and pipelines that it coordinates are not known"));
@@ -34,7 +34,7 @@ pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
 fn lost(server: &Value) -> String {
     let (id, pid) = (number(&server["server"]), number(&server["pid"]));
     format!(
-        "server{id} (process {pid}) was lost at epoch {}, with all that it held",
+        "server{id} (process {pid}) was lost at epoch {}, with what only it held",
         number(&server["epoch"])
     )
 }
@@ -72,7 +72,7 @@ fn remedy(status: &Value) -> Option<String> {
     let silent = list(&status["servers"]).filter(|server| !server["error"].is_null()).count();
     let stuck = silent < servers && 2 * silent >= servers;
     stuck.then(|| {
-        "Too few servers answer for the group to go on. If the others are gone for good:\nforebay heal".into()
+        "Too few servers answer for the group to go on. If the others are gone for good:\nforebay heal --force".into()
     })
 }
 

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// library takes seconds, and from a file system that many share, minutes.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long servers may take to tell their status unless somebody says otherwise. One that stands still never does.
+const STATUS_PATIENCE: Duration = Duration::from_secs(3);
+
 /// How long the connection file may take to tell of a server that has left.
 const LEFT: Duration = Duration::from_secs(2);
 
@@ -48,14 +51,17 @@ impl Admin {
     }
 
     /// The status of the group: what each server says of itself, or why it cannot be reached, and the streams and
-    /// pipelines of all, by name. `docs/status.md` describes the members. Waits for all servers, with one deadline.
+    /// pipelines of all, by name. `docs/status.md` describes the members. Waits for all servers, three seconds if no
+    /// timeout was given.
     pub fn status(&self) -> Result<Value> {
         // Without it, of those that were known before.
         let _ = self.group.refresh();
         let known = self.group.known();
         let file = &known.file;
         let ids = file.servers.iter().map(|entry| entry.id);
-        let mut answers = self.group.ask_all(ids, &ToServer::Status, "to tell its status", |_| false)?;
+        let patience = self.group.options().timeout.unwrap_or(STATUS_PATIENCE);
+        let what = "to tell its status";
+        let mut answers = self.group.ask_all_within(patience, ids, &ToServer::Status, what, |_| false)?;
         let mut servers = Vec::new();
         for entry in &file.servers {
             let missing = || Err(Error::not_found("it is listed twice"));

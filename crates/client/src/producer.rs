@@ -76,6 +76,8 @@ pub(crate) struct State {
     /// Why the servers were given up, if they were.
     pub(crate) lost: Option<Error>,
     skipped: u64,
+    /// Servers that did not answer when this rank looked for a home.
+    silent: Vec<ServerId>,
     /// When it is next tried to go on with another server.
     come_back_at: Option<Instant>,
     /// The members of which this rank has chosen its home.
@@ -225,7 +227,12 @@ impl Producer {
         &self.stream
     }
 
-    /// Why staging was given up, and how many steps were skipped since; `None` while all is well.
+    /// How many steps were begun so far while staging was given up: nobody will read them. Does not wait.
+    pub fn skipped(&self) -> u64 {
+        if self.guard.is_child() { 0 } else { lock(&self.state).skipped }
+    }
+
+    /// Why staging was given up, and how many steps were skipped so far; `None` while all is well.
     pub fn lost(&self) -> Option<(Error, u64)> {
         if let Err(forked) = self.guard.check("producer") {
             return Some((forked, 0));

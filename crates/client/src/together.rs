@@ -11,7 +11,7 @@ use forebay_wire::frame::Header;
 use forebay_wire::message::{Role, ToClient, ToServer};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many servers are asked at once: each takes a descriptor.
 const AT_ONCE: usize = 256;
@@ -57,7 +57,19 @@ impl Group {
         what: &str,
         is_enough: impl Fn(&Result<ToClient>) -> bool,
     ) -> Result<Answers> {
-        let deadline = deadline_after(self.options().patience());
+        self.ask_all_within(self.options().patience(), servers, question, what, is_enough)
+    }
+
+    /// As `ask_all`, with another deadline.
+    pub(crate) fn ask_all_within(
+        &self,
+        patience: Duration,
+        servers: impl IntoIterator<Item = ServerId>,
+        question: &ToServer,
+        what: &str,
+        is_enough: impl Fn(&Result<ToClient>) -> bool,
+    ) -> Result<Answers> {
+        let deadline = deadline_after(patience);
         let mut waiting = servers.into_iter();
         let mut asked: Vec<Asked> = Vec::new();
         let mut answers = Answers::new();

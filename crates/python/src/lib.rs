@@ -15,8 +15,10 @@ mod space;
 mod worker;
 
 use forebay_client::core::ids::ServerId;
+use forebay_client::transport::group_file::ConnectionFile;
 use forebay_client::{Admin, PipelineSpec};
 use pyo3::prelude::*;
+use std::path::Path;
 
 /// Options that every handle takes.
 pub(crate) fn group_options(
@@ -86,6 +88,13 @@ fn remove_server(
     errors::waiting(py, || Admin::open(&options)?.remove_server(&name, discard).map(drop))
 }
 
+/// The processes of a group's members, as its connection file names them. Asks nobody.
+#[pyfunction]
+fn member_processes(py: Python<'_>, group: String) -> PyResult<Vec<u32>> {
+    let file = errors::waiting(py, || ConnectionFile::read(Path::new(&group)))?;
+    Ok(file.servers.iter().map(|server| server.pid).collect())
+}
+
 /// Has a group go on without the servers that do not answer; which those are, and which do.
 #[pyfunction]
 fn heal(
@@ -133,6 +142,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pipeline_handle::find_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(remove_server, module)?)?;
+    module.add_function(wrap_pyfunction!(member_processes, module)?)?;
     module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;

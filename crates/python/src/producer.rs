@@ -169,6 +169,11 @@ impl Producer {
         self.0.transport().to_string()
     }
 
+    /// How many steps were begun while staging was given up.
+    fn skipped(&self, py: Python<'_>) -> PyResult<u64> {
+        waiting(py, || Ok(self.0.skipped()))
+    }
+
     /// Why staging was given up and how many steps were skipped, or None.
     fn lost(&self, py: Python<'_>) -> PyResult<Option<(String, u64)>> {
         let lost = waiting(py, || Ok(self.0.lost()))?;

@@ -428,6 +428,7 @@ impl Node {
             let effects = self.coordinator(state, &stream).server_gone(peer);
             self.apply(state, &stream, effects);
         }
+        self.keep_without(state, peer);
         self.endings_peer_gone(state, peer);
         let lost: Vec<u64> = state
             .pending

@@ -157,7 +157,8 @@ impl Node {
 
     /// What would end with the group.
     fn what_ends(&self, state: &State) -> Option<String> {
-        if let Some(stream) = state.members.keys().next() {
+        let coordinated = state.coordinators.iter().filter(|(_, coordinator)| coordinator.has_ranks());
+        if let Some(stream) = state.members.keys().chain(coordinated.map(|(stream, _)| stream)).next() {
             return Some(format!("ranks of stream '{stream}' use it"));
         }
         if !state.held.is_empty() {
@@ -324,7 +325,11 @@ impl Node {
 
     fn is_elsewhere(&self, state: &State, id: &Kept) -> bool {
         let (held, told) = held_of(state, id);
-        state.replicas.is_kept(id, held.len(), told.len())
+        // As many servers as are to have it when this one is gone, if there are so many.
+        let able = self.able_guardians(state);
+        let wanted = state.replicas.wanted_without(id).min(able.len()).max(1);
+        let living = |server: &ServerId| !state.gone.contains(server);
+        state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
     }
 
     /// Has another server hold all that this one holds of something.
@@ -347,7 +352,8 @@ impl Node {
                 .collect();
             (state.replicas.hand_over(&id), ranges, told)
         };
-        self.keep_all(&id, copies.max(1), ranges, told).await
+        // Those that it is to have, and one in the place of what is here.
+        self.keep_all(&id, copies + 1, ranges, told).await
     }
 
     /// Tells another server what this one knows of runs, also where no step of them is held.

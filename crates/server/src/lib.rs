@@ -77,18 +77,18 @@ enum End {
 /// since it did not answer for too long, comes back as a new member.
 ///
 /// Blocks; starts its own runtime with a few threads.
-pub fn run(mut options: ServerOptions, ready: impl FnOnce()) -> Result<()> {
+pub fn run(mut options: ServerOptions, ready: impl FnOnce(ServerId)) -> Result<()> {
     let mut ready = Some(ready);
-    let mut first = || ready.take().map(|ready| ready());
+    let mut first = |id| ready.take().map_or((), |ready| ready(id));
     let mut offer = None;
-    while let End::Evicted(held) = run_once(&options, offer.take(), || first().unwrap_or(()))? {
+    while let End::Evicted(held) = run_once(&options, offer.take(), &mut first)? {
         options.leash = None;
         offer = Some(*held);
     }
     Ok(())
 }
 
-fn run_once(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce()) -> Result<End> {
+fn run_once(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce(ServerId)) -> Result<End> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -106,7 +106,7 @@ pub fn new_lineage() -> Result<Lineage> {
     forming::random().map(Lineage)
 }
 
-async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce()) -> Result<End> {
+async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce(ServerId)) -> Result<End> {
     raise_descriptor_limit();
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
@@ -152,7 +152,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     tokio::spawn(membership::run(node.clone()));
     tokio::spawn(waking::run(node.clone()));
     tokio::spawn(silence::run(node.clone(), ports, gossip));
-    ready();
+    ready(node.id);
     let by = tokio::select! {
         by = told_to_end => by,
         () = node.shutdown.notified() => By::Shutdown,

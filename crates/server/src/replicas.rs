@@ -92,10 +92,15 @@ impl Replicas {
         (wanted.clone().count(), wanted.filter(|step| step.lacks_copies()).count())
     }
 
-    /// Whether another server keeps all of a step: so many blocks, and what so many ranks told.
-    pub(crate) fn is_kept(&self, id: &Kept, blocks: usize, told: usize) -> bool {
-        let kept = self.kept.get(id).filter(|step| !step.kept_by().is_empty());
-        kept.is_some_and(|step| step.ranges.len() >= blocks && step.told >= told)
+    /// The servers that keep all of a step: so many blocks, and what so many ranks told.
+    pub(crate) fn kept_by(&self, id: &Kept, blocks: usize, told: usize) -> BTreeSet<ServerId> {
+        let kept = self.kept.get(id).filter(|step| step.ranges.len() >= blocks && step.told >= told);
+        kept.map(Replicated::kept_by).unwrap_or_default()
+    }
+
+    /// How many servers are to keep something when this one has left.
+    pub(crate) fn wanted_without(&self, id: &Kept) -> usize {
+        self.kept.get(id).map_or(1, |step| step.copies as usize + 1)
     }
 
     /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
@@ -234,7 +239,7 @@ impl Node {
         self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());
     }
 
-    /// A server leaves that may keep copies: others are to keep them.
+    /// A server leaves that may keep copies, or is gone: others are to keep them.
     pub(crate) fn keep_without(&self, state: &mut State, leaving: ServerId) {
         let mut lacking = Vec::new();
         for (id, step) in &mut state.replicas.kept {

@@ -157,13 +157,22 @@ impl Producer {
         let mut dead = if home_lives { Vec::new() } else { vec![self.home().server] };
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let group = self.group.within(left.max(LATER));
+            // One that stands still leaves some time for the others.
+            let group = self.group.within((left / 2).max(LATER));
             let (server, rpc) = match first.take() {
                 Some((server, rpc)) => (server, Ok(rpc)),
                 None => {
                     // It may name servers that are gone, for a moment.
                     let _ = group.refresh();
-                    let server = match group.home_of_but(self.rank, &dead) {
+                    let silent = lock(&self.state).silent.clone();
+                    let server = match group.home_of_but(self.rank, &[&dead[..], &silent[..]].concat()) {
+                        Err(_) if !silent.is_empty() => {
+                            lock(&self.state).silent.clear();
+                            group.home_of_but(self.rank, &dead)
+                        }
+                        found => found,
+                    };
+                    let server = match server {
                         // All leave, and one of them stays in the end.
                         Err(error) if was_let_go && !left.is_zero() => {
                             tracing::debug!("{error}: they are asked again");
@@ -180,12 +189,18 @@ impl Producer {
                 // It leaves, too.
                 Ok(None) => dead.push(server),
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
-                Err(error) if left.is_zero() => return Err(error),
-                // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
-                Err(error) if error.kind == ErrorKind::Unreachable && !group.answers(server) => {
-                    dead.push(server)
+                Err(error) => {
+                    if error.kind == ErrorKind::Timeout {
+                        lock(&self.state).silent.push(server);
+                    }
+                    if left.is_zero() {
+                        return Err(error);
+                    }
+                    // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
+                    if error.kind == ErrorKind::Unreachable && !group.answers(server) {
+                        dead.push(server);
+                    }
                 }
-                Err(_) => {}
             }
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while("another server to take this rank"));

@@ -90,6 +90,12 @@ impl StreamCoordinator {
         self
     }
 
+    /// Whether some rank of a run is there, or on its way to another home.
+    pub fn has_ranks(&self) -> bool {
+        let mut ranks = self.runs.values().flat_map(|run| run.ranks.values());
+        ranks.any(|rank| !rank.state.is_gone())
+    }
+
     /// Whether nothing but what is told of its past would be lost by forgetting it.
     pub fn is_idle(&self) -> bool {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();

@@ -80,7 +80,19 @@ impl Node {
             if let Some(running) = running.filter(|running| running.waiting_for.contains(&peer)) {
                 running.lost_worker = true;
             }
-            self.pipeline_worker_gone(state, &name, peer, "its server died");
+            let left = state.leaving.others.contains(&peer);
+            let before =
+                state.pipelines.coordinated.get(&name).and_then(|pipeline| pipeline.last_error.clone());
+            self.pipeline_worker_gone(
+                state,
+                &name,
+                peer,
+                if left { "its server left" } else { "its server died" },
+            );
+            if left && let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
+                // As somebody wanted.
+                pipeline.last_error = before;
+            }
             if let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
                 pipeline.servers.remove(&peer);
             }

@@ -181,7 +181,7 @@ impl Node {
         refused: &BTreeMap<ServerId, Error>,
     ) -> Option<Vec<Asked>> {
         let Part { id, ranges, ended } = part;
-        done.retain(|guardian| !state.leaving.others.contains(guardian));
+        done.retain(|guardian| !state.leaving.others.contains(guardian) && !state.gone.contains(guardian));
         let step = state.replicas.kept.get(id)?;
         // Best those that have other parts of it.
         let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());

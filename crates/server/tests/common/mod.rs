@@ -48,7 +48,7 @@ impl Group {
         let (told, ready) = sync_channel(size as usize);
         let start = || {
             let (options, told) = (options.clone(), told.clone());
-            std::thread::spawn(move || forebay_server::run(options, move || told.send(()).unwrap()))
+            std::thread::spawn(move || forebay_server::run(options, move |_| told.send(()).unwrap()))
         };
         let servers: Vec<_> = (0..size).map(|_| start()).collect();
         for _ in 0..size {

@@ -38,6 +38,8 @@ pub(super) struct Takeover {
     pub(super) attachments: BTreeMap<AttachmentId, AttachmentRecord>,
     /// Steps of which a server holds or knows blocks.
     held: BTreeMap<(RunNumber, StepNumber), BTreeSet<ServerId>>,
+    /// Whether any server was ever told of an attachment of the stream: then those that are not known are none.
+    knew: bool,
     /// How often was looked since readers could come back.
     looks: u32,
 }
@@ -157,7 +159,8 @@ impl StreamCoordinator {
         for (run, steps) in std::mem::take(&mut self.takeover.held) {
             self.claim(run, steps, &mut effects);
         }
-        let known = self.stand_in_for_the_known();
+        let known = self.stand_in_for_the_known() || self.takeover.knew;
+        self.takeover.knew = known;
         let numbers: Vec<RunNumber> = self.runs.keys().copied().collect();
         for number in &numbers {
             let Some(run) = self.runs.get_mut(number) else { continue };

@@ -203,6 +203,22 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     assert!(effects.contains(&Effect::Attachment(AttachmentId(9), None)), "{effects:?}");
 }
 
+/// Nobody else knew of the run; its rank comes back after the readers are known.
+#[test]
+fn nobody_stands_in_for_readers_that_are_known() {
+    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
+    let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
+    stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
+    settle(&mut stream);
+    let reader = Attachment::new(needs(1), S0, 4);
+    stream.attach(AttachmentId(7), reader, Start::From(5, 7)).unwrap();
+    stream.come_back((5, 0), S0, options(1, Policy::DropOldest), demand(1), 3).unwrap();
+    settle(&mut stream);
+    stream.define(5, 0, field()).unwrap();
+    assert_eq!(delivered(&stream.step_ended(5, 0, S0, ended(0, 7))), [(7, 0)]);
+    assert_eq!(freed(&stream.release(AttachmentId(7), 5, 7, false)), [7]);
+}
+
 /// The server that takes a coordinator's place hears of that from others before it knows the view, and meanwhile a rank of its
 /// own ends a step.
 #[test]
