@@ -156,8 +156,9 @@ impl Consumer {
             return Ok(link);
         }
         let given_up = Instant::now() + ATTACH_AGAIN;
-        // It lives, and has given up this reader for something that it did.
-        if self.group.answers(before.server) {
+        // It lives, is a member, and has given up this reader for something that it did.
+        let _ = self.group.refresh();
+        if self.group.known().view.members.contains(&before.server) && self.group.answers(before.server) {
             return Err(self.over(gone));
         }
         loop {

@@ -222,7 +222,8 @@ impl Session {
             let Some((frame, _descriptors)) = next else { break };
             let header = frame.header;
             if !self.node.goes_on().await {
-                return Err(self.node.is_given_up());
+                // The connection ends with all that this server had, its doors among it: who finds one open goes in again.
+                std::future::pending::<()>().await;
             }
             match self.answer(frame).await {
                 Ok(Some(answer)) if header.request != 0 => self.reply(header.request, answer)?,
