@@ -64,7 +64,20 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
 /// Within this, a group gives up a member whose death can be proven or whose connections broke.
-pub(crate) const GIVEN_UP: Duration = Duration::from_secs(3);
+const GIVEN_UP: Duration = Duration::from_secs(3);
+
+/// Something that failed since servers have gone, and is tried again for so long: from its first failure on, however long
+/// that one took. A server that stands still may be waited for before it is known to have gone.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(Option<Instant>);
+
+impl Tries {
+    /// It has failed: whether it is to be tried again.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let now = Instant::now();
+        now < *self.0.get_or_insert(now + GIVEN_UP)
+    }
+}
 
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
@@ -225,12 +238,14 @@ impl Group {
     /// Does something that servers are needed for. One of them may have died just now, so that the group is about to give
     /// it up and to do without it: then it is tried again, for some seconds at most.
     pub(crate) fn outlive<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
-        let deadline = Instant::now() + self.limit().min(GIVEN_UP);
+        let deadline = Instant::now() + self.limit();
+        let mut tries = Tries::default();
         loop {
             match act() {
                 Err(error)
                     if error.kind == ErrorKind::Unreachable
                         && Instant::now() < deadline
+                        && tries.go_on()
                         && !blocking::interrupted()
                         && self.one_answers() =>
                 {

@@ -2,7 +2,7 @@
 
 use crate::buffers::Buffers;
 use crate::fork::ForkGuard;
-use crate::group::{GIVEN_UP, Group, look_again};
+use crate::group::{Group, Tries, look_again};
 use crate::pins::{PIN_BYTES, Pins};
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
 pub(crate) const ARENAS_KEPT: usize = 64;
@@ -264,7 +264,7 @@ impl Holders {
     /// Who holds a block whose server is gone, as those say who answer for that. `tried` was asked for it just now.
     fn find_holder(&self, location: &Location, tried: ServerId, why: &Error) -> Result<(ServerId, u32)> {
         let Location { offset, bytes, generation, .. } = *location;
-        let deadline = Instant::now() + GIVEN_UP;
+        let mut tries = Tries::default();
         loop {
             let _ = self.group.refresh();
             let mut undecided = None;
@@ -280,7 +280,7 @@ impl Holders {
                 }
             }
             match undecided {
-                Some(_) if Instant::now() < deadline => look_again(),
+                Some(_) if tries.go_on() => look_again(),
                 Some(error) => return Err(error),
                 // The data had one holder, and that is gone.
                 None => {

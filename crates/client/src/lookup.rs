@@ -1,6 +1,6 @@
 //! Where the blocks of a step in a run of many ranks are: asked from the owners of the field's tiles.
 
-use crate::group::{GIVEN_UP, look_again};
+use crate::group::{Tries, look_again};
 use crate::holder::Holders;
 use forebay_core::block::BlockRecord;
 use forebay_core::coverage;
@@ -14,7 +14,6 @@ use forebay_wire::message::{ToClient, ToServer};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// How many answers a step keeps.
 const ANSWERS_MAX: usize = 64;
@@ -72,11 +71,11 @@ pub(crate) fn records(
     found: &FieldReport,
     region: Option<&Region>,
 ) -> Result<Vec<BlockRecord>> {
-    let deadline = Instant::now() + GIVEN_UP;
+    let mut tries = Tries::default();
     loop {
         match records_now(holders, id, found, region) {
             Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
-            Err(error) if Instant::now() >= deadline || blocking::interrupted() => {
+            Err(error) if !tries.go_on() || blocking::interrupted() => {
                 let name = &found.field.name;
                 let text = format!(
                     "field '{name}' at {id}: where some of its blocks are is not known any more: {error}"
