@@ -179,12 +179,15 @@ except forebay.Conflict as refused:
 
 @pytest.mark.parametrize("servers", [3, 4])
 @pytest.mark.parametrize("when", ["just before", "meanwhile"])
-def test_the_guardian_dies_as_the_home_leaves(own_place: Path, servers: int, when: str) -> None:
+def test_the_guardian_dies_as_the_home_leaves(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch, servers: int, when: str
+) -> None:
     """One death costs nothing: what a dead server keeps is not elsewhere, and one copy is not enough to go."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
     with forebay.local(servers=servers, budget=BUDGET) as group:
         with producer(group, "s", replicas=2, keep=1000) as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
-            write_steps([sim], range(40), lambda number: reference(SHAPE, "f8", number))
+            write_steps([sim], range(400), lambda number: reference(SHAPE, "f8", number))
             guardian = process_of(group, 1)
             if when == "just before":
                 os.kill(guardian, signal.SIGKILL)
@@ -192,12 +195,12 @@ def test_the_guardian_dies_as_the_home_leaves(own_place: Path, servers: int, whe
             else:
                 leaving = threading.Thread(target=leave_surely, args=[group, 0])
                 leaving.start()
-                time.sleep(0.002)
+                wait_until(lambda: "leaves the group" in group.output())
                 os.kill(guardian, signal.SIGKILL)
                 leaving.join()
             wait_until(lambda: ids(group) == list(range(2, servers)))
         with consumer(group, "s", start="oldest") as reader:
-            for number in range(40):
+            for number in range(400):
                 with reader.next() as step:
                     assert (step.number, step.torn) == (number, False)
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))

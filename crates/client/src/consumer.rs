@@ -1,7 +1,7 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions, look_again};
+use crate::group::{Group, GroupOptions, Tries, look_again};
 use crate::holder::{ARENAS_KEPT, Holders};
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The most steps that a consumer may hold at once; servers let it hold no more either.
 const WINDOW_MAX: u32 = 1024;
 
-/// How long it may take to attach at another server when the one that coordinated the stream is gone: until the group has
+/// How long no server may be found to attach at when the one that coordinated the stream is gone: until the group has
 /// given that up.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
 
@@ -155,25 +155,24 @@ impl Consumer {
             // Another thread has done it.
             return Ok(link);
         }
-        let given_up = Instant::now() + ATTACH_AGAIN;
         // It lives, is a member, and has given up this reader for something that it did.
         let _ = self.group.refresh();
         if self.group.known().view.members.contains(&before.server) && self.group.answers(before.server) {
             return Err(self.over(gone));
         }
+        let mut tries = Tries::lasting(ATTACH_AGAIN);
         loop {
-            let now = Instant::now();
-            let left = deadline.min(given_up).saturating_duration_since(now);
-            if now < given_up && left.is_zero() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 // Whoever asks for the next step once more tries again.
                 return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
             }
-            if left.is_zero() || !self.group.one_answers() {
+            if !self.group.one_answers() {
                 return Err(self.over(gone));
             }
             let held = self.shared.held_steps();
             let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
-            match attach_to(&self.group.within(left), &attach, &self.shared.holders) {
+            match attach_to(&self.group.within(left.min(ATTACH_AGAIN)), &attach, &self.shared.holders) {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     state.next = from.or(state.next);
@@ -183,9 +182,12 @@ impl Consumer {
                     self.shared.go_on_at(link.clone(), &held);
                     return Ok(link);
                 }
-                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
-                    look_again()
-                }
+                // It stands still, and is given up then.
+                Err(error) if error.kind == ErrorKind::Timeout => look_again(),
+                Err(error) if error.kind == ErrorKind::Unreachable => match tries.go_on() {
+                    true => look_again(),
+                    false => return Err(self.over(gone)),
+                },
                 Err(error) => return Err(self.over(error)),
             }
             if blocking::interrupted() {

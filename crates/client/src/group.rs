@@ -68,14 +68,29 @@ const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// Something that failed since servers have gone, and is tried again for so long: from its first failure on, however long
 /// that one took. A server that stands still may be waited for before it is known to have gone.
-#[derive(Debug, Default)]
-pub(crate) struct Tries(Option<Instant>);
+#[derive(Debug)]
+pub(crate) struct Tries {
+    lasting: Duration,
+    until: Option<Instant>,
+}
 
 impl Tries {
+    /// For so long.
+    pub(crate) fn lasting(lasting: Duration) -> Tries {
+        Tries { lasting, until: None }
+    }
+
     /// It has failed: whether it is to be tried again.
     pub(crate) fn go_on(&mut self) -> bool {
         let now = Instant::now();
-        now < *self.0.get_or_insert(now + GIVEN_UP)
+        now < *self.until.get_or_insert(now + self.lasting)
+    }
+}
+
+impl Default for Tries {
+    /// For as long as a group takes to give up a member.
+    fn default() -> Tries {
+        Tries::lasting(GIVEN_UP)
     }
 }
 

@@ -76,8 +76,6 @@ pub(crate) struct State {
     /// Why the servers were given up, if they were.
     pub(crate) lost: Option<Error>,
     skipped: u64,
-    /// Servers that did not answer when this rank looked for a home.
-    silent: Vec<ServerId>,
     /// When it is next tried to go on with another server.
     come_back_at: Option<Instant>,
     /// The members of which this rank has chosen its home.

@@ -4,6 +4,7 @@
 //! have come that the founder waits for, the file says so, and clients wait.
 
 use crate::ServerOptions;
+use crate::node::Node;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::{Candidate, Incarnation, Roster};
 use forebay_core::{Error, ErrorKind, Result};
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// How long it may take to become a member.
@@ -223,6 +225,20 @@ async fn join(
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
+}
+
+/// Asks all other members for the rosters that they know: what those tell that answer in time, as it comes.
+pub(crate) fn ask_members(node: &Node, patience: Duration) -> JoinSet<Option<(ServerId, Arc<Roster>)>> {
+    let file = Arc::new(ConnectionFile::of(&node.standing().roster, node.secret.clone()));
+    let mut asked = JoinSet::new();
+    for server in file.servers.iter().filter(|server| server.id != node.id).cloned() {
+        let file = file.clone();
+        asked.spawn(async move {
+            let answer = timeout(patience, ask_roster(&server, &file)).await;
+            Some((server.id, answer.ok()?.ok()?))
+        });
+    }
+    asked
 }
 
 /// Asks a server for the roster that it knows.

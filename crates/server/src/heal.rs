@@ -2,7 +2,6 @@
 //! the operator says that none of them runs any more.
 
 use crate::forming;
-use crate::membership::entry;
 use crate::node::Node;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Message;
@@ -12,8 +11,6 @@ use forebay_transport::group_file::ConnectionFile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 /// How long a server may take to say that it is there.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -46,17 +43,10 @@ impl Node {
 
     /// The members that answer, this one among them.
     async fn answering(&self, roster: &Arc<Roster>) -> Result<BTreeSet<ServerId>> {
-        let file = Arc::new(ConnectionFile::of(roster, self.secret.clone()));
-        let mut asked = JoinSet::new();
-        for server in roster.members.iter().map(entry).filter(|server| server.id != self.id) {
-            let file = file.clone();
-            asked.spawn(
-                async move { (server.id, timeout(ANSWER, forming::ask_roster(&server, &file)).await) },
-            );
-        }
+        let mut asked = forming::ask_members(self, ANSWER);
         let mut answering = BTreeSet::from([self.id]);
         while let Some(answer) = asked.join_next().await {
-            let Ok((server, Ok(Ok(theirs)))) = answer else { continue };
+            let Ok(Some((server, theirs))) = answer else { continue };
             if theirs.epoch > roster.epoch {
                 self.heard_of_members(server, Message::InForce(theirs), None);
                 return Err(Error::conflict(format!(

@@ -320,16 +320,8 @@ impl Node {
     fn only_here(&self, state: &State) -> Vec<Kept> {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
         let all = steps.into_iter().map(Kept::Step).chain(state.space.all_held());
-        all.filter(|id| !self.is_elsewhere(state, id)).collect()
-    }
-
-    fn is_elsewhere(&self, state: &State, id: &Kept) -> bool {
-        let (held, told) = held_of(state, id);
-        // As many servers as are to have it when this one is gone, if there are so many.
-        let able = self.able_guardians(state);
-        let wanted = state.replicas.wanted_without(id).min(able.len()).max(1);
-        let living = |server: &ServerId| !state.gone.contains(server);
-        state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
+        let able = self.able_guardians(state).len();
+        all.filter(|id| !is_elsewhere(state, id, able)).collect()
     }
 
     /// Has another server hold all that this one holds of something.
@@ -463,6 +455,14 @@ impl Node {
         able.sort_unstable();
         able.into_iter().map(|(.., id)| id).collect()
     }
+}
+
+/// Whether as many others hold something as are to have it when this server is gone, if so many are able to.
+fn is_elsewhere(state: &State, id: &Kept, able: usize) -> bool {
+    let (held, told) = held_of(state, id);
+    let wanted = state.replicas.wanted_without(id).min(able).max(1);
+    let living = |server: &ServerId| !state.gone.contains(server);
+    state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
 }
 
 /// The ranges that this server holds of something, and what ranks told of it.

@@ -6,14 +6,11 @@
 
 use crate::forming;
 use crate::node::Node;
-use forebay_core::ids::Epoch;
 use forebay_core::membership::Message;
-use forebay_transport::group_file::ConnectionFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// How long the others may take to say whether they have gone on without it. After that it goes on as if they had not.
@@ -66,16 +63,10 @@ impl Node {
 
     /// Asks the other members for their rosters. A later one comes into force, be this server in it or not.
     async fn ask_what_has_become(self: &Arc<Node>) {
-        let standing = self.standing();
-        let epoch: Epoch = standing.view.epoch;
-        let file = Arc::new(ConnectionFile::of(&standing.roster, self.secret.clone()));
-        let mut asked = JoinSet::new();
-        for server in file.servers.iter().filter(|server| server.id != self.id).cloned() {
-            let file = file.clone();
-            asked.spawn(async move { (server.id, forming::ask_roster(&server, &file).await) });
-        }
+        let epoch = self.standing().view.epoch;
+        let mut asked = forming::ask_members(self, ANSWER);
         while let Some(answer) = asked.join_next().await {
-            if let Ok((server, Ok(roster))) = answer
+            if let Ok(Some((server, roster))) = answer
                 && roster.epoch > epoch
             {
                 self.heard_of_members(server, Message::InForce(roster), None);
@@ -90,7 +81,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     loop {
         if !node.waking.runs(node.hosted.now()) {
             tracing::info!("this server stood still: it asks whether the group has gone on without it");
-            let _ = timeout(ANSWER, node.ask_what_has_become()).await;
+            node.ask_what_has_become().await;
             node.waking.runs(node.hosted.now());
             node.waking.doubts.send_replace(false);
         }

@@ -164,15 +164,7 @@ impl Producer {
                 None => {
                     // It may name servers that are gone, for a moment.
                     let _ = group.refresh();
-                    let silent = lock(&self.state).silent.clone();
-                    let server = match group.home_of_but(self.rank, &[&dead[..], &silent[..]].concat()) {
-                        Err(_) if !silent.is_empty() => {
-                            lock(&self.state).silent.clear();
-                            group.home_of_but(self.rank, &dead)
-                        }
-                        found => found,
-                    };
-                    let server = match server {
+                    let server = match group.home_of_but(self.rank, &dead) {
                         // All leave, and one of them stays in the end.
                         Err(error) if was_let_go && !left.is_zero() => {
                             tracing::debug!("{error}: they are asked again");
@@ -190,9 +182,6 @@ impl Producer {
                 Ok(None) => dead.push(server),
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
                 Err(error) => {
-                    if error.kind == ErrorKind::Timeout {
-                        lock(&self.state).silent.push(server);
-                    }
                     if left.is_zero() {
                         return Err(error);
                     }
