@@ -17,8 +17,8 @@ from support import FOREBAY, check_it_works, command, wait_until
 class Serve:
     """`forebay serve`."""
 
-    def __init__(self, path: Path, servers: int) -> None:
-        arguments = [FOREBAY, "serve", "--group", path, "--servers", servers]
+    def __init__(self, path: Path, servers: int, *more: object) -> None:
+        arguments = [FOREBAY, "serve", "--group", path, "--servers", servers, *more]
         arguments += ["--budget", "32M", "--bind", "127.0.0.1"]
         self.process = subprocess.Popen(
             list(map(str, arguments)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -101,3 +101,29 @@ def test_a_founder_that_is_told_to_end_leaves_nothing(
     started[0].process.send_signal(number)
     assert started[0].ended()[0] == 0
     assert list(own_place.glob("*group*")) + list(own_place.glob(".*group*")) == []
+
+
+def test_the_first_server_decides_for_all(own_place: Path, started: list[Serve]) -> None:
+    """How long servers may be silent, and whether bulk data is encrypted: one that is told otherwise does not join."""
+    path = own_place / "group.json"
+    started.append(Serve(path, 1, "--silence", 30, "--encrypt"))
+    wait_until(path.exists)
+    told = json.loads(command("add", "--group", path, "--budget", "32M", "--json").stdout)
+    assert told["servers"] == 2
+    for server in json.loads(command("status", "--group", path, "--json").stdout)["servers"]:
+        assert (server["silence_seconds"], server["encrypts_bulk_data"]) == (30.0, True)
+    code, said = Serve(path, 1, "--silence", 5).ended()
+    assert code == 1
+    assert "silent for 30s, not 5s: its first server has decided that for all" in said
+    assert len(json.loads(path.read_text())["servers"]) == 2
+    assert command("down", "--group", path).returncode == 0
+
+
+def test_who_encrypts_joins_none_that_do_not(own_place: Path, started: list[Serve]) -> None:
+    path = own_place / "group.json"
+    started.append(Serve(path, 1))
+    wait_until(path.exists)
+    code, said = Serve(path, 1, "--encrypt").ended()
+    assert code == 1
+    assert "does not encrypt bulk data: its first server has decided" in said
+    assert len(json.loads(path.read_text())["servers"]) == 1

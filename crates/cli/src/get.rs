@@ -66,7 +66,7 @@ fn which(text: &str) -> std::result::Result<Which, String> {
 }
 
 pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
-    let step = find(common, get)?;
+    let step = find(common, get, output)?;
     let field = step.field(&get.field)?.clone();
     let selection = parse_region(&field, get.region.as_deref())?;
     let element = field.dtype.size();
@@ -112,7 +112,7 @@ pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCod
 }
 
 /// The step that is asked for. Waits for one that has not come yet.
-fn find(common: &Common, get: &Get) -> Result<Step> {
+fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
     let group = common.group_options()?;
     let status = Admin::open(&group)?.status()?;
     let stream = list(&status["streams"]).find(|stream| name(stream) == get.stream);
@@ -123,6 +123,13 @@ fn find(common: &Common, get: &Get) -> Result<Step> {
              to look at it afterwards",
             get.stream, stream["steps"]["closed"]
         )));
+    }
+    let patience = common.timeout.unwrap_or(PATIENCE);
+    if stream.is_none() {
+        output.remark(&format!(
+            "nobody has opened stream '{}' yet: waiting, {patience:.0?} at most",
+            get.stream
+        ));
     }
     let run = stream.and_then(|stream| stream["run"].as_u64()).unwrap_or(0);
     let wanted = match get.step {
@@ -138,7 +145,7 @@ fn find(common: &Common, get: &Get) -> Result<Step> {
         group,
         ..ConsumerOptions::new(&get.stream)
     })?;
-    let deadline = Instant::now() + common.timeout.unwrap_or(PATIENCE);
+    let deadline = Instant::now() + patience;
     let mut before = None;
     loop {
         let step = match consumer.next_step(Some(deadline.saturating_duration_since(Instant::now()))) {

@@ -60,11 +60,12 @@ pub(crate) struct Network {
     /// Ports that may be used, such as 7000-7010 [default: any]
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
-    /// Encrypt bulk data between hosts too, not only control messages
+    /// Encrypt bulk data between hosts too, not only control messages; the
+    /// first server of a group decides for all
     #[arg(long)]
     pub(crate) encrypt: bool,
     /// Seconds for which a server may be silent before the others give it up;
-    /// the same for all servers of a group [default: 10]
+    /// the first server of a group decides for all [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) silence: Option<Duration>,
 }

@@ -54,6 +54,15 @@ pub struct Lost {
     pub epoch: Epoch,
 }
 
+/// What all servers of a group do alike: the one that founds it decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How long a server may be silent before the others give it up, in milliseconds.
+    pub silence_ms: u64,
+    /// Whether bulk data is encrypted between hosts, too.
+    pub seal_payload: bool,
+}
+
 /// How many lost members are remembered.
 const LOST_MAX: usize = 32;
 
@@ -80,15 +89,18 @@ pub struct Roster {
     pub seats: Seats,
     /// The members that were given up last.
     pub lost: Vec<Lost>,
+    /// What they all do alike.
+    pub settings: Settings,
 }
 
 impl Roster {
     /// The first of a lineage: one server founds a group that is to be used once it has so many servers.
-    pub fn founded(lineage: Lineage, founder: Candidate, servers: u32) -> Roster {
+    pub fn founded(lineage: Lineage, founder: Candidate, servers: u32, settings: Settings) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
         let (next_id, former, lost) = (ServerId(1), Vec::new(), Vec::new());
         let (awaited, seats) = (servers, Seats::default());
-        let mut roster = Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, lost };
+        let mut roster =
+            Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, lost, settings };
         roster.complete();
         roster
     }
@@ -209,7 +221,7 @@ mod tests {
 
     #[test]
     fn ids_are_never_given_again() {
-        let first = Roster::founded(Lineage([1; 16]), candidate(10), 3);
+        let first = Roster::founded(Lineage([1; 16]), candidate(10), 3, Settings::default());
         assert!(!first.is_complete());
         let join = |number| Change::Join(candidate(number));
         let second = first.next(&[join(11), join(12), join(11)]).unwrap();

@@ -5,8 +5,9 @@
 
 use crate::ServerOptions;
 use crate::node::Node;
+use crate::silence::{SILENCE, SILENCE_MAX, SILENCE_MIN};
 use forebay_core::ids::{Lineage, ServerId};
-use forebay_core::roster::{Candidate, Incarnation, Roster};
+use forebay_core::roster::{Candidate, Incarnation, Roster, Settings};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
@@ -60,7 +61,7 @@ pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(V
     let addresses = advertised(options, &listeners);
     let incarnation = Incarnation(u64::from_le_bytes(random()?));
     let own = Candidate { incarnation, pid: std::process::id(), addresses: addresses.clone() };
-    let roster = Roster::founded(lineage, own.clone(), options.servers);
+    let roster = Roster::founded(lineage, own.clone(), options.servers, settings(options));
     let file = ConnectionFile::of(&roster, Secret(random()?));
     match file.create(&options.group) {
         Ok(()) => {
@@ -78,6 +79,32 @@ pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(V
         }
         Err(error) => Err(error),
     }
+}
+
+/// What all servers of a group do alike that this one founds.
+fn settings(options: &ServerOptions) -> Settings {
+    let silence = options.silence.unwrap_or(SILENCE).clamp(SILENCE_MIN, SILENCE_MAX);
+    Settings { silence_ms: silence.as_millis() as u64, seal_payload: options.seal_payload }
+}
+
+/// An error if this server is to do something otherwise than its group does.
+fn check_settings(options: &ServerOptions, group: Settings) -> Result<()> {
+    let own = settings(options);
+    let why = if options.silence.is_some() && own.silence_ms != group.silence_ms {
+        let silence = Duration::from_millis(group.silence_ms);
+        format!(
+            "gives up servers that are silent for {silence:?}, not {:?}",
+            options.silence.unwrap_or_default()
+        )
+    } else if own.seal_payload && !group.seal_payload {
+        "does not encrypt bulk data".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::conflict(format!(
+        "the group of {} {why}: its first server has decided that for all. Leave it out here, or start the group with it",
+        options.group.display()
+    )))
 }
 
 fn not_admitted(group: &Path, last: Option<Error>) -> Error {
@@ -198,8 +225,7 @@ async fn join(
             )));
         }
         for member in &file.servers {
-            let question = PeerMessage::JoinGroup(own.clone());
-            let asked = timeout(ADMISSION, ask(member, &file, question)).await;
+            let asked = timeout(ADMISSION, ask_to_join(options, own, member, &file)).await;
             let silent = || Err(Error::timeout(format!("{} does not have this server admitted", member.id)));
             match asked.unwrap_or_else(|_| silent()) {
                 Ok(roster) => {
@@ -225,6 +251,20 @@ async fn join(
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
+}
+
+/// Asks a member to have this server admitted; the roster in which it is.
+async fn ask_to_join(
+    options: &ServerOptions,
+    own: &Candidate,
+    member: &ServerEntry,
+    file: &ConnectionFile,
+) -> Result<Arc<Roster>> {
+    // Before it is a member, so that nothing is to be undone.
+    if options.silence.is_some() || options.seal_payload {
+        check_settings(options, ask_roster(member, file).await?.settings)?;
+    }
+    ask(member, file, PeerMessage::JoinGroup(own.clone())).await
 }
 
 /// Asks all other members for the rosters that they know: what those tell that answer in time, as it comes.

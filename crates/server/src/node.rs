@@ -212,8 +212,9 @@ impl Node {
         let own = formed.roster.members.iter().find(|member| member.id == formed.id);
         let incarnation = own.map(|member| member.server.incarnation);
         let incarnation = incarnation.ok_or_else(|| Error::internal("this server is no member"))?;
-        let silence =
-            options.silence.unwrap_or(silence::SILENCE).clamp(silence::SILENCE_MIN, silence::SILENCE_MAX);
+        let settings = formed.roster.settings;
+        let silence = Duration::from_millis(settings.silence_ms);
+        let silence = silence.clamp(silence::SILENCE_MIN, silence::SILENCE_MAX);
         let servers = (options.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
         let seed = u64::from_le_bytes(forming::random()?);
@@ -228,7 +229,7 @@ impl Node {
             secret: formed.secret,
             group: options.group.clone(),
             addresses: formed.addresses,
-            seal_payload: options.seal_payload,
+            seal_payload: settings.seal_payload,
             peers: Peers::default(),
             hearing: Hearing::default(),
             waking: Waking::new(silence),

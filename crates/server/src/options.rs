@@ -25,10 +25,9 @@ pub struct ServerOptions {
     pub advertise: Option<IpAddr>,
     /// Ports that may be used, inclusive; by default the system chooses.
     pub ports: Option<(u16, u16)>,
-    /// Whether bulk data is encrypted over TCP too.
+    /// Whether bulk data is encrypted over TCP too; the founder decides for all.
     pub seal_payload: bool,
-    /// How long another server may be silent before it is to go; by default ten seconds. All servers of a group should be
-    /// told the same.
+    /// How long another server may be silent before it is to go; by default ten seconds. The founder decides for all.
     pub silence: Option<Duration>,
     /// A process whose end ends this server.
     pub watch_parent: Option<u32>,

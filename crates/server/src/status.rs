@@ -34,6 +34,8 @@ impl Node {
             "gone": standing.view.members.iter().filter(|id| state.gone.contains(id)).map(|id| id.0).collect::<Vec<_>>(),
             "lost": standing.roster.lost.iter().map(lost).collect::<Vec<_>>(),
             "addresses": self.addresses,
+            "silence_seconds": self.silence.as_secs_f64(),
+            "encrypts_bulk_data": self.seal_payload,
             "uptime_seconds": self.started.elapsed().as_secs_f64(),
             "rss_bytes": resident_bytes(),
             "budget_bytes": usage.budget,

@@ -200,13 +200,13 @@ mod tests {
     use super::*;
     use forebay_core::agreement::Ballot;
     use forebay_core::ids::ServerId;
-    use forebay_core::roster::{Candidate, Incarnation};
+    use forebay_core::roster::{Candidate, Incarnation, Settings};
 
     const LINEAGE: Lineage = Lineage([3; 16]);
 
     fn roster(pid: u32) -> Arc<Roster> {
         let founder = Candidate { incarnation: Incarnation(u64::MAX), pid, addresses: Vec::new() };
-        Arc::new(Roster::founded(LINEAGE, founder, 1))
+        Arc::new(Roster::founded(LINEAGE, founder, 1, Settings::default()))
     }
 
     fn ballot(round: u64, proposer: u32) -> Ballot {

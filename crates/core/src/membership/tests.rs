@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::Lineage;
-use crate::roster::{Candidate, Incarnation};
+use crate::roster::{Candidate, Incarnation, Settings};
 use crate::seeded::seed;
 
 const STEP: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ impl Stage {
 /// then, and evicted at once by the others. Whether somebody who was evicted could acknowledge anything.
 fn the_evicted_acknowledge(bug: Option<Bug>) -> bool {
     seed(bug);
-    let mut first = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    let mut first = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
     let others: Vec<Change> = (1..5).map(|number| Change::Join(candidate(number))).collect();
     first = first.next(&others).unwrap();
     let first = Arc::new(first);
@@ -128,7 +128,7 @@ fn who_missed_two_rosters_acknowledges_nothing() {
 
 #[test]
 fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
     roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
     let roster = Arc::new(roster);
     let members =
@@ -150,7 +150,7 @@ fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
 
 #[test]
 fn a_group_that_lost_most_members_is_healed() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
     roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
     let roster = Arc::new(roster);
     let members =
@@ -194,7 +194,7 @@ fn a_group_that_lost_most_members_is_healed() {
 /// A cable was cut for a while: what was wished for on the other side comes late.
 #[test]
 fn wishes_of_who_has_left_or_trusts_again_do_not_count() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1);
+    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
     roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
     let without = roster.next(&[Change::Evict(ServerId(2))]).unwrap();
     let wish = Message::Wish(Change::Evict(ServerId(1)));

@@ -6,7 +6,7 @@ use super::faults::Plan;
 use crate::agreement::{Acceptor, Answer, Question, Voter, Voters};
 use crate::ids::{Epoch, Lineage, ServerId};
 use crate::membership::{Effect, Membership, Message};
-use crate::roster::{Candidate, Change, Incarnation, Roster};
+use crate::roster::{Candidate, Change, Incarnation, Roster, Settings};
 use crate::seeded::{Bug, seeded};
 use crate::view::mix;
 use std::cmp::Reverse;
@@ -174,7 +174,8 @@ impl World {
         for _ in 0..plan.servers {
             world.start();
         }
-        let founder = Roster::founded(Lineage([7; 16]), world.nodes[0].candidate.clone(), 1);
+        let founder =
+            Roster::founded(Lineage([7; 16]), world.nodes[0].candidate.clone(), 1, Settings::default());
         world.become_member(0, ServerId(0), Arc::new(founder));
         world
     }
