@@ -1278,11 +1278,12 @@ contains
 
    ! ---- space ---------------------------------------------------------------------------------
 
-   ! Finds the group.
-   subroutine fb_space_open(space, group, timeout, transport, stat, errmsg)
+   ! Finds the group.  `replicas` servers hold each array that is put: all but one may die.
+   subroutine fb_space_open(space, group, timeout, transport, replicas, stat, errmsg)
       type(fb_space), intent(out) :: space
       character(*), intent(in), optional :: group, transport
       real(real64), intent(in), optional :: timeout   ! seconds
+      integer, intent(in), optional :: replicas
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: group_c, transport_c
@@ -1295,6 +1296,7 @@ contains
          transport_c = c_text(transport); options%transport = c_loc(transport_c)
       end if
       if (present(timeout)) options%timeout = timeout
+      if (present(replicas)) options%replicas = replicas
       call told(c_space_open(options, space%handle), stat, errmsg)
    end subroutine
 

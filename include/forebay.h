@@ -486,8 +486,9 @@ typedef struct fb_space_options {
     const char *group;     /* as in fb_producer_options */
     double timeout;        /* seconds; the deadline of every wait (default 30) */
     const char *transport; /* as in fb_producer_options */
+    uint64_t replicas;     /* how many servers hold each array that is put, 1 to 8: all but one may die (default 1) */
 } fb_space_options;
-#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL }
+#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL, 1 }
 
 int fb_space_open(const fb_space_options *options, fb_space **space);
 /* Keeps an array, or a part of it, until it is removed. block->field may be NULL. */

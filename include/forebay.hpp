@@ -676,6 +676,8 @@ struct SpaceOptions {
     std::string group = {};
     double timeout = 30;
     std::string transport = "auto";
+    // How many servers hold each array that is put: all but one may die.
+    std::uint64_t replicas = 1;
 };
 
 // Arrays put and got by name, step and region, whoever put them.
@@ -686,6 +688,7 @@ public:
         given.group = detail::or_null(options.group);
         given.timeout = options.timeout;
         given.transport = options.transport.c_str();
+        given.replicas = options.replicas;
         fb_space *space = nullptr;
         check(fb_space_open(&given, &space));
         handle_.reset(space);

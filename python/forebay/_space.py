@@ -18,7 +18,8 @@ from forebay._errors import Closed, OutOfBounds
 class Space:
     """Arrays by name, step and region. What is put stays until it is removed.
 
-    `group`, `timeout` and `transport` are as in `Producer`. Opening connects to nothing.
+    `group`, `timeout` and `transport` are as in `Producer`; `replicas` servers hold each array that this handle
+    puts: all but one may die. Opening connects to nothing.
     """
 
     def __init__(
@@ -27,9 +28,11 @@ class Space:
         group: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
         transport: str = "auto",
+        replicas: int = 1,
     ) -> None:
+        replicas = _arrays.integer(replicas, "replicas", low=1, bits=32)
         path = os.fspath(group) if group is not None else None
-        self._open: _forebay.Space | None = _forebay.Space(path, timeout, transport)
+        self._open: _forebay.Space | None = _forebay.Space(path, timeout, transport, replicas)
         self._timeout = 30.0 if timeout is None else timeout
 
     @property

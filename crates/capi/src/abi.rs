@@ -251,9 +251,10 @@ sized!(
 
 sized!(
     /// How to open a space.
-    fb_space_options, 32, {
+    fb_space_options, 40, {
         group: *const c_char = NULL,
         timeout: f64 = 30.0,
         transport: *const c_char = NULL,
+        replicas: u64 = 1,
     }
 );

@@ -7,7 +7,7 @@ use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, Given};
 use forebay_client::core::region::{Dims, Region};
-use forebay_client::{Error, GroupOptions, Result, Selection, Space, SpacePut};
+use forebay_client::{Error, GroupOptions, Result, Selection, Space, SpaceOptions, SpacePut};
 use std::ffi::{c_char, c_int};
 
 /// Arrays put and got by name, step and region.
@@ -25,12 +25,14 @@ pub(crate) unsafe extern "C" fn fb_space_open(
         unsafe {
             place.write(std::ptr::null_mut());
             let given = arguments::read(options, "options")?;
-            let options = GroupOptions {
+            let group = GroupOptions {
                 group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
                 transport: arguments::transport(given.transport, "options->transport")?,
                 timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
             };
-            Handle::give(Space::open(&options)?, place);
+            // More than there can be are refused.
+            let replicas = u32::try_from(given.replicas).unwrap_or(u32::MAX);
+            Handle::give(Space::open(&SpaceOptions { group, replicas })?, place);
         }
         Ok(())
     })

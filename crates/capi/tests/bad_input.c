@@ -36,6 +36,8 @@ CASE(nulls) {
     FAILS(FB_INVALID, "options->needs", "is NULL", fb_consumer_open(&reading, &consumer));
     FAILS(FB_INVALID, "fb_space_open: options", "is NULL", fb_space_open(NULL, &space));
     FAILS(FB_INVALID, "fb_space_open: space", "is NULL", fb_space_open(&spacious, NULL));
+    spacious.replicas = UINT64_MAX;
+    FAILS(FB_INVALID, "replicas", "1 to 8", fb_space_open(&spacious, &space));
 
     FAILS(FB_INVALID, "fb_array: producer", "is NULL", fb_array(NULL, NULL));
     FAILS(FB_INVALID, "fb_step_begin: producer", "is NULL", fb_step_begin(NULL, 0, 0));

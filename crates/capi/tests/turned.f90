@@ -608,7 +608,9 @@ contains
       t = reshape([(real(i, real64), i=1, nx*ny)], [nx, ny])
       i4 = reshape([(i, i=1, 6)], [2, 1, 3])
       c8 = [(cmplx(i, -i, real64), i=1, 5)]
-      call fb_space_open(space, timeout=20.0_real64)
+      call fb_space_open(space, replicas=0, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'replicas is 0')
+      call fb_space_open(space, timeout=20.0_real64, replicas=1)
       call fb_space_put(space, trim(name), t(:, 1:2), step=7_int64, shape=[nx, ny])
       call fb_space_put(space, trim(name), t(1:4, 3:), step=7_int64, start=[1, 3], shape=[nx, ny])
       call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)

@@ -7,7 +7,7 @@ use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Region;
 use forebay_client::{
     Admin, Attr, AttrValues, Block, Consumer, ConsumerOptions, ErrorKind, GroupOptions, Outcome, Producer,
-    ProducerOptions, Selection, Source, Space, SpacePut, Target, TransportChoice,
+    ProducerOptions, Selection, Source, Space, SpaceOptions, SpacePut, Target, TransportChoice,
 };
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn what_is_put_and_read_has_the_fields_dtype() {
 #[test]
 fn the_space_has_dtypes_too() {
     let group = Group::start();
-    let space = Space::open(&group.options).unwrap();
+    let space = Space::open(&SpaceOptions::new(group.options.clone())).unwrap();
     let field = Field::new("T", Dtype::C128, Some(&[4]), 1);
     let extent = Extent::new(Some(&[0]), &[4], &[], &[]).unwrap();
     let put = SpacePut { field, step: 3, extent };

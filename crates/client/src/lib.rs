@@ -42,7 +42,7 @@ pub use lookup::Records;
 pub use pipeline_handle::{Driven, PipelineHandle, PipelineRequest};
 pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
 pub use seconds::{patience, seconds};
-pub use space::{Space, SpacePut};
+pub use space::{Space, SpaceOptions, SpacePut};
 pub use step::{BlockBytes, BlockView, Share, Step};
 pub use worker::{Order, Worker};
 

@@ -12,13 +12,14 @@ use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
-use forebay_core::steps::FieldReport;
+use forebay_core::steps::{FieldReport, check_replicas};
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::{Source, Target};
 use forebay_transport::Kind;
-use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
+use forebay_wire::message::{self, Bytes, PutBlock, ToClient, ToServer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,16 +31,36 @@ const FIELDS_MAX: usize = 1024;
 /// two, which costs more than copying so little twice.
 const SOCKET_MAX: u64 = 64 << 10;
 
+/// How to open a space.
+#[derive(Debug, Clone)]
+pub struct SpaceOptions {
+    /// The group.
+    pub group: GroupOptions,
+    /// How many servers hold each array that is put: all but one may die. At most as many as the group has, and 8.
+    pub replicas: u32,
+}
+
+impl SpaceOptions {
+    /// With one server that holds each array.
+    pub fn new(group: GroupOptions) -> SpaceOptions {
+        SpaceOptions { group, replicas: 1 }
+    }
+}
+
 /// Arrays by name, step and region. What is put stays until it is removed.
 #[derive(Debug)]
 pub struct Space {
     guard: ForkGuard,
     holders: Holders,
+    replicas: u32,
     /// Which of the servers is its home follows from this.
     number: u32,
     home: Mutex<ServerId>,
     /// Servers that have said that they take nothing any more.
     leaving: Mutex<Vec<ServerId>>,
+    /// Made at random: tells this handle's puts from those of others.
+    by: u32,
+    /// The number of the next put; the first is made at random, too.
     numbers: AtomicU64,
     /// Made at the first put of a large array over shared memory.
     storage: Mutex<Option<Arc<Storage>>>,
@@ -60,8 +81,9 @@ pub struct SpacePut {
 
 impl Space {
     /// Finds the group. Connects at first use.
-    pub fn open(options: &GroupOptions) -> Result<Space> {
-        let group = Group::find(options)?;
+    pub fn open(options: &SpaceOptions) -> Result<Space> {
+        check_replicas(options.replicas)?;
+        let group = Group::find(&options.group)?;
         // Spread over the servers by process and handle, since there is no rank.
         static HANDLES: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id().wrapping_add(HANDLES.fetch_add(1, Ordering::Relaxed));
@@ -69,10 +91,12 @@ impl Space {
         Ok(Space {
             guard: ForkGuard::new(),
             holders: Holders::new(group),
+            replicas: options.replicas,
             number,
             home,
             leaving: Mutex::default(),
-            numbers: AtomicU64::new(0),
+            by: random() as u32,
+            numbers: AtomicU64::new(random()),
             storage: Mutex::default(),
             known: Mutex::default(),
         })
@@ -104,7 +128,8 @@ impl Space {
         self.holders.tiles(hash_in_space(&field.name, step), field.shape.as_deref())
     }
 
-    /// Puts an array. Waits until a server holds it and its directory knows it.
+    /// Puts an array. Waits until a server holds it, its directory knows it, and others hold its copies. If the server dies
+    /// meanwhile it is put to another one.
     pub fn put(&self, put: &SpacePut, source: &Source<'_>) -> Result<()> {
         self.guard.check("space")?;
         put.field.check()?;
@@ -117,15 +142,16 @@ impl Space {
                 &stored[..]
             )));
         }
-        self.holders.group().outlive(|| self.put_now(put, source))
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        self.holders.group().outlive(|| self.put_now(put, number, source))
     }
 
-    fn put_now(&self, put: &SpacePut, source: &Source<'_>) -> Result<()> {
+    fn put_now(&self, put: &SpacePut, number: u64, source: &Source<'_>) -> Result<()> {
         let bytes = put.extent.bytes(put.field.dtype)?;
         let home = self.home()?;
         let rpc = self.holders.connection(home)?;
         if rpc.kind() == Kind::Shm && bytes > SOCKET_MAX {
-            return self.put_through_arena(put, source, (home, rpc), bytes);
+            return self.put_through_arena(put, number, source, (home, rpc));
         }
         let gathered;
         let dense = match source.as_dense() {
@@ -135,25 +161,26 @@ impl Space {
                 &gathered
             }
         };
-        if dense.len() <= INLINE_MAX {
+        if dense.len() <= INLINE_MAX && self.replicas == 1 {
             // A small block goes straight to its owner, so that reading it is one hop.
             let owners = self.tiles(&put.field, put.step).owners_of(&put.extent.interior());
             let owner = owners.first().copied().filter(|owner| !lock(&self.leaving).contains(owner));
             let owner = owner.unwrap_or(home);
             let rpc = self.holders.connection(owner)?;
-            return self.keep(owner, &rpc, put, Bytes::Inline(dense.into()), None);
+            return self.keep((owner, &rpc), put, number, Bytes::Inline(dense.into()), None);
         }
-        self.keep(home, &rpc, put, Bytes::Payload, Some(Payload(dense)))
+        self.keep((home, &rpc), put, number, Bytes::Payload, Some(Payload(dense)))
     }
 
     /// Puts by one copy into memory that is shared with the server.
     fn put_through_arena(
         &self,
         put: &SpacePut,
+        number: u64,
         source: &Source<'_>,
         (home, rpc): (ServerId, Arc<Rpc>),
-        bytes: u64,
     ) -> Result<()> {
+        let bytes = put.extent.bytes(put.field.dtype)?;
         let storage = self.storage(home, rpc)?;
         let full = || Error::new(ErrorKind::Full, format!("{home} has no room for {bytes} bytes"));
         let grant = storage.reserve(bytes)?.ok_or_else(full)?;
@@ -161,7 +188,7 @@ impl Space {
         let placed = storage.copy_in(arena, grant, source, None)?;
         let granted =
             Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
-        self.keep(home, &storage.rpc, put, granted, None)
+        self.keep((home, &storage.rpc), put, number, granted, None)
     }
 
     /// The home server with an arena to write to; another one after the connection broke.
@@ -177,16 +204,16 @@ impl Space {
     /// Waits until a server keeps a block and its directory knows it.
     fn keep(
         &self,
-        server: ServerId,
-        rpc: &Rpc,
+        (server, rpc): (ServerId, &Rpc),
         put: &SpacePut,
+        number: u64,
         bytes: Bytes,
         payload: Option<Payload<'_>>,
     ) -> Result<()> {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let field = put.field.name.clone();
         let block = PutBlock { field, number, level: 0, extent: put.extent.clone(), stats: None, bytes };
-        let message = ToServer::SpacePut { field: put.field.clone(), step: put.step, block };
+        let (field, step, by, replicas) = (put.field.clone(), put.step, self.by, self.replicas);
+        let message = ToServer::SpacePut(Box::new(message::SpacePut { field, step, by, replicas, block }));
         match rpc.call_within(&message, payload, rpc.patience(), "to keep an array")?.message {
             ToClient::Leaves => {
                 lock(&self.leaving).push(server);
@@ -364,6 +391,11 @@ impl Space {
             }
         })
     }
+}
+
+/// A number that nobody foresees.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// The error of a server that does not own what the connection file has it own: one of the two is behind.

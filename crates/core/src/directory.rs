@@ -137,6 +137,11 @@ impl FieldIndex {
         Ok(true)
     }
 
+    /// The block with a key, if it is known.
+    pub fn get(&self, key: BlockKey) -> Option<&BlockRecord> {
+        self.by_key.get(&key).map(|index| &self.blocks[*index as usize])
+    }
+
     /// Forgets the blocks for which `gone` holds. Costs a look at every block.
     pub fn remove(&mut self, gone: impl Fn(&BlockRecord) -> bool) {
         if !self.blocks.iter().any(&gone) {
@@ -144,7 +149,7 @@ impl FieldIndex {
         }
         // Rare, after a conflict: the rest is registered anew, so that all tables agree.
         let (blocks, removals) = (std::mem::take(&mut self.blocks), self.removals + 1);
-        *self = FieldIndex { removals, ..FieldIndex::new(self.field.clone()) };
+        *self = FieldIndex { removals, of_space: self.of_space, ..FieldIndex::new(self.field.clone()) };
         for block in blocks.into_iter().filter(|block| !gone(block)) {
             // They were there together before.
             let _ = self.insert(block);

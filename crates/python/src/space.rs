@@ -7,7 +7,7 @@ use crate::group_options;
 use crate::producer::{dims, extent, field};
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{Selection, SpacePut};
+use forebay_client::{Selection, SpaceOptions, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -26,8 +26,14 @@ const FIELDS_MAX: usize = 1024;
 #[pymethods]
 impl Space {
     #[new]
-    fn open(py: Python<'_>, group: Option<String>, timeout: Option<f64>, transport: &str) -> PyResult<Space> {
-        let options = group_options(group, transport, timeout)?;
+    fn open(
+        py: Python<'_>,
+        group: Option<String>,
+        timeout: Option<f64>,
+        transport: &str,
+        replicas: u32,
+    ) -> PyResult<Space> {
+        let options = SpaceOptions { group: group_options(group, transport, timeout)?, replicas };
         let space = waiting(py, || forebay_client::Space::open(&options))?;
         Ok(Space { space, fields: Mutex::default() })
     }

@@ -257,7 +257,8 @@ impl Node {
                 self.space_forget(state, field, step, description);
                 self.tell(state, from, M::Answer { token, result: Ok(()) });
             }
-            M::SpaceFree(locations) => self.space_freed(state, from, &locations),
+            M::SpaceFree { token, locations } => self.space_free_held(state, (from, token), &locations),
+            M::SpaceFreed(token) => self.space_freed(state, from, token),
             M::StartPipeline { .. }
             | M::StopPipeline { .. }
             | M::WorkerReady { .. }

@@ -173,6 +173,7 @@ impl Node {
     pub(crate) fn places_told(&self, state: &mut State) {
         if self.knows_places(state, &self.standing().view) {
             self.settle_all(state);
+            self.space_told_by_all(state);
             state.queue.extend(state.places.deferred.drain(..));
             self.places_known.notify_waiters();
         }

@@ -11,7 +11,7 @@ pub(crate) use asking::copies_late;
 use crate::node::{Held, Node, State};
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
-use forebay_core::steps::RunOptions;
+use forebay_core::steps::check_replicas;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,6 +38,8 @@ struct Freed {
     held: Vec<Held>,
     unseen_before: Epoch,
     held_by: BTreeSet<ServerId>,
+    /// Who is told then, by which numbers.
+    told: Vec<(ServerId, u64)>,
 }
 
 /// Something that is to have copies.
@@ -141,12 +143,12 @@ pub(crate) fn range_of(location: &Location) -> Range {
 
 impl Node {
     /// Whether the group has enough servers for copies to be made.
-    pub(crate) fn check_replicas(&self, options: &RunOptions) -> Result<()> {
+    pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
+        check_replicas(replicas)?;
         let servers = self.standing().view.members.len();
-        if options.replicas as usize > servers {
+        if replicas as usize > servers {
             return Err(Error::invalid(format!(
-                "replicas is {}, but the group has {servers} servers: add some with `forebay add`, or ask for fewer",
-                options.replicas
+                "replicas is {replicas}, but the group has {servers} servers: add some with `forebay add`, or ask for fewer"
             )));
         }
         Ok(())
@@ -154,17 +156,32 @@ impl Node {
 
     /// Something is needed no more, here or where it has copies. Its memory is free when those who hold it have heard so:
     /// one that had not, and answered for it after this server's death, would answer with what was put there since.
-    pub(crate) fn keep_no_more(&self, state: &mut State, id: Kept, held: Vec<Held>, unseen_before: Epoch) {
+    pub(crate) fn keep_no_more(
+        &self,
+        state: &mut State,
+        id: Kept,
+        held: Vec<Held>,
+        unseen_before: Epoch,
+        told: Vec<(ServerId, u64)>,
+    ) {
         let held_by = state.replicas.kept.remove(&id).map(|step| step.asked).unwrap_or_default();
         if held_by.is_empty() {
-            return self.free_unseen(held, unseen_before);
+            return self.is_free(state, Freed { held, unseen_before, held_by, told });
         }
         let token = self.unique();
         for guardian in &held_by {
             self.tell(state, *guardian, PeerMessage::KeepNoMore { token, id: id.clone() });
         }
         if !held.is_empty() {
-            state.replicas.freed.insert(token, Freed { held, unseen_before, held_by });
+            state.replicas.freed.insert(token, Freed { held, unseen_before, held_by, told });
+        }
+    }
+
+    /// Nobody else holds it any more.
+    fn is_free(&self, state: &mut State, freed: Freed) {
+        self.free_unseen(freed.held, freed.unseen_before);
+        for told in freed.told {
+            self.space_tell_freed(state, told);
         }
     }
 
@@ -175,7 +192,7 @@ impl Node {
         if freed.held_by.is_empty()
             && let Some(freed) = state.replicas.freed.remove(&token)
         {
-            self.free_unseen(freed.held, freed.unseen_before);
+            self.is_free(state, freed);
         }
         true
     }
@@ -232,8 +249,8 @@ impl Node {
         };
         let freed: Vec<Freed> =
             state.replicas.freed.extract_if(|_, freed| nobody(freed)).map(|(_, freed)| freed).collect();
-        for Freed { held, unseen_before, .. } in freed {
-            self.free_unseen(held, unseen_before);
+        for freed in freed {
+            self.is_free(state, freed);
         }
         let lacking = state.replicas.kept.iter().filter(|(_, step)| step.lacks_copies());
         self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());

@@ -289,7 +289,7 @@ impl Session {
         let copies_at_once = self.producing.as_ref().is_some_and(Producing::copies_at_once)
             || self.storing.as_ref().is_some_and(Storing::copies_at_once);
         match message {
-            M::End { .. } | M::Flush | M::SpacePut { .. } | M::SpaceRemove { .. } => true,
+            M::End { .. } | M::Flush | M::SpacePut(_) | M::SpaceRemove { .. } => true,
             M::Put(_) | M::Place { .. } => copies_at_once,
             _ => false,
         }
@@ -298,7 +298,7 @@ impl Session {
     /// Handles one message; `None` if it is answered already or needs no answer.
     async fn handle(&mut self, header: Header, message: ToServer) -> Result<Option<ToClient>> {
         let takes_payload =
-            matches!(message, ToServer::Put(_) | ToServer::Place { .. } | ToServer::SpacePut { .. });
+            matches!(message, ToServer::Put(_) | ToServer::Place { .. } | ToServer::SpacePut(_));
         if header.payload > 0 && !takes_payload {
             return Err(Error::protocol("a payload with a message that has none"));
         }
@@ -373,7 +373,7 @@ impl Session {
                 let found = timeout(patience, found).await.map_err(|_| not_told())?;
                 found.map(Some)
             }
-            M::SpacePut { field, step, block } => self.space_put(&header, field, step, block).await,
+            M::SpacePut(put) => self.space_put(&header, *put).await,
             M::SpaceFind { .. } => self.space_find(message).await.map(Some),
             M::SpaceRelease { lease } => {
                 // Only what this client holds: a lease of another's would free what that one still reads.

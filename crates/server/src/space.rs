@@ -23,7 +23,7 @@ use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, SpaceBlock};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,11 @@ pub(crate) struct Space {
     leases: HashMap<u64, Key>,
     /// What was removed while readers held it; let go with the last lease on its key.
     removed: HashMap<Key, Vec<Location>>,
+    /// What this owner has let go of, by the number with which its holder was told. If that dies, who holds copies may not
+    /// have heard of it, and tells of them.
+    freeing: HashMap<u64, Freeing>,
+    /// How many blocks are not free yet of which an owner is told then, by its number.
+    to_tell: HashMap<(ServerId, u64), usize>,
     described: Described,
     /// How those are woken who wait for blocks of a key; as long as somebody waits.
     waiting: HashMap<Key, Arc<Notify>>,
@@ -68,9 +73,20 @@ struct HeldBlock {
     record: BlockRecord,
     /// Under which description it is registered; 0 until it is.
     description: DescriptionNumber,
+    /// Whether it is still being put: not acknowledged yet.
+    is_put: bool,
     /// The epoch since which an owner is gone that may have told readers of it, who may look at it still; 0 if none is, the
     /// highest number while that is being agreed.
     unseen_before: Epoch,
+    /// Owners that have let go of it and are told when it is free, by which numbers.
+    told_when_free: Vec<(ServerId, u64)>,
+}
+
+/// Blocks that a holder was told to free, and may hold still.
+#[derive(Debug)]
+struct Freeing {
+    holder: ServerId,
+    locations: Vec<Location>,
 }
 
 /// What a reader that waits has seen, so that each block is looked at once, however many come.
@@ -139,7 +155,7 @@ impl Space {
 
     /// Whether a block is being put here.
     pub(crate) fn is_put_to(&self) -> bool {
-        self.held.values().any(|block| block.description == 0)
+        self.held.values().any(|block| block.is_put)
     }
 
     /// Where a block is held here.
@@ -164,8 +180,17 @@ impl Space {
     /// The server is dead that held a block: this one does in its place. Its owners are told.
     pub(crate) fn take(&mut self, held: Held, block: SpaceBlock, epoch: Epoch) {
         let SpaceBlock { field, step, description, record } = block;
-        let keepers = Vec::new();
-        self.hold(held, HeldBlock { keepers, field, step, record, description, unseen_before: epoch });
+        let block = HeldBlock {
+            keepers: Vec::new(),
+            field,
+            step,
+            record,
+            description,
+            is_put: false,
+            unseen_before: epoch,
+            told_when_free: Vec::new(),
+        };
+        self.hold(held, block);
     }
 
     /// Whether it holds any block.
@@ -285,9 +310,17 @@ impl Node {
         if describes && !single {
             owned.registrants.insert(from);
         }
+        // Where a block was that was put again, since the server did not answer that it was put to.
+        let mut before = Vec::new();
         let (standing, answers) = (self.standing(), &state.answers);
         let some_have_gone = standing.roster.next_id.0 as usize > standing.view.members.len();
         for block in report.blocks {
+            let same =
+                |known: &&BlockRecord| known.extent == block.extent && known.location != block.location;
+            if let Some(known) = owned.index.get(block.key).filter(same) {
+                before.push(known.location);
+                owned.index.remove(|known| known.key == block.key);
+            }
             let again = some_have_gone.then(|| block.clone());
             if let Err(error) = owned.index.insert(block) {
                 // What servers held that have gone is in nobody's way.
@@ -299,6 +332,7 @@ impl Node {
                 owned.index.insert(again.ok_or(error)?)?;
             }
         }
+        self.space_let_go(state, key, before);
         Ok(current)
     }
 
@@ -316,8 +350,22 @@ impl Node {
         if known.is_some_and(|known| known < description) {
             self.space_let_go_of(state, &key);
         }
-        let mut refused = Vec::new();
-        if known.is_some_and(|known| known > description) {
+        let (mut report, mut refused) = (report, Vec::new());
+        let tells_of_blocks = !report.blocks.is_empty();
+        let freeing: HashSet<&Location> =
+            state.space.freeing.values().flat_map(|freeing| &freeing.locations).collect();
+        let removed = state.space.removed.get(&key);
+        report.blocks.retain(|block| {
+            let is_freed = freeing.contains(&block.location);
+            if is_freed {
+                refused.push(block.location);
+            }
+            // What readers still look at is let go of when they do not.
+            !is_freed && !removed.is_some_and(|removed| removed.contains(&block.location))
+        });
+        if tells_of_blocks && report.blocks.is_empty() {
+            // All of it was removed.
+        } else if known.is_some_and(|known| known > description) {
             // It was removed, and put again.
             refused.extend(report.blocks.iter().map(|block| block.location));
         } else {
@@ -338,7 +386,7 @@ impl Node {
                 }
             }
         }
-        self.space_free(state, refused);
+        self.space_free_at(state, refused.into_iter().map(|location| (from, location)));
         state.space.wake(&key);
     }
 
@@ -471,19 +519,46 @@ impl Node {
     }
 
     fn space_free(&self, state: &mut State, locations: Vec<Location>) {
-        let mut by_server: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
+        let mut at = Vec::new();
         for location in locations {
             // Whoever may hold it now: the others have nothing there.
-            for (server, arena) in state.answers.get((location.server, location.arena)) {
-                by_server.entry(server).or_default().push(Location { server, arena, ..location });
-            }
-            by_server.entry(location.server).or_default().push(location);
+            let answers = state.answers.get((location.server, location.arena));
+            at.extend(answers.into_iter().map(|(server, _)| (server, location)));
+            at.push((location.server, location));
         }
-        for (server, locations) in by_server {
+        self.space_free_at(state, at);
+    }
+
+    /// Tells servers to free blocks that they hold.
+    fn space_free_at(&self, state: &mut State, at: impl IntoIterator<Item = (ServerId, Location)>) {
+        let mut by_holder: BTreeMap<ServerId, Vec<Location>> = BTreeMap::new();
+        for (holder, location) in at {
+            by_holder.entry(holder).or_default().push(location);
+        }
+        let standing = self.standing();
+        let all_told = self.knows_places(state, &standing.view);
+        for (holder, locations) in by_holder {
             for part in locations.chunks(FREED_AT_ONCE) {
-                self.tell(state, server, PeerMessage::SpaceFree(part.to_vec()));
+                let (token, locations) = (self.unique(), part.to_vec());
+                if !all_told || standing.view.members.contains(&holder) {
+                    state.space.freeing.insert(token, Freeing { holder, locations: locations.clone() });
+                }
+                self.tell(state, holder, PeerMessage::SpaceFree { token, locations });
             }
         }
+    }
+
+    /// A holder has freed what this owner has let go of.
+    pub(crate) fn space_freed(&self, state: &mut State, from: ServerId, token: u64) {
+        if state.space.freeing.get(&token).is_some_and(|freeing| freeing.holder == from) {
+            state.space.freeing.remove(&token);
+        }
+    }
+
+    /// All members have told what they hold in the place of those that have gone: nobody else will.
+    pub(crate) fn space_told_by_all(&self, state: &mut State) {
+        let standing = self.standing();
+        state.space.freeing.retain(|_, freeing| standing.view.members.contains(&freeing.holder));
     }
 }
 

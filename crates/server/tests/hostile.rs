@@ -22,7 +22,7 @@ use forebay_core::roster::Roster;
 use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::frame::{self, Frame, Header};
-use forebay_wire::message::{Bytes, Part, PutBlock, Role, ToClient, ToServer};
+use forebay_wire::message::{Bytes, Part, Role, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
 use invent::{Inventor, Plain, spoil};
 use serde::Serialize;
@@ -394,8 +394,7 @@ fn a_lease_of_another_client() {
     count_panics();
     let group = Group::start(1);
     let mut owner = group.connect(0, false, Role::Consumer);
-    let block = PutBlock { number: 0, ..seeds::put(Bytes::Payload) };
-    let put = ToServer::SpacePut { field: seeds::field(), step: 3, block };
+    let put = ToServer::SpacePut(Box::new(seeds::space_put(Bytes::Payload)));
     let data = vec![5; 216];
     owner.say(Header { request: 77, payload: 216, ..Header::default() }, &put, &data).unwrap();
     assert!(matches!(owner.answer(77).unwrap().0, ToClient::Done));

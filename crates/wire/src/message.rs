@@ -115,6 +115,22 @@ pub struct PutBlock {
     pub bytes: Bytes,
 }
 
+/// A block of the space that is put.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpacePut {
+    /// The field, with its shape.
+    pub field: Field,
+    /// The step.
+    pub step: StepNumber,
+    /// Who puts it, by a number made at random. With the block's it tells it from all others, also when it is put once more
+    /// since the answer has not come.
+    pub by: u32,
+    /// How many servers are to hold it.
+    pub replicas: u32,
+    /// The block.
+    pub block: PutBlock,
+}
+
 /// The part of a block that is fetched: every `step[d]`-th element of a box of the stored array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
@@ -335,14 +351,7 @@ pub enum ToServer {
     /// `Abort` are understood too.
     SpaceStore,
     /// Puts a block to be kept until it is removed. Answer: [`ToClient::Done`].
-    SpacePut {
-        /// The field, with its shape.
-        field: Field,
-        /// The step.
-        step: StepNumber,
-        /// The block.
-        block: PutBlock,
-    },
+    SpacePut(Box<SpacePut>),
     /// Asks an owner for the blocks that meet a region, waiting until they cover what it owns of the region.
     /// Answer: [`ToClient::Found`]; the blocks are held for this client until `SpaceRelease`.
     SpaceFind {

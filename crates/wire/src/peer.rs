@@ -567,8 +567,15 @@ pub enum PeerMessage {
         /// The description.
         description: DescriptionNumber,
     },
-    /// To a holder: the sender has let go of these blocks.
-    SpaceFree(Vec<Location>),
+    /// To a holder: the sender has let go of these blocks. Answer, once nobody holds them any more: `SpaceFreed`.
+    SpaceFree {
+        /// Number of the question.
+        token: u64,
+        /// Where the sender knew them: in the arenas of a server that is dead, if the holder answers for it.
+        locations: Vec<Location>,
+    },
+    /// Answer: nobody holds them.
+    SpaceFreed(u64),
 
     // About pipelines.
     /// Start a worker of this pipeline. Answer: `WorkerReady`, or `PipelineTrouble`.

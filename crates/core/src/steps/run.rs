@@ -40,6 +40,14 @@ pub enum Durability {
 /// The most servers that may hold a block.
 const REPLICAS_MAX: u32 = 8;
 
+/// Whether a block may be held by so many servers.
+pub fn check_replicas(replicas: u32) -> Result<()> {
+    if (1..=REPLICAS_MAX).contains(&replicas) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("replicas is {replicas}: 1 to {REPLICAS_MAX} servers can hold a block")))
+}
+
 /// What the ranks of a run agree on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
@@ -88,13 +96,7 @@ impl RunOptions {
         if self.size == 0 || rank >= self.size {
             return Err(Error::invalid(format!("rank {rank} of {}: ranks count from 0", self.size)));
         }
-        if !(1..=REPLICAS_MAX).contains(&self.replicas) {
-            return Err(Error::invalid(format!(
-                "replicas is {}: 1 to {REPLICAS_MAX} servers can hold a block",
-                self.replicas
-            )));
-        }
-        Ok(())
+        check_replicas(self.replicas)
     }
 
     /// How many servers hold copies of a block beside the one that it was put to.

@@ -304,7 +304,13 @@ impl Node {
                     let (id, copies, done) = (ending.id.clone(), ending.copies, ending.done.take());
                     let ranges = ending.ranges_on(self.id);
                     let ended = Arc::new(ending.finish());
-                    let keeping = self.begin_keep(state, &id, copies, ranges, vec![(rank, ended.clone())]);
+                    let keeping = self.begin_keep(
+                        state,
+                        Kept::Step(id.clone()),
+                        copies,
+                        ranges,
+                        vec![(rank, ended.clone())],
+                    );
                     let (node, key, safe) = (self.me.clone(), key.clone(), keeping.is_safe());
                     if safe {
                         done.into_iter().for_each(|done| drop(done.send(Ok(()))));
@@ -394,7 +400,7 @@ impl Node {
         state.ledger.free(id);
         state.directory.forget(id);
         let held = state.held.remove(id).unwrap_or_default();
-        self.keep_no_more(state, Kept::Step(id.clone()), held, unseen_before);
+        self.keep_no_more(state, Kept::Step(id.clone()), held, unseen_before, Vec::new());
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::handle::cuts_to_tell;
 use crate::node::{Node, Pending, State};
 use crate::peers::Sent;
-use forebay_core::ids::{RunNumber, ServerId, StepId};
+use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
@@ -68,16 +68,16 @@ impl Node {
         able
     }
 
-    /// Asks other servers to keep blocks of a step that this one holds, and what ranks told of it.
+    /// Asks other servers to keep blocks of a step that this one holds, and what ranks told of it, or a block of the space.
     pub(crate) fn begin_keep(
         &self,
         state: &mut State,
-        id: &StepId,
+        id: Kept,
         copies: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Keeping {
-        let part = Part { id: Kept::Step(id.clone()), ranges, ended };
+        let part = Part { id, ranges, ended };
         let step = state.replicas.kept.entry(part.id.clone()).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(&part.ranges);
@@ -201,10 +201,10 @@ impl Node {
         Some(rest.into_iter().map(ask).collect())
     }
 
-    /// Has other servers keep blocks that a rank has put; waits for it, until a deadline, unless it is safe that they will.
+    /// Has other servers keep blocks that were put; waits for it, until a deadline, unless it is safe that they will.
     pub(crate) async fn keep_in_time(
         &self,
-        id: &StepId,
+        id: Kept,
         copies: u32,
         ranges: Vec<Range>,
         patience: Duration,

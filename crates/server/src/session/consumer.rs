@@ -2,7 +2,6 @@
 
 use super::{Session, left};
 use crate::node::{Attached, Held, Node};
-use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
 use forebay_core::steps::{Attachment, AttachmentId, Start};
@@ -11,7 +10,7 @@ use forebay_store::Mapping;
 use forebay_store::strided::Target;
 use forebay_transport::asynchronous::Payload;
 use forebay_wire::frame::Header;
-use forebay_wire::message::{Bytes, Part, PutBlock, ToClient, ToServer};
+use forebay_wire::message::{Bytes, Part, PutBlock, SpacePut, ToClient, ToServer};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -148,16 +147,12 @@ impl Session {
     }
 
     /// Puts a block to be kept.
-    pub(super) async fn space_put(
-        &mut self,
-        header: &Header,
-        field: Field,
-        step: StepNumber,
-        block: PutBlock,
-    ) -> Result<Option<ToClient>> {
+    pub(super) async fn space_put(&mut self, header: &Header, put: SpacePut) -> Result<Option<ToClient>> {
+        let (field, block) = (&put.field, &put.block);
         let checked = field.check().and_then(|()| {
             let name = format!("block {}", block.number);
-            forebay_core::directory::check_block_fits(&field, &name, block.level, &block.extent)?;
+            forebay_core::directory::check_block_fits(field, &name, block.level, &block.extent)?;
+            self.node.check_replicas(put.replicas)?;
             block.extent.bytes(field.dtype)
         });
         let leaves = *self.node.leaves.borrow();
@@ -180,10 +175,10 @@ impl Session {
                 self.writing()?.0.commit(&node, held, bytes)?;
                 held
             }
-            _ => self.space_take(header, &block, bytes).await?,
+            _ => self.space_take(header, block, bytes).await?,
         };
         // What other servers fail at is no failure of this connection.
-        let kept = node.space_keep(field, step, block, bytes, held).await;
+        let kept = node.space_keep(put, bytes, held, self.patience).await;
         Ok(Some(kept.map_or_else(ToClient::Failed, |()| ToClient::Done)))
     }
 

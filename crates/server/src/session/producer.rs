@@ -16,7 +16,7 @@ use forebay_core::steps::RunOptions;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer, key_of};
-use forebay_wire::peer::{JoinedRun, PeerMessage, Range};
+use forebay_wire::peer::{JoinedRun, Kept, PeerMessage, Range};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -55,7 +55,7 @@ impl Session {
             return Ok(Some(ToClient::Leaves));
         }
         if back_to.is_none() {
-            self.node.check_replicas(&options)?;
+            self.node.check_replicas(options.replicas)?;
         }
         let (policy, ranks) = (options.policy, options.size);
         let (copies, durability) = (options.copies(), options.durability);
@@ -447,7 +447,7 @@ impl Session {
         if here && at_once {
             let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
             let (copies, patience) = (producing.copies, self.patience);
-            node.keep_in_time(&id, copies, vec![range_of(&location)], patience).await?;
+            node.keep_in_time(Kept::Step(id), copies, vec![range_of(&location)], patience).await?;
             return Ok(ToClient::Placed(location));
         }
         Ok(ToClient::Done)
@@ -545,7 +545,7 @@ impl Session {
         let ranges: Vec<Range> =
             open.fields.values().flatten().filter(here).map(|block| range_of(&block.location)).collect();
         let id = StepId { stream: producing.stream.clone(), run: producing.run, step: open.number };
-        node.keep_in_time(&id, producing.copies, ranges, patience).await
+        node.keep_in_time(Kept::Step(id), producing.copies, ranges, patience).await
     }
 
     /// Waits until the coordinator is told of the steps that the rank has ended: not for long, another time will do.

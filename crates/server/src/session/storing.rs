@@ -13,7 +13,7 @@ use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, ToClient, ToServer};
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::peer::{Kept, PeerMessage, Range};
 
 /// One rank's blocks on a server that is not its home.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Session {
             let ranges = vec![range_of(&location)];
             if storing.copies_at_once() {
                 let copies = storing.copies;
-                self.node.keep_in_time(&id, copies, ranges, self.patience).await?;
+                self.node.keep_in_time(Kept::Step(id), copies, ranges, self.patience).await?;
             } else {
                 storing.ranges.extend(ranges);
             }
@@ -141,7 +141,7 @@ impl Session {
                 storing.writing.abort_all(&self.node);
                 let ranges = std::mem::take(&mut storing.ranges);
                 let id = StepId { stream: storing.stream.clone(), run: storing.run, step: *step };
-                self.node.keep_in_time(&id, storing.copies, ranges, self.patience).await?;
+                self.node.keep_in_time(Kept::Step(id), storing.copies, ranges, self.patience).await?;
                 Ok(Some(ToClient::Done))
             }
             ToServer::Leave => Ok(Some(ToClient::Done)),

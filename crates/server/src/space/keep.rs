@@ -3,6 +3,7 @@
 use super::{HeldBlock, Key};
 use crate::directory::in_parts;
 use crate::node::{Held, Node, State};
+use crate::replicas::range_of;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, ServerId, StepNumber};
@@ -10,7 +11,7 @@ use forebay_core::seats::Seats;
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::hash_in_space;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Bytes, PutBlock};
+use forebay_wire::message::{Bytes, SpacePut};
 use forebay_wire::peer::{Kept, PeerMessage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,15 +67,15 @@ impl Node {
         )
     }
 
-    /// Keeps a block whose bytes have arrived, once its owners know it.
+    /// Keeps a block whose bytes have arrived, once its owners know it, and others hold the copies that it is to have.
     pub(crate) async fn space_keep(
         &self,
-        field: Field,
-        step: StepNumber,
-        block: PutBlock,
+        put: SpacePut,
         bytes: u64,
         held: Held,
+        patience: Duration,
     ) -> Result<()> {
+        let SpacePut { field, step, by, replicas, block } = put;
         let inline = match block.bytes {
             Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
             _ => None,
@@ -86,8 +87,7 @@ impl Node {
             bytes,
             generation: held.generation,
         };
-        // A put has no rank: its number tells it apart.
-        let key = BlockKey { rank: self.id.0, number: self.unique() };
+        let key = BlockKey { rank: by, number: block.number };
         let record = BlockRecord {
             key,
             level: block.level,
@@ -102,20 +102,79 @@ impl Node {
             step,
             record: record.clone(),
             description: 0,
+            is_put: true,
             unseen_before: 0,
+            told_when_free: Vec::new(),
         };
-        self.state.lock().space.hold(held, block);
+        if let Some(done) = self.space_hold_once(held, block) {
+            self.free([held]);
+            return done;
+        }
         let before = self.standing();
-        let registered = self.space_register_in_time(&field, step, record).await;
+        let kept = match self.space_register_in_time(&field, step, record).await {
+            Ok(description) => {
+                {
+                    let mut state = self.state.lock();
+                    if let Some(block) = state.space.held.get_mut(&held) {
+                        block.description = description;
+                    }
+                    // Seats may have passed on while it was registered.
+                    self.space_tell_owners(&mut state, &[held], &before.roster.seats);
+                    self.drain(&mut state);
+                }
+                self.space_copy(&(field.name, step), (key, location), replicas - 1, patience).await
+            }
+            Err(error) => Err(error),
+        };
         let mut state = self.state.lock();
-        if let (Ok(description), Some(block)) = (&registered, state.space.held.get_mut(&held)) {
-            block.description = *description;
-            // Seats may have passed on while it was registered.
-            self.space_tell_owners(&mut state, &[held], &before.roster.seats);
+        if let Some(block) = state.space.held.get_mut(&held) {
+            block.is_put = false;
         }
         self.space_let_go_held(&mut state, self.id, held);
         self.drain(&mut state);
-        registered.map(drop)
+        kept
+    }
+
+    /// Holds a block, unless it was put here before by who has had no answer: then, what becomes of that.
+    fn space_hold_once(&self, held: Held, block: HeldBlock) -> Option<Result<()>> {
+        let mut state = self.state.lock();
+        let before = state.space.range_of(block.record.key).and_then(|held| state.space.held.get(&held));
+        let done = before.map(|before| match before {
+            before if before.record.extent != block.record.extent || *before.field != *block.field => {
+                Err(Error::conflict(format!("{} was already put with other content", block.record.key)))
+            }
+            before if before.is_put => {
+                Err(Error::unreachable(format!("{} is still being put: try again", block.record.key)))
+            }
+            _ => Ok(()),
+        });
+        if done.is_none() {
+            state.space.hold(held, block);
+        }
+        done
+    }
+
+    /// Has other servers hold copies of a block that its owners know; if they cannot, nobody does.
+    async fn space_copy(
+        &self,
+        key: &Key,
+        block: (BlockKey, Location),
+        copies: u32,
+        patience: Duration,
+    ) -> Result<()> {
+        if copies == 0 {
+            return Ok(());
+        }
+        let ranges = vec![range_of(&block.1)];
+        let kept = self.keep_in_time(Kept::Space(block.0), copies, ranges, patience).await;
+        if kept.is_err() {
+            let keepers = {
+                let state = self.state.lock();
+                state.space.held.get(&held_of(&block.1)).map(|held| held.keepers.clone())
+            };
+            self.space_unregister_at(key, block, keepers.into_iter().flatten());
+        }
+        kept
     }
 
     /// Registers a block with the owners of all parts that it touches, or with none. An owner that has just gone has a
@@ -380,10 +439,40 @@ impl Node {
         self.drain(&mut state);
     }
 
-    /// An owner says that it needs these no longer.
-    pub(crate) fn space_freed(&self, state: &mut State, from: ServerId, locations: &[Location]) {
+    /// An owner says that it needs these no longer, and is told when nobody holds them: then none comes back after this
+    /// server's death.
+    pub(crate) fn space_free_held(
+        &self,
+        state: &mut State,
+        (owner, token): (ServerId, u64),
+        locations: &[Location],
+    ) {
+        // Until all of them are counted.
+        state.space.to_tell.insert((owner, token), 1);
         for location in locations {
-            self.space_let_go_held(state, from, held_of(location));
+            // What it answers for it holds at places of its own.
+            let answers = state.answers.get((location.server, location.arena)).into_iter();
+            let here = answers.chain([(location.server, location.arena)]).filter(|(by, _)| *by == self.id);
+            let ranges = here.map(|(_, arena)| Held { arena, ..held_of(location) });
+            let held: Vec<Held> = ranges.filter(|held| state.space.held.contains_key(held)).collect();
+            for held in held {
+                if let Some(block) = state.space.held.get_mut(&held) {
+                    block.told_when_free.push((owner, token));
+                    *state.space.to_tell.entry((owner, token)).or_default() += 1;
+                }
+                self.space_let_go_held(state, owner, held);
+            }
+        }
+        self.space_tell_freed(state, (owner, token));
+    }
+
+    /// A block is free of which an owner wants to know.
+    pub(crate) fn space_tell_freed(&self, state: &mut State, (owner, token): (ServerId, u64)) {
+        let Some(left) = state.space.to_tell.get_mut(&(owner, token)) else { return };
+        *left -= 1;
+        if *left == 0 {
+            state.space.to_tell.remove(&(owner, token));
+            self.tell(state, owner, PeerMessage::SpaceFreed(token));
         }
     }
 
@@ -395,9 +484,10 @@ impl Node {
         }
         if block.keepers.is_empty() {
             let (unseen_before, key) = (block.unseen_before, block.record.key);
+            let told = std::mem::take(&mut block.told_when_free);
             state.space.held.remove(&held);
             state.space.by_key.remove(&key);
-            self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before);
+            self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before, told);
         }
     }
 

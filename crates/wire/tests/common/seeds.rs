@@ -7,7 +7,7 @@ use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
-use forebay_wire::message::{Bytes, Drive, DriveOrder, Part, PutBlock, ToClient, ToServer};
+use forebay_wire::message::{Bytes, Drive, DriveOrder, Part, PutBlock, SpacePut, ToClient, ToServer};
 use forebay_wire::peer::PeerMessage;
 use std::sync::Arc;
 
@@ -67,6 +67,10 @@ pub(crate) fn put(bytes: Bytes) -> PutBlock {
     PutBlock { field: "U".into(), number: 3, level: 0, extent: extent(4), stats: None, bytes }
 }
 
+pub(crate) fn space_put(bytes: Bytes) -> SpacePut {
+    SpacePut { field: field(), step: 3, by: 7, replicas: 1, block: put(bytes) }
+}
+
 pub(crate) fn part() -> Part {
     Part { offset: [1, 0][..].into(), shape: [1, 3][..].into(), step: [1, 2][..].into() }
 }
@@ -78,7 +82,7 @@ pub(crate) fn to_server() -> Vec<ToServer> {
         ToServer::Define(field()),
         ToServer::Put(put(inline.clone())),
         ToServer::Put(put(Bytes::Granted { arena: 1, offset: 4096, generation: 5 })),
-        ToServer::SpacePut { field: field(), step: 3, block: put(inline) },
+        ToServer::SpacePut(Box::new(space_put(inline))),
         ToServer::Attach {
             stream: "s".into(),
             needs,
@@ -123,6 +127,6 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
     vec![
         PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended: Arc::new(ended) },
         PeerMessage::SpaceRegister { token: 9, step: 3, description: 0, report: field_report() },
-        PeerMessage::SpaceFree(blocks().iter().map(|block| block.location).collect()),
+        PeerMessage::SpaceFree { token: 9, locations: blocks().iter().map(|block| block.location).collect() },
     ]
 }

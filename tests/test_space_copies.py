@@ -1,0 +1,119 @@
+"""Arrays of the space that several servers hold: what a put has returned for outlives servers."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import BUDGET, is_given_back, reference, wait_until
+from test_elastic import ids, kill
+from test_replicas import lacking
+
+import forebay
+
+SHAPE = (61, 50, 17)
+SMALL = 7
+
+
+def put(space: forebay.Space, step: int) -> None:
+    """In four parts, and one that is small."""
+    whole = reference(SHAPE, "f8", step)
+    for begin in range(0, 60, 15):
+        end = begin + 15 if begin < 45 else SHAPE[0]
+        space.put("T", whole[begin:end], step=step, offset=(begin, 0, 0), shape=SHAPE)
+    space.put("small", np.arange(SMALL) + step, step=step)
+
+
+def check(space: forebay.Space, step: int) -> None:
+    np.testing.assert_array_equal(space.get("T", step=step), reference(SHAPE, "f8", step))
+    np.testing.assert_array_equal(space.get("small", step=step), np.arange(SMALL) + step)
+
+
+def remove(space: forebay.Space, step: int) -> None:
+    for name in ("T", "small"):
+        space.remove(name, step=step)
+
+
+def opened(group: forebay.LocalGroup, transport: str = "auto", replicas: int = 2) -> forebay.Space:
+    return forebay.Space(group=group.path, transport=transport, timeout=20, replicas=replicas)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_what_was_put_outlives_servers(own_place: Path, transport: str, replicas: int) -> None:
+    """One after the other is killed, with copies made again between them, until none of the first is left."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        with opened(group, transport, replicas) as mine:
+            for step in range(3):
+                put(mine, step)
+            for step in range(3, 6):
+                wait_until(lambda: lacking(group) == 0)
+                kill(group, min(ids(group)))
+                for known in range(step):
+                    check(mine, known)
+                group.add_servers()
+                put(mine, step)
+                with opened(group, transport, 1) as other:
+                    for known in range(step + 1):
+                        check(other, known)
+            for step in range(6):
+                remove(mine, step)
+        wait_until(lambda: is_given_back(group))
+
+
+def test_two_of_three_servers_die_at_once(own_place: Path) -> None:
+    with forebay.local(servers=5, budget=BUDGET) as group, opened(group, replicas=3) as space:
+        put(space, 0)
+        kill(group, 0, 1)
+        check(space, 0)
+
+
+def test_puts_go_on_while_servers_die(own_place: Path, transport: str) -> None:
+    """A put whose server dies is put to another one, once."""
+    with forebay.local(servers=4, budget=BUDGET) as group:
+        over = threading.Event()
+        counts = [0, 0]
+
+        def keep_putting(which: int) -> None:
+            with opened(group, transport) as space:
+                while not over.is_set():
+                    step = 2 * counts[which] + which
+                    put(space, step)
+                    counts[which] += 1
+                    # Those from far back go again.
+                    if counts[which] > 20:
+                        remove(space, step - 40)
+
+        putting = [threading.Thread(target=keep_putting, args=[which]) for which in range(2)]
+        for thread in putting:
+            thread.start()
+        try:
+            for _ in range(4):
+                before = sum(counts)
+                wait_until(lambda before=before: sum(counts) > before + 40)
+                wait_until(lambda: lacking(group) == 0)
+                kill(group, min(ids(group)))
+                group.add_servers()
+        finally:
+            over.set()
+            for thread in putting:
+                thread.join()
+        with opened(group, transport) as space:
+            for which, count in enumerate(counts):
+                for step in range(2 * max(0, count - 20) + which, 2 * count + which, 2):
+                    check(space, step)
+                    remove(space, step)
+        wait_until(lambda: is_given_back(group))
+
+
+def test_more_copies_than_servers_are_refused(two: forebay.LocalGroup) -> None:
+    for replicas in (0, 9):
+        with pytest.raises(forebay.Invalid, match=r"replicas"):
+            opened(two, replicas=replicas)
+    with opened(two, replicas=3) as space:
+        with pytest.raises(forebay.Invalid, match=r"replicas is 3, but the group has 2 servers"):
+            space.put("T", np.zeros(9), step=0)
+        with pytest.raises(forebay.Timeout):
+            space.get("T", step=0, timeout=0.1)
+    wait_until(lambda: is_given_back(two))
