@@ -2,7 +2,8 @@
 
 Every byte that is read is compared with what was put; every step has to come, whole, and once; all memory is given back in the
 end. Copies (`replicas=2`) are awaited between two deaths, as the guarantee says. A server that is stopped wakes before it is
-given up, or after. Ends with status 1 if anything was lost.
+given up, or after. Beside the simulation, whose steps live for a moment, an archive keeps steps and arrays of the space for
+more than a minute, which are read again and again. Ends with status 1 if anything was lost.
 
     make soak                                   ten minutes
     make soak ARGS="--minutes 1 --seed 7"       shorter, and what happens in the order of this seed
@@ -40,6 +41,8 @@ STREAM, DRIVEN = "sim", "driven"
 PATIENCE = 60.0  # seconds: nothing here may wait for longer
 AHEAD = 300  # steps: how far before the end the ranks are told of it
 APART = 100  # steps: how far ranks drift apart; those of a simulation exchange something in each step
+KEPT = 20  # steps and arrays that the archive keeps
+ARCHIVED = 4.0  # seconds between two of them
 SILENCE = 10.0  # seconds after which the servers give up one that stands still
 LONG = 0.1  # seconds: steps that take longer are told one by one
 
@@ -196,6 +199,51 @@ def run_driver(path: str) -> None:
     print(json.dumps({"steps": number, "lost": str(pipeline.lost or "")}), flush=True)
 
 
+def run_archive(path: str) -> None:
+    """Keeps some steps and arrays of the space for long, and compares all of them, until its input ends."""
+    over, checks, number = threading.Event(), Checks(), 0
+
+    def listen() -> None:
+        sys.stdin.readline()
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    options: dict[str, Any] = {"group": path, "timeout": PATIENCE}
+    with (
+        forebay.Producer("archive", replicas=2, keep=KEPT, on_loss="fail", **options) as sim,
+        forebay.Space(replicas=2, **options) as space,
+    ):
+        sim.array("U", dtype="f8", shape=(ROWS, COLUMNS))
+        print("open", flush=True)
+        while not over.wait(ARCHIVED):
+            with sim.step(number) as step:
+                step.put("U", reference((ROWS, COLUMNS), "f8", number))
+            sim.flush()
+            space.put("archive", reference((ROWS, COLUMNS), "f8", number), step=number)
+            number += 1
+            if number > KEPT:
+                space.remove("archive", step=number - KEPT - 1)
+            kept = range(max(0, number - KEPT), number)
+            with forebay.Consumer("archive", start="oldest", **options) as reader:
+                for expected in kept:
+                    with reader.next() as step:
+                        if step.number != expected or step.torn:
+                            checks.complain(
+                                f"archive: step {step.number} came, torn: {step.torn}, not {expected}"
+                            )
+                        whole = reference((ROWS, COLUMNS), "f8", step.number)
+                        checks.compare(f"archive: step {step.number}", step["U"][...], whole)
+                    whole = reference((ROWS, COLUMNS), "f8", expected)
+                    checks.compare(f"space: {expected}", space.get("archive", step=expected), whole)
+                    checks.blocks += 2
+        for left in range(max(0, number - KEPT), number):
+            space.remove("archive", step=left)
+    # Another run, which keeps nothing, takes the place of what is kept.
+    with forebay.Producer("archive", **options):
+        pass
+    checks.tell()
+
+
 def run_steady(path: str, transport: str) -> None:
     """Reads every step, and compares it."""
     checks, expected = Checks(), 0
@@ -269,6 +317,7 @@ def next_or_over(reader: forebay.Consumer, path: str) -> forebay.Step | None:
 ROLES: dict[str, Callable[..., None]] = {
     "rank": lambda path, rank: run_rank(path, int(rank)),
     "driver": run_driver,
+    "archive": run_archive,
     "steady": run_steady,
     "holder": run_holder,
     "visitor": run_visitor,
@@ -400,8 +449,8 @@ class Chaos:
 
 
 @contextlib.contextmanager
-def processes(path: str) -> Iterator[tuple[list[Process], list[Process], Process]]:
-    """The ranks, the readers, and who drives a pipeline, of which there must be one."""
+def processes(path: str) -> Iterator[tuple[list[Process], list[Process], Process, Process]]:
+    """The ranks, the readers, who drives a pipeline, of which there must be one, and the archive."""
     readers = [
         Process("the reader", "steady", path, "auto"),
         Process("the reader over TCP", "steady", path, "tcp"),
@@ -410,14 +459,15 @@ def processes(path: str) -> Iterator[tuple[list[Process], list[Process], Process
     ]
     ranks: list[Process] = []
     driver = Process("who drives a pipeline", "driver", path)
+    archive = Process("the archive", "archive", path)
     try:
         for reader in readers:
             wait_until(lambda reader=reader: reader.lines, what=f"{reader.name} to attach")
         ranks += [Process(f"rank {rank}", "rank", path, rank) for rank in range(RANKS)]
         wait_until(lambda: driver.lines, what="the first step that is driven")
-        yield ranks, readers, driver
+        yield ranks, readers, driver, archive
     finally:
-        for process in [*ranks, *readers, driver]:
+        for process in [*ranks, *readers, driver, archive]:
             process.close()
 
 
@@ -443,8 +493,8 @@ def soak(
                 name, f"{place}/sum.py:{code}", stream=stream, config=config, driven=driven
             )
         np.zeros(RANKS, dtype="i8").tofile(group.path + ".ranks")
-        ranks, readers, driver = stack.enter_context(processes(group.path))
-        every = [*ranks, *readers, driver]
+        ranks, readers, driver, archive = stack.enter_context(processes(group.path))
+        every = [*ranks, *readers, driver, archive]
         wait_until(lambda: all(rank.at() for rank in ranks), what="the first steps")
         started = time.monotonic()
         end, tell_at = started + seconds, started + 60
@@ -464,11 +514,11 @@ def soak(
             time.sleep(max(0.0, min(end, event + 1) - time.monotonic()))
         took = time.monotonic() - started
         last = max(rank.at() for rank in ranks) + AHEAD
-        for process in [*ranks, driver]:
+        for process in [*ranks, driver, archive]:
             with contextlib.suppress(OSError):
                 process.say(last)
         told_ranks = [rank.end() for rank in ranks]
-        told_driver = driver.end()
+        told_driver, told_archive = driver.end(), archive.end()
         Path(group.path + ".over").touch()
         told_readers = [reader.end() for reader in readers]
         os.unlink(group.path + ".over")
@@ -478,7 +528,7 @@ def soak(
             wait_until(lambda: is_given_back(group))
         except AssertionError:
             problems.append("memory is not given back after all have gone")
-        for told, process in zip([*told_ranks, *told_readers, told_driver], every, strict=True):
+        for told, process in zip([*told_ranks, *told_readers, told_driver, told_archive], every, strict=True):
             problems += [f"{process.name}: {problem}" for problem in told.get("wrong", [])]
             problems += [f"{process.name}: {told['lost']}"] if told.get("lost") else []
         for told, reader in zip(told_readers[:2], readers, strict=False):
@@ -498,6 +548,7 @@ def soak(
             "steps": last,
             "blocks_compared": sum(told.get("blocks", 0) for told in told_readers),
             "bytes_compared": sum(told.get("bytes", 0) for told in told_readers),
+            "archived_compared": told_archive.get("blocks", 0),
             "pipeline_steps": len(ran["sum"]),
             "driven_steps": len(ran["driven"]),
             "median_step_ms": round(1e3 * max(told.get("took", 0) for told in told_ranks), 2),

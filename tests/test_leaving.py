@@ -21,12 +21,13 @@ from support import (
     is_given_back,
     producer,
     reference,
+    total,
     wait_until,
     write_steps,
 )
 from test_directory import RANKS, many_ranks, write_large
 from test_directory import SHAPE as LARGE
-from test_elastic import COUNT, SHAPE, ids, name_at, told
+from test_elastic import COUNT, SHAPE, ids, kill, name_at, told
 from test_faults import process_of
 from test_replicas import RANK, READ, check_all, end, lacking, open_ranks, run
 
@@ -203,6 +204,73 @@ def test_the_guardian_dies_as_the_home_leaves(
             for number in range(400):
                 with reader.next() as step:
                     assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+def has_all_copies(group: forebay.LocalGroup, servers: list[int]) -> bool:
+    """Whether these servers, and no other ones, are members as each of them says, and no step lacks a copy."""
+    status = told(group)["servers"]
+    same = all(server.get("members") == len(servers) for server in status)
+    return same and [server["server"] for server in status] == servers and lacking(group) == 0
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "stays after all"])
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_copies_are_made_again_when_those_that_a_leave_made_die(
+    own_place: Path, replicas: int, leaves: bool
+) -> None:
+    """Several hold what the one that leaves, or tried to, had others hold: whoever of them is left sees to copies."""
+    servers = 4 + replicas
+    count = 20
+    with (
+        forebay.local(servers=servers, budget=BUDGET) as group,
+        producer(group, name_at(group, servers - 1), replicas=replicas, keep=1000) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE)
+        write_steps([sim], range(count), lambda number: reference(SHAPE, "f8", number))
+        if leaves:
+            leave_surely(group, 0)
+        else:
+            with sim.step(count) as step:
+                step.put("U", reference(SHAPE, "f8", count))
+                with pytest.raises(forebay.Timeout, match="to end its step"):
+                    forebay.Admin(group=group.path, timeout=0.2).remove_server("0")
+        members = list(range(1 if leaves else 0, servers))
+        wait_until(lambda: has_all_copies(group, members))
+        # As many as leave enough servers for all copies.
+        for _ in range(len(members) - replicas):
+            kill(group, members.pop(0))
+            wait_until(lambda: has_all_copies(group, members))
+        with consumer(group, sim.stream, start="oldest") as reader:
+            for number in range(count):
+                with reader.next() as step:
+                    assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+def test_what_is_handed_over_again_and_again_is_held_once(own_place: Path) -> None:
+    """A server comes and another one leaves, ten times: the same memory is not held, or counted, more than before."""
+    with (
+        forebay.local(servers=4, budget=BUDGET) as group,
+        producer(group, "s", replicas=2, keep=20) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE)
+        write_steps([sim], range(20), lambda number: reference(SHAPE, "f8", number))
+        wait_until(lambda: has_all_copies(group, [0, 1, 2, 3]))
+        staged = total(group, "staged_bytes")
+        for gone in range(10):
+            group.add_servers()
+            leave_surely(group, gone)
+            wait_until(lambda gone=gone: has_all_copies(group, list(range(gone + 1, gone + 5))))
+        # On one host two servers hold it now, of which one counted before.
+        assert total(group, "staged_bytes") <= 2 * staged
+        write_steps([sim], range(20, 23), lambda number: reference(SHAPE, "f8", number))
+        # What is free by now is given back, and nothing else.
+        wait_until(lambda: total(group, "arena_bytes") <= 3 * staged)
+        with consumer(group, "s", start="oldest") as reader:
+            for number in range(3, 23):
+                with reader.next() as step:
+                    assert step.number == number
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
 
 
@@ -465,6 +533,32 @@ def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) 
                 mine.remove("small", step=step)
         # What a reader has mapped is used again when it is gone.
         wait_until(lambda: all(server["staged_bytes"] == 0 for server in told(group)["servers"]))
+
+
+def test_a_get_waits_while_one_server_after_the_other_leaves(own_place: Path) -> None:
+    """Each that goes ends the question at its own; it is asked again, for as long as the deadline allows."""
+    with (
+        forebay.local(servers=2, budget=BUDGET) as group,
+        forebay.Space(group=group.path, timeout=60) as space,
+    ):
+        got: list[float] = []
+
+        def get() -> None:
+            with forebay.Space(group=group.path, timeout=60) as other:
+                got.extend(other.get("T", step=3))
+
+        getting = [threading.Thread(target=get) for _ in range(4)]
+        for thread in getting:
+            thread.start()
+        for gone in range(4):
+            # Longer than a group takes to do without one.
+            time.sleep(1.5)
+            group.add_servers()
+            leave_surely(group, gone)
+        space.put("T", np.arange(5.0), step=3)
+        for thread in getting:
+            thread.join()
+        assert got == [*np.arange(5.0)] * 4
 
 
 def test_a_large_run_outlives_an_owner_that_leaves(own_place: Path) -> None:

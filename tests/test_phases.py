@@ -188,7 +188,8 @@ def test_a_server_is_harmed_while_one_drains(
                 check(found, number)
         leaving.join()
         # Whether it had left when it was harmed, or is told that it could not.
-        assert all(isinstance(error, forebay.Unreachable | forebay.Timeout) for error in outcome), outcome
+        told = (forebay.Unreachable, forebay.Timeout, forebay.Lost)
+        assert all(isinstance(error, told) for error in outcome), outcome
         assert sim.lost is None
         wait_until(lambda: 0 not in members(group))
 
@@ -214,3 +215,42 @@ def test_servers_that_stand_still_while_they_join(one: forebay.LocalGroup) -> No
                     np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
             wait_until(lambda count=number + 2: len(ids(one)) == count)
         assert sim.lost is None
+
+
+@pytest.mark.parametrize("servers", [2, 4])
+def test_the_next_home_stands_still_as_the_home_leaves(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch, transport: str, servers: int
+) -> None:
+    """The rank goes to another server, or asks once more; what it has given up to wait for comes late, and harms nothing."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(forebay.local(servers=servers, budget=BUDGET))
+        stream = name_at(group, servers - 1)
+        sim = stack.enter_context(
+            producer(group, stream, transport=transport, on_loss="fail", keep=1000, timeout=40)
+        )
+        declare(sim)
+        whole = reference(SHAPE)
+
+        def write(numbers: range) -> None:
+            for number in numbers:
+                with sim.step(number) as step:
+                    step.put("U", whole + number)
+
+        write(range(5))
+        # The first attempt to go on there takes a second.
+        with wakes(process_of(group, 1), after(1.5)):
+            leaving = threading.Thread(
+                target=forebay.Admin(group=group.path, timeout=40).remove_server, args=["0"]
+            )
+            leaving.start()
+            wait_until(lambda: "leaves the group" in group.output())
+            write(range(5, 60))
+        leaving.join()
+        write(range(60, 80))
+        assert sim.skipped == 0
+        with consumer(group, stream, start="oldest", timeout=60) as reader:
+            for number in range(80):
+                with reader.next() as step:
+                    assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], whole + number)

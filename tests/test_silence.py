@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import BUDGET, Child, consumer, reference, stand_still, wait_until
+from support import BUDGET, Child, consumer, producer, reference, stand_still, wait_until
 from test_coming_back import RANK, put, read
 from test_elastic import name_at, told
 
@@ -81,6 +83,49 @@ def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
 def test_bad_silence_is_refused(bad: float) -> None:
     with pytest.raises(forebay.Error, match="silence"):
         forebay.local(silence=bad)
+
+
+def test_one_that_is_given_up_while_it_leaves_has_not_left(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who wanted it to leave is told so, and it comes back with what nobody else had yet."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
+    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+        told_of_it = []
+
+        def leave() -> None:
+            try:
+                forebay.Admin(group=group.path, timeout=40).remove_server("0")
+            except forebay.Error as error:
+                told_of_it.append(error)
+
+        with producer(group, name_at(group, 2), keep=4, transport="tcp") as sim:
+            sim.array("U", dtype="f8", shape=(60, 50))
+            with sim.step(0) as step:
+                step.put("U", reference((60, 50)))
+            sim.flush()
+            # It cannot go while one of its ranks is within a step.
+            step = sim.step(1)
+            step.__enter__()
+            leaving = threading.Thread(target=leave)
+            leaving.start()
+            wait_until(lambda: "gives the others what it has" in group.output())
+            with stopped(group, 0):
+                wait_until(lambda: members(group) == [1, 2])
+            wait_until(lambda: members(group) == [1, 2, 3])
+            leaving.join()
+            with contextlib.suppress(forebay.Error):
+                step.__exit__(None, None, None)
+
+            def is_whole() -> bool:
+                with consumer(group, sim.stream, start="oldest") as reader, reader.next() as found:
+                    try:
+                        return found.number == 0 and bool((found["U"][...] == reference((60, 50))).all())
+                    except forebay.Lost:
+                        return False
+
+            wait_until(is_whole)
+        assert [type(error) for error in told_of_it] == [forebay.Lost], told_of_it
 
 
 def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str) -> None:

@@ -167,8 +167,28 @@ impl Admin {
         ) {
             // It may end before its answer is sent.
             Err(error) if error.kind != ErrorKind::Unreachable => Err(error),
-            answer => self.wait_until_left(server, answer.err(), deadline),
+            answer => {
+                let error = answer.err();
+                let unanswered = error.is_some();
+                let server = self.wait_until_left(server, error, deadline)?;
+                match unanswered && self.was_given_up(server) {
+                    true => Err(Error::new(
+                        ErrorKind::Lost,
+                        format!(
+                            "the group has given up {server} before it could leave: what it alone held is lost, unless it \
+                             comes back"
+                        ),
+                    )),
+                    false => Ok(server),
+                }
+            }
         }
+    }
+
+    /// Whether a server is none any more since the others gave it up, as far as they say.
+    fn was_given_up(&self, server: ServerId) -> bool {
+        let lost = self.status().ok().and_then(|status| status["lost"].as_array().cloned());
+        lost.into_iter().flatten().any(|lost| lost["server"] == server.0)
     }
 
     /// Waits until the connection file tells that a server has left.

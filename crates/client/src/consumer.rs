@@ -182,8 +182,11 @@ impl Consumer {
                     self.shared.go_on_at(link.clone(), &held);
                     return Ok(link);
                 }
-                // It stands still, and is given up then.
-                Err(error) if error.kind == ErrorKind::Timeout => look_again(),
+                // One was found that stands still, and is given up then.
+                Err(error) if error.kind == ErrorKind::Timeout => {
+                    tries = Tries::lasting(ATTACH_AGAIN);
+                    look_again();
+                }
                 Err(error) if error.kind == ErrorKind::Unreachable => match tries.go_on() {
                     true => look_again(),
                     false => return Err(self.over(gone)),

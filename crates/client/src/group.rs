@@ -256,7 +256,13 @@ impl Group {
         let deadline = Instant::now() + self.limit();
         let mut tries = Tries::default();
         loop {
-            match act() {
+            let began = Instant::now();
+            let acted = act();
+            if began.elapsed() > ANSWER {
+                // All was well for a while: what fails now is another server's doing.
+                tries = Tries::default();
+            }
+            match acted {
                 Err(error)
                     if error.kind == ErrorKind::Unreachable
                         && Instant::now() < deadline

@@ -78,6 +78,8 @@ pub(crate) struct State {
     skipped: u64,
     /// When it is next tried to go on with another server.
     come_back_at: Option<Instant>,
+    /// How often it was tried.
+    attempts: u32,
     /// The members of which this rank has chosen its home.
     members: Members,
     /// Attributes that were set, by field (of the stream itself where there is none) and name.

@@ -11,7 +11,7 @@ mod run;
 pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
-pub use run::{Durability, EndedField, Policy, Registered, RunOptions, StepEnded, check_replicas};
+pub use run::{BackTo, Durability, EndedField, Policy, Registered, RunOptions, StepEnded, check_replicas};
 
 use crate::Error;
 use crate::attr::Attrs;

@@ -288,14 +288,23 @@ pub(crate) async fn ask_roster(server: &ServerEntry, file: &ConnectionFile) -> R
 
 async fn ask(server: &ServerEntry, file: &ConnectionFile, question: PeerMessage) -> Result<Arc<Roster>> {
     let (mut receiver, outbox) = dial(server, &file.secret, &file.lineage).await?;
-    outbox.push(Header::default(), &hello(NOBODY))?;
-    outbox.push(Header::default(), &question)?;
+    let outbox = Closing(outbox);
+    outbox.0.push(Header::default(), &hello(NOBODY))?;
+    outbox.0.push(Header::default(), &question)?;
     let left = || Error::unreachable(format!("{} ended the connection", server.id));
     let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    outbox.close();
     match frame.message::<PeerMessage>()? {
         PeerMessage::Admitted(result) => result.and_then(|roster| roster.check().map(|()| roster)),
         _ => Err(Error::protocol(format!("{} answered something else than a roster", server.id))),
+    }
+}
+
+/// A connection that ends with this, also where its answer is not waited for any more.
+struct Closing(Arc<Outbox>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

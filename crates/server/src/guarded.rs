@@ -282,6 +282,7 @@ impl Node {
     pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId, epoch: Epoch) {
         let Some(mut guarded) = state.guarded.remove(&dead) else { return };
         drop(guarded.orders.take());
+        self.drop_what_is_held(state, dead, &mut guarded);
         {
             let mut store = self.store.lock();
             for (theirs, guard) in &guarded.arenas {
@@ -316,14 +317,36 @@ impl Node {
                         .for_each(|(held, block)| state.space.take(held, block, epoch));
                 }
             }
-            let living: Vec<ServerId> =
-                step.guardians.into_iter().filter(|id| *id != dead && !state.gone.contains(id)).collect();
-            if living.iter().min() == Some(&self.id) {
-                let others: BTreeSet<ServerId> = living.into_iter().filter(|id| *id != self.id).collect();
-                self.replicate(state, id, step.copies, step.ranges, others);
+            // What it offers itself nobody else is to see to.
+            if step.guardians.contains(&self.id) {
+                let guardians = step.guardians.into_iter();
+                let others = guardians.filter(|id| ![dead, self.id].contains(id) && !state.gone.contains(id));
+                let told = id.step().map_or(0, |id| guarded.ledger.told_of(id).len());
+                self.share(state, id, step.copies, (step.ranges, told), others.collect());
             }
         }
         state.ledger.take_in(guarded.ledger);
+    }
+
+    /// Of what was to be kept for a server, lets go of what this one holds in the place of another one: the same memory may
+    /// come from several that had copies of it. Before its arenas are taken over, so that no page is given back.
+    fn drop_what_is_held(&self, state: &mut State, dead: ServerId, guarded: &mut Guarded) {
+        for (theirs, guard) in &guarded.arenas {
+            let key = (dead, *theirs);
+            let stands_for = state.answers.of(dead, *theirs).into_iter().chain([key]);
+            let by = stands_for.flat_map(|key| state.answers.get(key));
+            let here: BTreeSet<u32> = by.filter(|(by, _)| *by == self.id).map(|(_, arena)| arena).collect();
+            for arena in here {
+                for (id, step) in &mut guarded.kept {
+                    let place = |range: &Range| Held { arena, ..held(range) };
+                    let twice = step.ranges.extract_if(.., |range| {
+                        range.arena == guard.arena && is_held_at(state, id, place(range))
+                    });
+                    self.free(twice.map(|range| held(&range)).collect::<Vec<_>>());
+                }
+                state.answers.add(key, self.id, arena);
+            }
+        }
     }
 
     /// Tells the living coordinators of streams what a dead server may not have told them, and which of its blocks are here
@@ -351,6 +374,14 @@ impl Node {
     /// The streams of which copies are held for a server.
     pub(crate) fn guarded_streams(&self, state: &State, server: ServerId) -> BTreeSet<String> {
         state.guarded.get(&server).into_iter().flat_map(Guarded::streams).cloned().collect()
+    }
+}
+
+/// Whether this server holds something there.
+fn is_held_at(state: &State, id: &Kept, place: Held) -> bool {
+    match id {
+        Kept::Step(id) => state.held.get(id).is_some_and(|held| held.contains(&place)),
+        Kept::Space(key) => state.space.range_of(*key) == Some(place),
     }
 }
 

@@ -58,8 +58,8 @@ impl Node {
                         return;
                     }
                 }
-                if let Some((run, _)) = &back_to
-                    && !self.may_come_back(state, &stream, *run, rank)
+                if let Some(back_to) = &back_to
+                    && !self.may_come_back(state, &stream, back_to.run, rank)
                 {
                     // What others tell of the rank in the place of its former home goes before what the new one will tell.
                     let error =
@@ -70,8 +70,8 @@ impl Node {
                 let coordinator = self.coordinator(state, &stream);
                 let joined = match back_to {
                     None => coordinator.join(rank, from, options.clone()),
-                    Some((run, demand)) => {
-                        coordinator.come_back((run, rank), from, options.clone(), demand, self.epoch())
+                    Some(back_to) => {
+                        coordinator.come_back(rank, from, options.clone(), back_to, self.epoch())
                     }
                 };
                 let result = match joined {

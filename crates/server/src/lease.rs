@@ -10,11 +10,6 @@ use tokio::time::{Instant, timeout_at};
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Node {
-    /// The error for who asks something of a server that is no member any more.
-    pub(crate) fn is_given_up(&self) -> Error {
-        Error::unreachable(format!("the group has gone on without {}", self.id))
-    }
-
     /// Waits until this server may acknowledge something. To be called just before it does. Costs a lock while the lease
     /// lasts, and the answers of half the members where it has not been used for a second.
     pub(crate) async fn may_acknowledge(&self, patience: Duration) -> Result<()> {
@@ -27,7 +22,7 @@ impl Node {
                 return Ok(());
             }
             if *self.hosted.out.borrow() {
-                return Err(self.is_given_up());
+                return Err(Error::unreachable(format!("the group has gone on without {}", self.id)));
             }
             if Instant::now() >= deadline {
                 let (id, members) = (self.id, self.standing().view.members.len());

@@ -90,9 +90,13 @@ impl Node {
     ) -> Result<()> {
         let deadline = Instant::now() + patience;
         self.begin_to_leave(discard)?;
+        let mut out = self.hosted.out.subscribe();
         let drained = tokio::select! {
             drained = self.drain_all(discard, deadline) => drained,
             () = given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
+            _ = out.wait_for(|out| *out) => {
+                Err(Error::unreachable(format!("the group has given up {} before it could leave", self.id)))
+            }
         };
         match drained {
             Ok(Drained::WithTheGroup) => {
@@ -105,7 +109,6 @@ impl Node {
                 return Err(error);
             }
         }
-        let mut out = self.hosted.out.subscribe();
         let out = timeout_at(deadline, out.wait_for(|out| *out)).await;
         out.map(drop).map_err(|_| {
             Error::timeout(format!(
@@ -159,7 +162,7 @@ impl Node {
     fn what_ends(&self, state: &State) -> Option<String> {
         let coordinated = state.coordinators.iter().filter(|(_, coordinator)| coordinator.has_ranks());
         if let Some(stream) = state.members.keys().chain(coordinated.map(|(stream, _)| stream)).next() {
-            return Some(format!("ranks of stream '{stream}' use it"));
+            return Some(format!("ranks of stream '{stream}' use it, or may come back to it"));
         }
         if !state.held.is_empty() {
             let staged = self.store.lock().usage().staged;
@@ -462,6 +465,10 @@ fn is_elsewhere(state: &State, id: &Kept, able: usize) -> bool {
     let (held, told) = held_of(state, id);
     let wanted = state.replicas.wanted_without(id).min(able).max(1);
     let living = |server: &ServerId| !state.gone.contains(server);
+    let stays = |server: &ServerId| living(server) && !state.leaving.others.contains(server);
+    if told.is_empty() && state.replicas.is_shared(id, held.len(), told.len(), stays) {
+        return true;
+    }
     state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
 }
 

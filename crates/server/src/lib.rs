@@ -175,7 +175,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     if by == By::Orphaned {
         remove_place(options);
     }
-    let evicted = by == By::Released && !node.state.lock().leaving.this_one();
+    let evicted = by == By::Released && !node.state.lock().leaving.goes();
     Ok(if evicted { End::Evicted(Box::new(node.what_it_held())) } else { End::Told })
 }
 

@@ -257,8 +257,13 @@ impl Node {
 
     /// The connection to a server has ended, or its process: it is gone for this one, and is to go.
     pub(crate) fn lost(&self, peer: ServerId, proven: bool) {
-        if !self.standing().view.members.contains(&peer) {
-            return self.unguard(peer);
+        let standing = self.standing();
+        if !standing.view.members.contains(&peer) {
+            // One that is yet to be a member here may have had this one keep something.
+            if standing.roster.has_left(peer) {
+                self.unguard(peer);
+            }
+            return;
         }
         self.peer_gone(peer);
         self.at_membership(None, |membership, now| {
@@ -286,7 +291,10 @@ impl Node {
                     tracing::warn!("not all was handled in time that {gone:?} had said");
                 }
                 let mut adopting = node.hosted.adopting.lock();
-                node.adopt(roster);
+                // What this server is none of it tells nothing of.
+                if !*node.hosted.out.borrow() {
+                    node.adopt(roster);
+                }
                 adopting.pop_front();
             }
         });
@@ -378,7 +386,7 @@ impl Node {
 
     /// The members are others, and this server is none of them.
     fn is_out(&self, roster: &Arc<Roster>) {
-        let wanted = self.state.lock().leaving.this_one();
+        let wanted = self.state.lock().leaving.goes();
         self.hosted.out.send_replace(true);
         if wanted {
             return tracing::info!("epoch {}: this server has left", roster.epoch);
@@ -398,7 +406,9 @@ impl Node {
         match Process::watch(process) {
             Ok(process) => drop(tokio::spawn(async move {
                 process.ended().await;
-                if let Some(node) = me.upgrade() {
+                if let Some(node) = me.upgrade()
+                    && node.goes_on().await
+                {
                     node.lost(id, true);
                 }
             })),

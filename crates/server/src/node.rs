@@ -152,6 +152,8 @@ pub(crate) struct LocalRank {
     pub(crate) trouble: Option<Error>,
     /// How it begins steps by itself, if it shares memory.
     pub(crate) begin: Option<BeginPage>,
+    /// With which attempt it came back.
+    pub(crate) attempt: u32,
 }
 
 impl LocalRank {
@@ -430,8 +432,13 @@ pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
 /// Gives unused pages back and silent servers up, from time to time. Idle servers do next to nothing.
 pub(crate) async fn housekeeping(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    // Looks are counted: after a standstill they are not made up for, before anybody could say anything.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        if !node.goes_on().await {
+            return;
+        }
         node.store.lock().trim();
         node.expire_endings();
         node.look_for_the_lost();

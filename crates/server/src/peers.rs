@@ -122,11 +122,12 @@ impl Peers {
         let Some(queue) = queues.get(&to) else { return Sent::Gone };
         let bytes = about_bytes(&message);
         let mut direct = queue.direct.lock();
-        if file.is_none() && bytes <= SHORT && is_counted(&message) {
-            let sent = direct.send(&message);
-            if sent != Sent::Gone {
-                return sent;
-            }
+        if file.is_none()
+            && bytes <= SHORT
+            && is_counted(&message)
+            && let Some(sent) = direct.send(&message)
+        {
+            return sent;
         }
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         if queue.messages.try_send((message, file)).is_err() {
@@ -163,17 +164,14 @@ impl Direct {
         (self.outbox, self.local) = (outbox, local);
     }
 
-    /// Sends a message if nothing waits before it.
-    fn send(&self, message: &PeerMessage) -> Sent {
-        let idle = self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle());
-        let Some((outbox, header)) = idle else { return Sent::Gone };
-        // What cannot be sent is queued, where the task finds why.
-        if outbox.push(*header, message).is_err() {
-            return Sent::Gone;
-        }
+    /// Sends a message if nothing waits before it; else, or if it cannot be sent, it is to be queued: the task finds why.
+    fn send(&self, message: &PeerMessage) -> Option<Sent> {
+        let (outbox, header) =
+            self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle())?;
+        outbox.push(*header, message).ok()?;
         // What a connection had not sent that has ended is gone.
         let there = self.local && outbox.is_idle() && !outbox.is_closed();
-        if there { Sent::There } else { Sent::Waits }
+        Some(if there { Sent::There } else { Sent::Waits })
     }
 }
 
@@ -268,7 +266,9 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     messages.close();
     waiting.fewer.notify_waiters();
     if let Some(node) = node.upgrade() {
-        node.lost(server.id, false);
+        if node.goes_on().await {
+            node.lost(server.id, false);
+        }
         if !node.standing().view.members.contains(&server.id) {
             node.peers.remove(server.id);
         }

@@ -7,6 +7,7 @@ mod members;
 use crate::node::{Attached, Node, State};
 use crate::workers::LocalWorker;
 use driven::Driven;
+use execution::WorkerGone;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
@@ -329,7 +330,7 @@ impl Node {
             PeerMessage::WorkerGone { pipeline, creation, error } => {
                 let found = state.pipelines.coordinated.get(&pipeline);
                 if found.is_some_and(|found| found.creation == creation) {
-                    self.pipeline_worker_gone(state, &pipeline, from, &error);
+                    self.pipeline_worker_gone(state, &pipeline, from, WorkerGone::Failed(&error));
                 }
             }
             PeerMessage::WorkerLeaves { pipeline, creation } => {

@@ -28,8 +28,21 @@ pub(crate) struct Replicas {
     /// What they were told of each run: its ledger's version.
     runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
     kept: HashMap<Kept, Replicated>,
+    /// What this server holds in the place of a dead one together with others, of whom another one sees to copies.
+    shared: HashMap<Kept, Shared>,
     /// What is needed no more, but still held by others, by the number with which they were told.
     freed: HashMap<u64, Freed>,
+}
+
+/// Something that several servers hold in the place of a dead one. The one with the lowest number sees to copies.
+#[derive(Debug, Default)]
+struct Shared {
+    copies: u32,
+    ranges: BTreeSet<Range>,
+    /// Of how many ranks they know that these have ended it.
+    told: usize,
+    /// The others.
+    with: BTreeSet<ServerId>,
 }
 
 /// Memory that others may still take for that of a block.
@@ -100,6 +113,19 @@ impl Replicas {
         kept.map(Replicated::kept_by).unwrap_or_default()
     }
 
+    /// Whether another server, that stays, sees to copies of something that this one holds with it: so many blocks, and what
+    /// so many ranks told.
+    pub(crate) fn is_shared(
+        &self,
+        id: &Kept,
+        blocks: usize,
+        told: usize,
+        stays: impl Fn(&ServerId) -> bool,
+    ) -> bool {
+        let all = |shared: &&Shared| shared.ranges.len() >= blocks && shared.told >= told;
+        self.shared.get(id).filter(all).is_some_and(|shared| shared.with.iter().any(stays))
+    }
+
     /// How many servers are to keep something when this one has left.
     pub(crate) fn wanted_without(&self, id: &Kept) -> usize {
         self.kept.get(id).map_or(1, |step| step.copies as usize + 1)
@@ -164,6 +190,7 @@ impl Node {
         unseen_before: Epoch,
         told: Vec<(ServerId, u64)>,
     ) {
+        state.replicas.shared.remove(&id);
         let held_by = state.replicas.kept.remove(&id).map(|step| step.asked).unwrap_or_default();
         if held_by.is_empty() {
             return self.is_free(state, Freed { held, unseen_before, held_by, told });
@@ -252,6 +279,14 @@ impl Node {
         for freed in freed {
             self.is_free(state, freed);
         }
+        // Of those that others saw to, it does to some now.
+        let mine = state.replicas.shared.extract_if(|_, shared| {
+            shared.with.retain(|server| !left.contains(server));
+            shared.with.first().is_none_or(|first| self.id < *first)
+        });
+        for (id, shared) in mine.collect::<Vec<_>>() {
+            self.replicate(state, id, shared);
+        }
         let lacking = state.replicas.kept.iter().filter(|(_, step)| step.lacks_copies());
         self.keep_these_again(lacking.map(|(id, _)| id.clone()).collect());
     }
@@ -311,18 +346,31 @@ impl Node {
         }
     }
 
-    /// What this server holds in the place of a dead one, with those of its guardians that live.
-    pub(crate) fn replicate(
+    /// This server holds something in the place of a dead one, with these others: one of them sees to copies.
+    pub(crate) fn share(
         &self,
         state: &mut State,
         id: Kept,
         copies: u32,
-        ranges: BTreeSet<Range>,
-        kept_by: BTreeSet<ServerId>,
+        (ranges, told): (BTreeSet<Range>, usize),
+        with: BTreeSet<ServerId>,
     ) {
+        let before = state.replicas.shared.remove(&id).unwrap_or_default();
+        let (copies, told) = (copies.max(before.copies), told.max(before.told));
+        let shared = Shared { copies, ranges: &ranges | &before.ranges, told, with };
+        if shared.with.first().is_none_or(|first| self.id < *first) {
+            return self.replicate(state, id, shared);
+        }
+        state.replicas.shared.insert(id, shared);
+    }
+
+    /// This server sees to copies of something that it holds in the place of a dead one, as these do.
+    fn replicate(&self, state: &mut State, id: Kept, shared: Shared) {
+        let Shared { copies, ranges, told, with: kept_by } = shared;
         let step = state.replicas.kept.entry(id).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);
+        step.told = step.told.max(told);
         step.asked.extend(&kept_by);
         // What this server held of it before, others keep.
         step.part_begun();

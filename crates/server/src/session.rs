@@ -187,7 +187,11 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
     drop(heard);
     match joining {
         Some(candidate) => node.wants_no_more(&candidate),
-        None => node.lost(peer, false),
+        None => {
+            if node.goes_on().await {
+                node.lost(peer, false);
+            }
+        }
     }
 }
 
@@ -304,6 +308,10 @@ impl Session {
         }
         use ToServer as M;
         match message {
+            M::Settles => {
+                self.settles();
+                Ok(None)
+            }
             M::Produce { stream, rank, options, back_to } => {
                 self.produce(header.request, stream, rank, options, back_to).await
             }

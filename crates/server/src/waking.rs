@@ -48,6 +48,15 @@ impl Waking {
         self.ran.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
         sure
     }
+
+    /// The others were asked, from then on until now. If that took so long that it stood still again, what they have told may
+    /// be old: they are to be asked once more.
+    fn asked(&self, began: Duration, now: Duration) {
+        self.runs(now);
+        if now.saturating_sub(began) <= ANSWER + self.still {
+            self.doubts.send_replace(false);
+        }
+    }
 }
 
 impl Node {
@@ -57,8 +66,8 @@ impl Node {
         if !self.waking.is_sure(self.hosted.now()) {
             let _ = self.waking.doubts.subscribe().wait_for(|doubts| !doubts).await;
         }
-        // One that leaves still answers who has not gone elsewhere yet.
-        !*self.hosted.out.borrow() || self.state.lock().leaving.this_one()
+        // One that has left still answers who has not gone elsewhere yet.
+        !*self.hosted.out.borrow() || self.state.lock().leaving.goes()
     }
 
     /// Asks the other members for their rosters. A later one comes into force, be this server in it or not.
@@ -79,12 +88,30 @@ impl Node {
 pub(crate) async fn run(node: Arc<Node>) {
     let mut doubts = node.waking.doubts.subscribe();
     loop {
-        if !node.waking.runs(node.hosted.now()) {
+        while !node.waking.runs(node.hosted.now()) {
             tracing::info!("this server stood still: it asks whether the group has gone on without it");
+            let began = node.hosted.now();
             node.ask_what_has_become().await;
-            node.waking.runs(node.hosted.now());
-            node.waking.doubts.send_replace(false);
+            node.waking.asked(began, node.hosted.now());
         }
         let _ = timeout(node.waking.still / 4, doubts.wait_for(|doubts| *doubts)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_stood_still_asks_until_it_has_not_meanwhile() {
+        let at = Duration::from_millis;
+        let waking = Waking::new(at(9000));
+        assert!(waking.runs(at(100)) && waking.is_sure(at(3000)) && waking.runs(at(3100)));
+        assert!(!waking.is_sure(at(6101)), "more than a third of the time after which it is given up");
+        assert!(!waking.runs(at(6102)));
+        waking.asked(at(6102), at(20_000));
+        assert!(!waking.runs(at(20_001)), "it stood still while it asked");
+        waking.asked(at(20_001), at(21_000));
+        assert!(waking.runs(at(21_001)));
     }
 }

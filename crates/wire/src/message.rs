@@ -11,7 +11,7 @@ use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{
-    AttachmentId, Durability, FieldReport, HeldStep, Policy, RunOptions, Start, StepReport,
+    AttachmentId, BackTo, Durability, FieldReport, HeldStep, Policy, RunOptions, Start, StepReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -157,9 +157,12 @@ pub enum ToServer {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
-        /// The run to which it comes back, since its home server has died, and the demand that it knows.
-        back_to: Option<(RunNumber, Demand)>,
+        /// How it comes back, if it does.
+        back_to: Option<BackTo>,
     },
+    /// The rank has come back, and has told all that it had to: this server is its home now. A connection that ends before is
+    /// one that the rank has given up, and not its death.
+    Settles,
     /// Offers a field, or changes its shape from the next step on. Answer: [`ToClient::Done`].
     Define(Field),
     /// Begins a step. Answer: [`ToClient::Begun`].

@@ -10,7 +10,9 @@ use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::membership;
 use forebay_core::roster::{Candidate, Roster};
-use forebay_core::steps::{AttachmentId, AttachmentRecord, FieldReport, Inheritance, RunOptions, StepEnded};
+use forebay_core::steps::{
+    AttachmentId, AttachmentRecord, BackTo, FieldReport, Inheritance, RunOptions, StepEnded,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -184,8 +186,8 @@ pub enum PeerMessage {
         rank: u32,
         /// What all ranks agree on.
         options: RunOptions,
-        /// The run to which it comes back, if it does, and the demand that it knows.
-        back_to: Option<(RunNumber, Demand)>,
+        /// How it comes back, if it does.
+        back_to: Option<BackTo>,
     },
     /// A rank offers a field. Answer: `Answer`.
     Define {

@@ -10,6 +10,7 @@ use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
 use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
+use forebay_core::steps::BackTo;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::message::{Role, ToClient, ToServer};
@@ -155,6 +156,7 @@ impl Producer {
             (state.members.home_lives(), state.members.was_let_go())
         };
         let mut dead = if home_lives { Vec::new() } else { vec![self.home().server] };
+        let mut silent = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // One that stands still leaves some time for the others.
@@ -164,7 +166,11 @@ impl Producer {
                 None => {
                     // It may name servers that are gone, for a moment.
                     let _ = group.refresh();
-                    let server = match group.home_of_but(self.rank, &dead) {
+                    let answering = group.home_of_but(self.rank, &[&dead[..], &silent[..]].concat());
+                    let server = match answering.or_else(|_| {
+                        silent.clear();
+                        group.home_of_but(self.rank, &dead)
+                    }) {
                         // All leave, and one of them stays in the end.
                         Err(error) if was_let_go && !left.is_zero() => {
                             tracing::debug!("{error}: they are asked again");
@@ -184,6 +190,10 @@ impl Producer {
                 Err(error) => {
                     if left.is_zero() {
                         return Err(error);
+                    }
+                    // One that stands still: the others first.
+                    if error.kind == ErrorKind::Timeout {
+                        silent.push(server);
                     }
                     // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
                     if error.kind == ErrorKind::Unreachable && !group.answers(server) {
@@ -205,11 +215,16 @@ impl Producer {
     /// Joins the run again, through this server, and tells it what this rank offers, and what the home before may not have
     /// told; `None` if the server leaves the group.
     fn move_to(&self, group: &Group, server: ServerId, rpc: Arc<Rpc>) -> Result<Option<Arc<Storage>>> {
+        let back_to = {
+            let mut state = lock(&self.state);
+            state.attempts += 1;
+            BackTo { run: self.run, demand: state.demand.clone(), attempt: state.attempts }
+        };
         let produce = ToServer::Produce {
             stream: self.stream.clone(),
             rank: self.rank,
             options: self.options.clone(),
-            back_to: Some((self.run, lock(&self.state).demand.clone())),
+            back_to: Some(back_to),
         };
         let answer = rpc.call_within(&produce, None, group.limit(), "to go on with the stream")?;
         let (run, below, arena) = match answer.message {
@@ -234,6 +249,7 @@ impl Producer {
             home.rpc.call_within(&set, None, group.limit(), "to take an attribute")?;
         }
         self.put_ended_again(&home, below)?;
+        home.rpc.tell(&ToServer::Settles)?;
         Ok(Some(home))
     }
 }

@@ -105,6 +105,17 @@ impl RunOptions {
     }
 }
 
+/// How a rank comes back to its run through another server, since its home has died or lets it go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BackTo {
+    /// The run.
+    pub run: RunNumber,
+    /// The demand that it knows.
+    pub demand: Demand,
+    /// Which attempt of this rank it is. A server that stood still may ask with one that the rank has given up.
+    pub attempt: u32,
+}
+
 /// One field of what a rank put in a step. What is decoded was checked, as a [`super::FieldReport`] is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -178,6 +189,8 @@ pub(super) struct Rank {
     pub(super) moved: bool,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
     pub(super) stranded: Vec<(StepNumber, ServerId)>,
+    /// The attempt with which it came back last; 0 if it has not.
+    pub(super) attempt: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +204,7 @@ pub(super) enum RankState {
 
 impl Rank {
     pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
-        Rank { server, state, below, told_below: 0, moved: false, stranded: Vec::new() }
+        Rank { server, state, below, told_below: 0, moved: false, stranded: Vec::new(), attempt: 0 }
     }
 }
 

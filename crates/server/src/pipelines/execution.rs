@@ -200,11 +200,23 @@ impl Node {
         }
     }
 
-    pub(super) fn pipeline_worker_gone(&self, state: &mut State, name: &str, from: ServerId, error: &str) {
+    pub(super) fn pipeline_worker_gone(
+        &self,
+        state: &mut State,
+        name: &str,
+        from: ServerId,
+        why: WorkerGone<'_>,
+    ) {
         self.pipeline_released(state, name, from, None);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         pipeline.ready.remove(&from);
-        pipeline.last_error = Some(worker_gone(name, from, error).text);
+        let error = match why {
+            WorkerGone::Left => "its server left",
+            WorkerGone::Failed(error) => {
+                pipeline.last_error = Some(worker_gone(name, from, error).text);
+                error
+            }
+        };
         if pipeline.created.is_some() {
             // It never was ready: most likely its code is wrong, and starting it again will not help.
             let failure = Error::new(ErrorKind::PipelineFailed, worker_gone(name, from, error).text);
@@ -216,6 +228,14 @@ impl Node {
             self.pipeline_executed(state, name, from, execution, Some(text), 0.0);
         }
     }
+}
+
+/// Why a worker is gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WorkerGone<'a> {
+    /// With its server, as somebody wanted.
+    Left,
+    Failed(&'a str),
 }
 
 /// Why a step cannot be told to a worker, if there is too much to tell of it.

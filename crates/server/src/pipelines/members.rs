@@ -1,6 +1,7 @@
 //! What becomes of pipelines when servers join, leave or die, their coordinator among them.
 
 use super::driven::Driven;
+use super::execution::WorkerGone;
 use super::{Pipeline, attachment_of};
 use crate::node::{Node, State};
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
@@ -80,19 +81,11 @@ impl Node {
             if let Some(running) = running.filter(|running| running.waiting_for.contains(&peer)) {
                 running.lost_worker = true;
             }
-            let left = state.leaving.others.contains(&peer);
-            let before =
-                state.pipelines.coordinated.get(&name).and_then(|pipeline| pipeline.last_error.clone());
-            self.pipeline_worker_gone(
-                state,
-                &name,
-                peer,
-                if left { "its server left" } else { "its server died" },
-            );
-            if left && let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
-                // As somebody wanted.
-                pipeline.last_error = before;
-            }
+            let why = match state.leaving.others.contains(&peer) {
+                true => WorkerGone::Left,
+                false => WorkerGone::Failed("its server died"),
+            };
+            self.pipeline_worker_gone(state, &name, peer, why);
             if let Some(pipeline) = state.pipelines.coordinated.get_mut(&name) {
                 pipeline.servers.remove(&peer);
             }

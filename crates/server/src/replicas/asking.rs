@@ -106,8 +106,8 @@ impl Node {
         refused.map_or(Ok(()), Err)
     }
 
-    /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many servers, whatever it is to have
-    /// for good.
+    /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many
+    /// servers, whatever it is to have for good.
     pub(crate) async fn keep_all(
         &self,
         id: &Kept,

@@ -31,7 +31,15 @@ impl Session {
         back: Option<AttachmentId>,
     ) -> Result<ToClient> {
         check_name("stream", &stream)?;
-        if let Some(server) = self.find_elsewhere(&stream).await? {
+        // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
+        let elsewhere = tokio::select! {
+            biased;
+            () = left(&self.receiver, self.process.as_deref()) => {
+                return Err(Error::unreachable("the reader has left"));
+            }
+            elsewhere = self.find_elsewhere(&stream) => elsewhere?,
+        };
+        if let Some(server) = elsewhere {
             return Ok(ToClient::AskInstead(server));
         }
         let node = self.node.clone();

@@ -9,10 +9,9 @@ use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::cut::Begin;
-use forebay_core::demand::Demand;
 use forebay_core::directory::{check_block_fits, check_blocks};
-use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
-use forebay_core::steps::RunOptions;
+use forebay_core::ids::{StepId, StepNumber, check_name};
+use forebay_core::steps::{BackTo, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer, key_of};
@@ -44,7 +43,7 @@ impl Session {
         stream: String,
         rank: u32,
         options: RunOptions,
-        back_to: Option<(RunNumber, Demand)>,
+        back_to: Option<BackTo>,
     ) -> Result<Option<ToClient>> {
         check_name("stream", &stream)?;
         options.check(rank)?;
@@ -57,6 +56,7 @@ impl Session {
         if back_to.is_none() {
             self.node.check_replicas(options.replicas)?;
         }
+        let attempt = back_to.as_ref().map_or(0, |back_to| back_to.attempt);
         let (policy, ranks) = (options.policy, options.size);
         let (copies, durability) = (options.copies(), options.durability);
         // The arena first: a rank that could have none must not have joined.
@@ -88,6 +88,7 @@ impl Session {
             && let Some(local) = member.ranks.get_mut(&(run, rank))
         {
             local.begin = begin;
+            local.attempt = attempt;
         }
         let told = self.share(request, &writing, |arena| ToClient::Producing { run, below, arena });
         self.producing = Some(Producing {
@@ -108,8 +109,17 @@ impl Session {
             predicted: Vec::new(),
             trouble: None,
             moved: false,
+            attempt,
+            settled: attempt == 0,
         });
         told
+    }
+
+    /// The rank has come back, and stays.
+    pub(super) fn settles(&mut self) {
+        if let Some(producing) = &mut self.producing {
+            producing.settled = true;
+        }
     }
 
     /// Any other message of a producer.

@@ -41,6 +41,10 @@ pub(crate) struct Producing {
     pub(super) trouble: Option<Error>,
     /// It goes on at another home: nothing it does is this server's any more.
     pub(super) moved: bool,
+    /// With which attempt it came back; 0 if it has not.
+    pub(super) attempt: u32,
+    /// Whether it stays: one that comes back may still give that up.
+    pub(super) settled: bool,
 }
 
 #[derive(Debug)]
@@ -152,6 +156,9 @@ impl Producing {
         if self.moved {
             return;
         }
+        if died && !self.settled {
+            return self.give_up(node);
+        }
         if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
             && let Err(error) = self.tell_step(node, open, false, true, None)
         {
@@ -160,11 +167,29 @@ impl Producing {
         self.take_off(node, |stream, run, rank| PeerMessage::RankGone { stream, run, rank, died });
     }
 
+    /// The rank has given up to come back here, and goes on elsewhere. What it has put again it puts there, too: here it goes
+    /// with its step.
+    fn give_up(&mut self, node: &Node) {
+        self.moved = true;
+        if let Some(open) = self.open.take().filter(|open| !open.held.is_empty()) {
+            let id = StepId { stream: self.stream.clone(), run: self.run, step: open.number };
+            let mut state = node.state.lock();
+            state.held.entry(id.clone()).or_default().extend(open.held);
+            let coordinator = node.coordinator_of(&state, &self.stream);
+            node.tell(&mut state, coordinator, PeerMessage::Stranded { id, rank: self.rank });
+        }
+        self.take_off(node, |stream, run, rank| PeerMessage::RankMoves { stream, run, rank });
+    }
+
     /// The rank has its home here no more: tells the coordinator why.
     pub(super) fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> PeerMessage) {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
         let Some(member) = state.members.get_mut(&stream) else { return };
+        // Not if it has come back here once more, over another connection.
+        if member.ranks.get(&(run, rank)).is_none_or(|local| local.attempt != self.attempt) {
+            return;
+        }
         let Some(local) = member.ranks.remove(&(run, rank)) else { return };
         if let Some(step) = local.begin.as_ref().and_then(BeginPage::must_ask) {
             member.cut.note_begun(run, step);

@@ -87,7 +87,14 @@ impl StreamCoordinator {
     pub fn never_came(&mut self, number: RunNumber, rank: u32) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(run) = self.runs.get_mut(&number) else { return effects };
-        if run.ranks.get(&rank).is_some_and(|rank| rank.state == RankState::Open) {
+        let open = run.ranks.get_mut(&rank).filter(|rank| rank.state == RankState::Open);
+        if let Some(known) = open {
+            if known.attempt > 0 {
+                // It comes back through another one.
+                (known.state, known.moved) = (RankState::Away, true);
+                run.away_looks = 0;
+                return effects;
+            }
             run.ranks.remove(&rank);
             if run.followed {
                 self.close_what_is_complete(number, &mut effects);

@@ -7,11 +7,10 @@
 use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::cut::Cuts;
-use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
 use crate::steps::run::{Rank, RankState, Run};
-use crate::steps::{Attachment, AttachmentId, AttachmentRecord, Effect, Joined, RunOptions};
+use crate::steps::{Attachment, AttachmentId, AttachmentRecord, BackTo, Effect, Joined, RunOptions};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -256,12 +255,13 @@ impl StreamCoordinator {
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
     pub fn come_back(
         &mut self,
-        (run, rank): (RunNumber, u32),
+        rank: u32,
         server: ServerId,
         options: RunOptions,
-        demand: Demand,
+        back_to: BackTo,
         epoch: Epoch,
     ) -> Result<(Joined, Vec<Effect>)> {
+        let BackTo { run, demand, attempt } = back_to;
         options.check(rank)?;
         check_run(run)?;
         let text = format!("run {run} of stream '{}' has ended", self.name);
@@ -285,6 +285,12 @@ impl StreamCoordinator {
                 self.name
             )));
         }
+        if attempt < entry.attempt {
+            return Err(Error::conflict(format!(
+                "rank {rank} of stream '{}' has gone on at another server meanwhile",
+                self.name
+            )));
+        }
         if entry.state == RankState::Open && entry.server != server {
             // What that one has told of the rank goes before what the new one will tell.
             return Err(Error::unreachable(format!(
@@ -293,6 +299,7 @@ impl StreamCoordinator {
             )));
         }
         entry.server = server;
+        entry.attempt = attempt;
         entry.state = RankState::Open;
         entry.moved = false;
         let below = entry.below.max(entry.told_below);

@@ -4,10 +4,16 @@ use super::super::tests::{
 use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
+use crate::demand::Demand;
 use crate::steps::{HeldStep, Policy, Start, Takes};
 
 fn demand(version: u64) -> Demand {
     Demand::union(version, [needs(1)].iter())
+}
+
+/// How a rank comes back to a run, with a demand of this version.
+fn back(run: RunNumber, version: u64) -> BackTo {
+    BackTo { run, demand: demand(version), attempt: 1 }
 }
 
 #[test]
@@ -17,7 +23,7 @@ fn a_rank_whose_home_died_comes_back() {
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
     assert_eq!(stream.server_gone(S1), []);
     (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let (joined, _) = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).unwrap();
+    let (joined, _) = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
     assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
     (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
     let effects = stream.begun(1, 1, 2);
@@ -46,8 +52,7 @@ fn what_a_dead_home_had_not_told_comes_in_any_order() {
     // Its home had told of step 0, so that it is not needed again; step 2 it has left out.
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
     assert_eq!(freed(&stream.step_ended(1, 1, S0, ended(1, 0))), [0]);
-    let (joined, effects) =
-        stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).unwrap();
+    let (joined, effects) = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
     assert_eq!(joined.below, 4);
     let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.id.step == 2 && report.torn);
@@ -64,7 +69,7 @@ fn a_rank_that_does_not_come_back_is_given_up() {
     (1..3).for_each(|step| assert_eq!(stream.step_ended(1, 0, S0, ended(0, step)), []));
     let told = delivered(&stream.look_for_the_lost());
     assert_eq!(told, [(0, 0), (1, 0), (2, 0)], "the other rank does not wait for it");
-    let late = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3);
+    let late = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
     let mut effects: Vec<Effect> =
         (0..3).flat_map(|step| stream.release(AttachmentId(7), 1, step, false)).collect();
@@ -94,7 +99,7 @@ fn a_rank_that_was_alone_is_given_up_late() {
 fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     let back = |stream: &mut StreamCoordinator| {
-        stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3).map(drop)
+        stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).map(drop)
     };
     assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable);
     assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
@@ -117,7 +122,7 @@ fn a_new_run_gives_up_who_is_away() {
     assert_eq!(stream.rank_gone(1, 0, true), []);
     let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     assert_eq!(joined.run, 2);
-    let late = stream.come_back((1, 1), S0, options(2, Policy::DropOldest), demand(1), 3);
+    let late = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
 }
 
@@ -212,7 +217,7 @@ fn nobody_stands_in_for_readers_that_are_known() {
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);
     stream.attach(AttachmentId(7), reader, Start::From(5, 7)).unwrap();
-    stream.come_back((5, 0), S0, options(1, Policy::DropOldest), demand(1), 3).unwrap();
+    stream.come_back(0, S0, options(1, Policy::DropOldest), back(5, 1), 3).unwrap();
     settle(&mut stream);
     stream.define(5, 0, field()).unwrap();
     assert_eq!(delivered(&stream.step_ended(5, 0, S0, ended(0, 7))), [(7, 0)]);
@@ -353,7 +358,7 @@ fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back
     // What its homes tell before they have told of the run belongs to nobody.
     assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
     for rank in 0..2 {
-        let back = stream.come_back((5, rank), S0, options(2, Policy::DropOldest), demand(9), 3);
+        let back = stream.come_back(rank, S0, options(2, Policy::DropOldest), back(5, 9), 3);
         assert!(back.unwrap().0.cuts.at(0).wants(&field(), 0), "as it knew before");
         settle(&mut stream);
         stream.define(5, rank, field()).unwrap();
@@ -361,9 +366,9 @@ fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back
     assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 3)));
     assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
     assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
-    let other = stream.come_back((7, 0), S0, options(2, Policy::DropOldest), demand(9), 3);
+    let other = stream.come_back(0, S0, options(2, Policy::DropOldest), back(7, 9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
-    let other = stream.come_back((5, 0), S0, options(3, Policy::DropOldest), demand(9), 3);
+    let other = stream.come_back(0, S0, options(3, Policy::DropOldest), back(5, 9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
 }
 
@@ -381,4 +386,23 @@ fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
     let effects = stream.look_for_the_lost();
     let [Effect::Deliver(_, report), ..] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.torn && report.id.step == 8, "{effects:?}");
+}
+
+/// A server stood still while a rank asked it to be its home, which went to another one then.
+#[test]
+fn what_a_rank_has_given_up_comes_late() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    assert_eq!(stream.server_gone(S1), []);
+    let comes_back = |stream: &mut StreamCoordinator, server, attempt| {
+        let back_to = BackTo { attempt, ..back(1, 1) };
+        stream.come_back(1, server, options(2, Policy::DropOldest), back_to, 3).map(drop).map_err(|e| e.kind)
+    };
+    assert_eq!(comes_back(&mut stream, S0, 2), Ok(()));
+    assert_eq!(comes_back(&mut stream, S0, 1), Err(ErrorKind::Conflict));
+    assert_eq!(comes_back(&mut stream, ServerId(7), 3), Err(ErrorKind::Unreachable), "its home has it still");
+    stream.rank_moves(1, 1, S0);
+    assert_eq!(comes_back(&mut stream, ServerId(7), 3), Ok(()));
+    // Nobody waited for the answer.
+    assert_eq!(stream.never_came(1, 1), []);
+    assert_eq!(comes_back(&mut stream, S0, 4), Ok(()));
 }
