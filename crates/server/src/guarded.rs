@@ -321,8 +321,7 @@ impl Node {
             if step.guardians.contains(&self.id) {
                 let guardians = step.guardians.into_iter();
                 let others = guardians.filter(|id| ![dead, self.id].contains(id) && !state.gone.contains(id));
-                let told = id.step().map_or(0, |id| guarded.ledger.told_of(id).len());
-                self.share(state, id, step.copies, (step.ranges, told), others.collect());
+                self.share(state, id, step.copies, step.ranges, others.collect());
             }
         }
         state.ledger.take_in(guarded.ledger);

@@ -465,10 +465,6 @@ fn is_elsewhere(state: &State, id: &Kept, able: usize) -> bool {
     let (held, told) = held_of(state, id);
     let wanted = state.replicas.wanted_without(id).min(able).max(1);
     let living = |server: &ServerId| !state.gone.contains(server);
-    let stays = |server: &ServerId| living(server) && !state.leaving.others.contains(server);
-    if told.is_empty() && state.replicas.is_shared(id, held.len(), told.len(), stays) {
-        return true;
-    }
     state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
 }
 

@@ -39,8 +39,6 @@ pub(crate) struct Replicas {
 struct Shared {
     copies: u32,
     ranges: BTreeSet<Range>,
-    /// Of how many ranks they know that these have ended it.
-    told: usize,
     /// The others.
     with: BTreeSet<ServerId>,
 }
@@ -113,22 +111,10 @@ impl Replicas {
         kept.map(Replicated::kept_by).unwrap_or_default()
     }
 
-    /// Whether another server, that stays, sees to copies of something that this one holds with it: so many blocks, and what
-    /// so many ranks told.
-    pub(crate) fn is_shared(
-        &self,
-        id: &Kept,
-        blocks: usize,
-        told: usize,
-        stays: impl Fn(&ServerId) -> bool,
-    ) -> bool {
-        let all = |shared: &&Shared| shared.ranges.len() >= blocks && shared.told >= told;
-        self.shared.get(id).filter(all).is_some_and(|shared| shared.with.iter().any(stays))
-    }
-
     /// How many servers are to keep something when this one has left.
     pub(crate) fn wanted_without(&self, id: &Kept) -> usize {
-        self.kept.get(id).map_or(1, |step| step.copies as usize + 1)
+        let copies = self.kept.get(id).map_or(0, |step| step.copies);
+        copies.max(self.copies_with_others(id)) as usize + 1
     }
 
     /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
@@ -140,7 +126,15 @@ impl Replicas {
 
     /// A step is to be kept elsewhere, since this server leaves; how many copies it is to have in any case.
     pub(crate) fn hand_over(&mut self, id: &Kept) -> u32 {
-        self.kept.entry(id.clone()).or_default().copies
+        let copies = self.copies_with_others(id);
+        let step = self.kept.entry(id.clone()).or_default();
+        step.copies = step.copies.max(copies);
+        step.copies
+    }
+
+    /// How many copies something is to have that other servers see to.
+    fn copies_with_others(&self, id: &Kept) -> u32 {
+        self.shared.get(id).map_or(0, |shared| shared.copies)
     }
 
     /// This server stays after all: what was to be kept elsewhere for that alone, and by whom.
@@ -352,12 +346,11 @@ impl Node {
         state: &mut State,
         id: Kept,
         copies: u32,
-        (ranges, told): (BTreeSet<Range>, usize),
+        ranges: BTreeSet<Range>,
         with: BTreeSet<ServerId>,
     ) {
         let before = state.replicas.shared.remove(&id).unwrap_or_default();
-        let (copies, told) = (copies.max(before.copies), told.max(before.told));
-        let shared = Shared { copies, ranges: &ranges | &before.ranges, told, with };
+        let shared = Shared { copies: copies.max(before.copies), ranges: &ranges | &before.ranges, with };
         if shared.with.first().is_none_or(|first| self.id < *first) {
             return self.replicate(state, id, shared);
         }
@@ -366,11 +359,10 @@ impl Node {
 
     /// This server sees to copies of something that it holds in the place of a dead one, as these do.
     fn replicate(&self, state: &mut State, id: Kept, shared: Shared) {
-        let Shared { copies, ranges, told, with: kept_by } = shared;
+        let Shared { copies, ranges, with: kept_by } = shared;
         let step = state.replicas.kept.entry(id).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);
-        step.told = step.told.max(told);
         step.asked.extend(&kept_by);
         // What this server held of it before, others keep.
         step.part_begun();
