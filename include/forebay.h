@@ -117,7 +117,7 @@ enum { /* what happens to a stream's steps when its readers or the memory cannot
 
 enum { /* what a producer does when its servers are gone */
     FB_ON_LOSS_SKIP = 0, /* the default: goes on without staging, and counts: see fb_producer_lost */
-    FB_ON_LOSS_FAIL = 1  /* calls fail with FB_UNREACHABLE */
+    FB_ON_LOSS_FAIL = 1  /* a call waits for another server until its deadline, then fails with FB_UNREACHABLE */
 };
 
 enum { /* when a block is safe of which several servers hold copies */

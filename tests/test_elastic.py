@@ -25,6 +25,7 @@ from support import (
     open_ranks,
     producer,
     reference,
+    stand_still,
     wait_until,
     write_steps,
 )
@@ -384,7 +385,7 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
         for number, _, total in lines():
             assert float(total) == pytest.approx(reference(SHAPE, "f8", int(number)).sum())
         (status,) = told(group)["pipelines"]
-        assert status["failed"] == 0
+        assert status["failed"] == 0, status
         assert len(set(numbers)) <= status["executed"] <= len(numbers)
         admin.destroy_pipeline("sum")
 
@@ -411,6 +412,42 @@ def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Cal
         assert status["workers_ready"] == 2
         lines = [line.split() for line in out.read_text().splitlines()]
         assert [int(number) for number, _, _ in lines] == list(range(6))
+        admin.destroy_pipeline("sum")
+
+
+def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Path) -> None:
+    """A worker dies with its server, which coordinates the pipeline: the others fail before they know of that."""
+    (own_place / "sum.py").write_text(COUNT)
+    out = own_place / "sums"
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+
+        def workers() -> list[dict[str, Any]]:
+            return sorted(told(group)["pipelines"][0]["workers"], key=lambda worker: int(worker["server"]))
+
+        def executing() -> list[int]:
+            return [worker["server"] for worker in workers() if worker["executing"]]
+
+        with producer(group, stream, policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            server = next(server["pid"] for server in told(group)["servers"] if server["server"] == 2)
+            worker = workers()[2]["pid"]
+            stand_still(worker)
+            write_steps([sim], [0], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: executing() == [0, 1, 2])
+            stand_still(server)
+            os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: executing() == [])
+            os.kill(server, signal.SIGKILL)
+            write_steps([sim], range(1, 4), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
+        (status,) = told(group)["pipelines"]
+        assert (status["failed"], status["missed"], status["repeated"]) == (0, 0, 1)
+        assert [line.split()[:2] for line in out.read_text().splitlines()] == [
+            [str(n), "2"] for n in range(4)
+        ]
         admin.destroy_pipeline("sum")
 
 

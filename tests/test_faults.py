@@ -163,6 +163,22 @@ def test_the_only_server_is_killed_within_a_step(
             found.release()
 
 
+def test_an_error_of_closing_hides_nothing(one: forebay.LocalGroup, transport: str) -> None:
+    """What the body of a `with` raised is what is raised."""
+
+    def use() -> None:
+        with forebay.Producer("s", group=one.path, transport=transport, timeout=5, on_loss="fail"):
+            one.servers[0].process.kill()
+            one.servers[0].process.wait()
+            raise ValueError("the body's own")
+
+    with pytest.raises(ValueError, match="the body's own") as caught:
+        use()
+    (note,) = caught.value.__notes__
+    assert "closing failed, too: Unreachable: " in note
+    assert "server0" in note
+
+
 def test_a_reader_waits_while_its_server_is_killed(
     one: forebay.LocalGroup, child: Callable[..., Child], transport: str
 ) -> None:

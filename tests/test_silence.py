@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import BUDGET, Child, consumer, producer, reference, stand_still, wait_until
 from test_coming_back import RANK, put, read
-from test_elastic import name_at, told
+from test_elastic import kill, name_at, told
 
 import forebay
 
@@ -61,6 +61,38 @@ def test_a_server_that_stands_still_is_given_up(
             read(reader, 6, 9)
         rank.close_input()
         rank.ended()
+
+
+@pytest.mark.parametrize("call", ["flush", "begin", "put", "end"])
+def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transport: str, call: str) -> None:
+    """Its home is dead, and another server, which must be asked what it holds of that, stands still."""
+    # What goes over TCP only the home has within a step, unless puts wait until others have it, too.
+    durability = "replicated" if transport == "tcp" else "local"
+    options = {"replicas": 3, "durability": durability, "keep": 9, "on_loss": "fail", "timeout": 60}
+    with (
+        forebay.local(servers=4, budget=BUDGET, silence=SILENCE) as group,
+        producer(group, "s", transport=transport, **options) as sim,
+    ):
+
+        def lose_home(when: str) -> None:
+            if when == call:
+                kill(group, 0)
+
+        sim.array("U", dtype="f8", shape=(60, 50))
+        with sim.step(0) as step:
+            step.put("U", reference((60, 50), "f8", 0))
+        with stopped(group, 1):
+            lose_home("flush")
+            sim.flush()
+            lose_home("begin")
+            with sim.step(1) as step:
+                lose_home("put")
+                step.put("U", reference((60, 50), "f8", 1))
+                lose_home("end")
+        assert sim.lost is None
+        assert sim.skipped == 0
+        with consumer(group, "s", start="oldest", transport=transport) as reader:
+            read(reader, 0, 2)
 
 
 def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _forebay
+from forebay._closing import close_after
 from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds
 
 
@@ -116,7 +117,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_after(self.close, value)
 
 
 class _Steps:
@@ -241,7 +242,7 @@ class Step:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        close_after(self.release, value)
 
     def __repr__(self) -> str:
         return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"

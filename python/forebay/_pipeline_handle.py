@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _forebay
 from forebay._attrs import AttrValue
+from forebay._closing import close_after
 from forebay._errors import StepOrder
 from forebay._producer import OpenStep, Placement, Producer
 
@@ -241,11 +242,8 @@ class PipelineHandle:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            # What was staged of a step may not be all: it is left torn.
-            self._producer.close()
+        # What was staged of a step may not be all if something was raised: it is left torn.
+        close_after(self.close if kind is None else self._producer.close, value)
 
     @staticmethod
     def _number(step: int, time: float | None) -> tuple[int, float]:

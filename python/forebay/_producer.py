@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _attrs, _forebay
 from forebay._attrs import AttrValue
+from forebay._closing import close_after
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
 _Ghosts = tuple[list[int], list[int]] | None
@@ -86,8 +87,9 @@ class Producer:
     continues:
         After a restart from a checkpoint: the run, and its last step that is still true.
     on_loss:
-        What to do when the home server is gone: `"skip"` (the simulation goes on, with another server if one takes
-        this rank, else unstaged: `lost` tells) or `"fail"`.
+        What to do when the home server is gone, and no other one takes this rank within two seconds: `"skip"` (the
+        simulation goes on unstaged: `lost` tells). With `"fail"` a call waits for another one until `timeout`, and then
+        raises `Unreachable`; so it does where something of the open step is lost.
     replicas:
         How many servers hold each block (1 to 8): all but one of them may die. A copy on another host is preferred; on
         one host it costs almost nothing, since the servers share the memory.
@@ -295,7 +297,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_after(self.close, value)
 
 
 class OpenStep:

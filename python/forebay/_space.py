@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay import _arrays, _forebay
+from forebay._closing import close_after
 from forebay._errors import Closed, OutOfBounds
 
 
@@ -130,4 +131,4 @@ class Space:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_after(self.close, value)

@@ -364,7 +364,8 @@ impl Pending {
                 None => {
                     let message = driver.tell(self.order);
                     let post = |rpc: &Arc<Rpc>| Ok((rpc.clone(), rpc.post(&message, None)?));
-                    match driver.producer.ask_any_home(post)? {
+                    let turn = driver.producer.turn()?;
+                    match driver.producer.ask_any_home(&turn, post)? {
                         Some(asked) => asked,
                         None => return Ok(not_run(self.order)),
                     }

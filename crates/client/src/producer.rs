@@ -17,6 +17,7 @@ use crate::particles::Species;
 use crate::pending::Pending;
 use crate::rpc::{lock, unexpected};
 use crate::storage::{GRACE, Storage};
+use come_back::DEATHS_MAX;
 use ended::{Ended, EndedSteps};
 use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
@@ -383,19 +384,20 @@ impl Producer {
         }
         let state = self.come_back(state);
         let state = self.look_for_joiners(state);
-        let (state, begun) = self.ask_to_begin(state, step, time)?;
+        let (mut state, mut begun) = self.ask_to_begin(state, step, time)?;
         // Where the server was found dead just now, another one may take this rank at once.
-        let (mut state, begun) = match begun {
-            None => {
-                let state = self.go_on(state)?;
-                let (mut state, begun) = self.ask_to_begin(state, step, time)?;
-                if let Some(error) = state.lost.take_if(|_| self.on_loss == OnLoss::Fail) {
-                    return Err(error);
-                }
-                (state, begun)
+        let mut deaths = 0;
+        while begun.is_none() && deaths < DEATHS_MAX {
+            deaths += 1;
+            state = self.go_on(state)?;
+            if state.lost.is_some() {
+                break;
             }
-            begun => (state, begun),
-        };
+            (state, begun) = self.ask_to_begin(state, step, time)?;
+        }
+        if let Some(error) = state.lost.take_if(|_| self.on_loss == OnLoss::Fail) {
+            return Err(error);
+        }
         let Begun { grants, passing } = begun.unwrap_or_default();
         if state.lost.is_some() {
             state.skipped += 1;
@@ -520,14 +522,7 @@ impl Producer {
             return Ok(());
         }
         drop(state);
-        loop {
-            let home = self.home();
-            return match home.rpc.call(&ToServer::Flush, "to hold what was put") {
-                Ok(_) => Ok(()),
-                Err(error) if self.goes_on_elsewhere(&home, &error) => continue,
-                Err(error) => self.survive(&mut lock(&self.state), error),
-            };
-        }
+        self.ask_any_home(&turn, |home| home.call(&ToServer::Flush, "to hold what was put")).map(drop)
     }
 
     /// Ends the stream for this rank; an open step is left torn. Later calls fail. Closing twice is harmless.

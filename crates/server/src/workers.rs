@@ -44,12 +44,12 @@ pub(crate) struct LocalWorker {
     executing: Option<(u64, RunNumber, StepNumber)>,
     /// The last step that it ran without an error, or that need not be run again.
     done: Option<(RunNumber, StepNumber)>,
-    /// The same before its last order.
-    done_before: Option<(RunNumber, StepNumber)>,
-    /// The servers whose workers took part in that.
+    /// The servers whose workers take part in its last order.
     together: Vec<ServerId>,
     /// What became of the pipeline's steps, as far as it took part.
     counts: PipelineCounts,
+    /// As these were before its last order.
+    before: Before,
     pid: Option<u32>,
     starts: u32,
     log: VecDeque<String>,
@@ -57,6 +57,13 @@ pub(crate) struct LocalWorker {
     /// The connection of the process of this instance ended: so will the process. One for each: what is noted
     /// of a process that has ended already must not be taken for its successor.
     lost: Arc<Notify>,
+}
+
+/// What a worker had done before an order.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    done: Option<(RunNumber, StepNumber)>,
+    counts: PipelineCounts,
 }
 
 impl LocalWorker {
@@ -97,9 +104,9 @@ impl Node {
             member: None,
             executing: None,
             done: None,
-            done_before: None,
             together: Vec::new(),
             counts: PipelineCounts::default(),
+            before: Before::default(),
             pid: None,
             starts: 0,
             log: VecDeque::new(),
@@ -212,7 +219,7 @@ impl Node {
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
             worker.executing = Some((execution, run, step));
-            worker.done_before = worker.done;
+            worker.before = Before { done: worker.done, counts: order.counts };
             worker.together = order.members.iter().map(|member| member.server).collect();
             worker.counts = order.counts;
             let outbox = worker.outbox.as_ref();
@@ -231,9 +238,11 @@ impl Node {
         let (mut messages, standing) = (Vec::new(), self.standing());
         for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
             worker.coordinator = to;
-            // Nobody knows whether one that is gone has run its part.
+            // Nobody knows whether one that is gone has run its part, or how it ended because of that: it is run again.
             if worker.together.iter().any(|server| !standing.view.members.contains(server)) {
-                worker.done = worker.done_before;
+                let Before { done, counts } = worker.before;
+                let repeated = counts.repeated.saturating_add(1);
+                (worker.done, worker.counts) = (done, PipelineCounts { repeated, ..counts });
             }
             messages.push(PeerMessage::InheritPipeline {
                 creation: worker.creation,

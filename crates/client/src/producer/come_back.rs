@@ -17,17 +17,28 @@ use forebay_wire::message::{Role, ToClient, ToServer};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long the first attempt may take: by then the group has given up a server whose death can be proven, or whose
-/// connection broke.
-pub(super) const FIRST: Duration = Duration::from_secs(2);
+/// How long the first attempt may take, where a rank goes on without staging: by then the group has given up a server whose
+/// death can be proven, or whose connection broke.
+const FIRST: Duration = Duration::from_secs(2);
 /// How long each later one may take.
 const LATER: Duration = Duration::from_millis(200);
 /// How long to wait between two.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How long to wait before the servers are asked again in one attempt.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// How many servers may die one right after the other, each as it is the home of one call.
+pub(super) const DEATHS_MAX: u32 = 4;
 
 impl Producer {
+    /// How long to look for another home: not long where a rank goes on without staging meanwhile; as long as any wait where
+    /// it ends otherwise.
+    pub(super) fn patience_to_go_on(&self) -> Duration {
+        match self.on_loss {
+            OnLoss::Skip => FIRST,
+            OnLoss::Fail => self.group.limit().max(FIRST),
+        }
+    }
+
     /// Goes on with another server, if staging was given up and one takes this rank; else it stays given up. Waits for
     /// seconds at most.
     pub(super) fn come_back<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -44,7 +55,7 @@ impl Producer {
         if state.lost.is_none() || state.open.is_some() || state.come_back_at.is_some_and(|at| now < at) {
             return state;
         }
-        let patience = if state.come_back_at.is_none() { FIRST } else { LATER };
+        let patience = if state.come_back_at.is_none() { self.patience_to_go_on() } else { LATER };
         drop(state);
         let result = self.find_home(now + patience, first);
         let mut state = lock(&self.state);
@@ -62,6 +73,9 @@ impl Producer {
             }
             Err(error) => {
                 tracing::debug!("stream '{}' stays given up: {error}", self.stream);
+                if let Some(lost) = state.lost.as_mut().filter(|_| self.on_loss == OnLoss::Fail) {
+                    *lost = Error::unreachable(format!("{lost}; no other server takes this rank: {error}"));
+                }
                 state.come_back_at = Some(Instant::now() + BETWEEN);
             }
         }
@@ -95,9 +109,12 @@ impl Producer {
         }
     }
 
-    /// As [`Producer::ask_home`], also within a step, which goes on elsewhere if the home is gone.
-    pub(crate) fn ask_any_home<T>(&self, ask: impl Fn(&Arc<Rpc>) -> Result<T>) -> Result<Option<T>> {
-        let _turn = self.turn()?;
+    /// As [`Producer::ask_home`], also within a step, which goes on elsewhere if the home is gone. It is this call's turn.
+    pub(crate) fn ask_any_home<T>(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        ask: impl Fn(&Arc<Rpc>) -> Result<T>,
+    ) -> Result<Option<T>> {
         if self.open_step()?.is_none() {
             return self.ask_home(ask);
         }
@@ -120,7 +137,7 @@ impl Producer {
 
     /// Asks the home something between two steps. One that is gone, or has let this rank go, is replaced; `None` if staging is given up.
     pub(crate) fn ask_home<T>(&self, ask: impl Fn(&Arc<Rpc>) -> Result<T>) -> Result<Option<T>> {
-        let mut moved = false;
+        let mut deaths = 0;
         loop {
             if lock(&self.state).lost.is_some() {
                 return Ok(None);
@@ -128,8 +145,12 @@ impl Producer {
             let home = self.home();
             match ask(&home.rpc) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if error.kind == ErrorKind::Unreachable && !moved && home.rpc.is_broken() => {
-                    moved = true;
+                Err(error)
+                    if error.kind == ErrorKind::Unreachable
+                        && deaths < DEATHS_MAX
+                        && home.rpc.is_broken() =>
+                {
+                    deaths += 1;
                     let mut state = lock(&self.state);
                     match home.rpc.was_let_go() {
                         true => self.let_go(&mut state),
@@ -160,7 +181,7 @@ impl Producer {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // One that stands still leaves some time for the others.
-            let group = self.group.within((left / 2).max(LATER));
+            let group = self.group.within((left / 2).clamp(LATER, FIRST / 2));
             let (server, rpc) = match first.take() {
                 Some((server, rpc)) => (server, Ok(rpc)),
                 None => {

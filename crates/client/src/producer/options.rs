@@ -15,7 +15,7 @@ pub enum OnLoss {
     /// Goes on without staging, and counts the steps that were not staged. The default.
     #[default]
     Skip,
-    /// Fails.
+    /// Waits for another server, as long as any wait may take, and then fails.
     Fail,
 }
 

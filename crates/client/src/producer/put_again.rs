@@ -5,7 +5,7 @@
 //! the new home is told where; else the step is lost with the server, and told as torn. A block has a number within its
 //! step, so that it harms nobody if some of it was known already.
 
-use super::come_back::FIRST;
+use super::come_back::DEATHS_MAX;
 use super::ended::Ended;
 use super::joiners::Members;
 use super::{Open, Producer, State};
@@ -108,17 +108,36 @@ impl Producer {
         }
     }
 
-    /// Begins the open step at another server, puts there what was put in it, and makes that one the home.
+    /// As `move_open_step_to`, to the server that takes this rank; where that dies, too, to the next one.
     fn move_open_step(&self) -> Result<ServerId> {
-        let (step, time) = {
-            let state = lock(&self.state);
-            let open = state.open.as_ref().filter(|open| !open.passing);
-            let open = open.ok_or_else(|| Error::not_found("no step is open"))?;
-            check_all_there(&open.written)?;
-            (open.step, open.time)
-        };
-        let home = self.find_home(Instant::now() + FIRST, None)?;
-        let (demand, grants) = begin_again(&home, step, time)?;
+        let deadline = Instant::now() + self.patience_to_go_on();
+        let mut deaths = 0;
+        loop {
+            self.check_open_step()?;
+            let home = self.find_home(deadline, None)?;
+            match self.move_open_step_to(&home) {
+                Err(error) if error.kind == ErrorKind::Unreachable && deaths < DEATHS_MAX => {
+                    tracing::info!("stream '{}': {} died, too: {error}", self.stream, home.server);
+                    deaths += 1;
+                }
+                moved => return moved,
+            }
+        }
+    }
+
+    /// The open step, if all that was put in it can be put again.
+    fn check_open_step(&self) -> Result<(StepNumber, f64)> {
+        let state = lock(&self.state);
+        let open = state.open.as_ref().filter(|open| !open.passing);
+        let open = open.ok_or_else(|| Error::not_found("no step is open"))?;
+        check_all_there(&open.written)?;
+        Ok((open.step, open.time))
+    }
+
+    /// Begins the open step at another server, puts there what was put in it, and makes that one the home.
+    fn move_open_step_to(&self, home: &Arc<Storage>) -> Result<ServerId> {
+        let (step, time) = self.check_open_step()?;
+        let (demand, grants) = begin_again(home, step, time)?;
         let (mut again, mut done, mut dropped) = (Vec::new(), 0, 0);
         loop {
             // Other threads put meanwhile: what they told the old home of is here, too.
@@ -143,7 +162,7 @@ impl Producer {
             };
             done += next.len();
             for written in next {
-                match self.put_again(&home, written)? {
+                match self.put_again(home, written)? {
                     Some(written) => again.push(written),
                     None => dropped += 1,
                 }
