@@ -258,7 +258,7 @@ impl Node {
             // Another one may have described it before, and who holds blocks is about to tell.
             let message = PeerMessage::SpaceRegister { token, step, description, report };
             if !state.places.defer(from, message) {
-                let result = Err(Error::conflict("too much is put while the group changes: try again"));
+                let result = Err(Error::unreachable("too much is put while the group changes: try again"));
                 self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
             }
             return;
@@ -288,8 +288,11 @@ impl Node {
             None if description == 0 && describes => {
                 u128::from(self.epoch()) << 64 | u128::from(self.unique())
             }
+            // Who asks knows a view already that this server does not, or the other way round: it asks again.
             _ if description == 0 => {
-                return Err(Error::protocol(format!("{} does not describe field '{}'", self.id, key.0)));
+                let epoch = self.epoch();
+                let text = format!("{} does not describe field '{}' as of epoch {epoch}", self.id, key.0);
+                return Err(Error::unreachable(text));
             }
             // Where it is described, that is known best; elsewhere a later description ends an earlier one.
             _ if describes && known != Some(description) => return Ok(0),
