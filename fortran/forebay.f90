@@ -87,7 +87,7 @@ module forebay
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
    integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1
    integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
-   integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1
+   integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2
 
    ! One rank of a simulation; a reader of a stream; a step as a reader holds it.
    type, public :: fb_producer
@@ -1016,13 +1016,15 @@ contains
 
    ! Attaches to a stream, which may not exist yet.  `fields` are the ones that are needed, by default all,
    ! every `every` of the steps at which they are offered.
-   subroutine fb_consumer_open(consumer, stream, group, fields, every, timeout, transport, window, start, follow, stat, errmsg)
+   subroutine fb_consumer_open(consumer, stream, group, fields, every, timeout, transport, window, start, follow, &
+                               start_run, start_step, stat, errmsg)
       type(fb_consumer), intent(out) :: consumer
       character(*), intent(in) :: stream
       character(*), intent(in), optional :: group, fields(:), transport
       integer, intent(in), optional :: every, window, start
       real(real64), intent(in), optional :: timeout
       logical, intent(in), optional :: follow
+      integer(int64), intent(in), optional :: start_run, start_step
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: stream_c, group_c, transport_c
@@ -1059,6 +1061,8 @@ contains
       if (present(window)) options%window = window
       if (present(start)) options%start = start
       if (present(follow)) options%follow = merge(1, 0, follow)
+      if (present(start_run)) options%start_run = start_run
+      if (present(start_step)) options%start_step = start_step
       call told(c_consumer_open(options, consumer%handle), stat, errmsg)
    end subroutine
 

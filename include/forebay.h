@@ -133,7 +133,8 @@ enum { /* which server holds a block */
 
 enum { /* with which step a consumer begins */
     FB_START_NEXT = 0,  /* the default: the next step that begins */
-    FB_START_OLDEST = 1 /* the oldest closed step that is still held (the stream's `keep`) */
+    FB_START_OLDEST = 1, /* the oldest closed step that is still held (the stream's `keep`) */
+    FB_START_CURSOR = 2  /* where an earlier reader stopped: options.start_run and start_step */
 };
 
 enum { /* what became of a put that did not fail */
@@ -403,9 +404,12 @@ typedef struct fb_consumer_options {
     uint32_t window;       /* how many steps may be held at once (default 4); more wait, under the stream's policy */
     int32_t start;         /* FB_START_... */
     int32_t follow;        /* 1: go on with the next run when one ends (default 0) */
+    /* With FB_START_CURSOR: the run of fb_step_info, and its number + 1, of the last step that was read; then all later
+     * ones that are still held. FB_NOT_FOUND if the stream has had no such run. */
+    uint64_t start_run, start_step;
 } fb_consumer_options;
 #define FB_CONSUMER_OPTIONS_INIT \
-    { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, FB_START_NEXT, 0 }
+    { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, FB_START_NEXT, 0, 0, 0 }
 
 typedef struct fb_step_info {
     uint64_t size;

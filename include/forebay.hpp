@@ -153,6 +153,8 @@ struct ConsumerOptions {
     std::uint32_t window = 4;
     std::int32_t start = FB_START_NEXT;
     bool follow = false;
+    // With FB_START_CURSOR: the run and the number + 1 of the last step that was read.
+    std::uint64_t start_run = 0, start_step = 0;
 };
 
 // An attribute as it is read: one value, or a list.
@@ -647,6 +649,8 @@ public:
         given.every = options.every;
         given.window = options.window;
         given.start = options.start;
+        given.start_run = options.start_run;
+        given.start_step = options.start_step;
         given.follow = options.follow ? 1 : 0;
         fb_consumer *consumer = nullptr;
         check(fb_consumer_open(&given, &consumer));

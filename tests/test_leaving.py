@@ -340,6 +340,38 @@ def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> No
     assert not Path(one.path).exists()
 
 
+def test_discard_gives_up_only_what_finds_no_room(own_place: Path) -> None:
+    """Servers leave one after the other while a rank ends step after step, of which there is one copy."""
+    over, put = threading.Event(), [0]
+    with forebay.local(servers=3, budget=BUDGET) as group:
+
+        def simulate() -> None:
+            with producer(group, "s", keep=100_000, on_loss="fail") as sim:
+                sim.array("U", dtype="f8", shape=SHAPE)
+                while not over.is_set():
+                    with sim.step(put[0]) as step:
+                        step.put("U", reference(SHAPE, "f8", put[0]))
+                    put[0] += 1
+
+        thread = threading.Thread(target=simulate)
+        thread.start()
+        admin = forebay.Admin(group=group.path, timeout=30)
+        try:
+            for _ in range(8):
+                before = put[0]
+                wait_until(lambda before=before: put[0] > before + 10)
+                group.add_servers()
+                admin.remove_server(str(min(ids(Path(group.path)))), discard=True)
+        finally:
+            over.set()
+            thread.join()
+        with consumer(group, "s", start=(1, 0)) as reader:
+            for number in range(put[0]):
+                with reader.next() as step:
+                    assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
 def test_a_server_whose_steps_find_no_room_stays(
     own_place: Path, hosts: list[str], child: Callable[..., Child]
 ) -> None:

@@ -17,7 +17,7 @@ Anywhere else, at any moment::
 """
 
 from forebay._admin import Admin
-from forebay._consumer import Block, Consumer, Field, Step, every
+from forebay._consumer import Block, Consumer, Cursor, Field, Step, every
 from forebay._errors import (
     Closed,
     Conflict,
@@ -67,6 +67,7 @@ __all__ = [
     "Conflict",
     "ConnectionFile",
     "Consumer",
+    "Cursor",
     "Dropped",
     "Ended",
     "Error",

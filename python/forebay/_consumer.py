@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -49,6 +49,23 @@ def as_needs(fields: Fields) -> list[tuple[str, str | None, int]] | None:
     return needs
 
 
+class Cursor(NamedTuple):
+    """Where a reader goes on: with this step of this run, or the first after it that is still held."""
+
+    run: int
+    step: int
+
+
+def _as_cursor(given: object) -> Cursor:
+    """A cursor as somebody kept it."""
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise Invalid(
+            f"start={given!r}: give 'next', 'oldest', or a reader's cursor, which is a run and a step"
+        )
+    run, step = given
+    return Cursor(_arrays.integer(run, "start: run", low=1), _arrays.integer(step, "start: step"))
+
+
 class Consumer:
     """A reader of a stream, which may attach before, while and after the simulation runs.
 
@@ -66,7 +83,9 @@ class Consumer:
     window:
         How many steps may be held at once, 1 to 1024. More wait in the stream, under its policy.
     start:
-        `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps.
+        `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps; a `cursor`: where an earlier
+        reader of the stream stopped, in this process or another. Steps that are held no longer are left out, and not
+        counted as `missed`: the numbers tell. `NotFound` if the stream has had no such run.
     follow:
         Whether to go on with the next run when the simulation is restarted.
     pin:
@@ -84,7 +103,7 @@ class Consumer:
         timeout: float | None = None,
         transport: str = "auto",
         window: int = 4,
-        start: Literal["next", "oldest"] = "next",
+        start: Literal["next", "oldest"] | tuple[int, int] = "next",
         follow: bool = False,
         pin: int | None = None,
     ) -> None:
@@ -92,8 +111,10 @@ class Consumer:
             pin = _arrays.integer(pin, "pin")
         window = _arrays.integer(window, "window", low=1, bits=32)
         path = os.fspath(group) if group is not None else None
+        cursor = None if isinstance(start, str) else _as_cursor(start)
+        begin = start if isinstance(start, str) else ""
         self._core = _forebay.Consumer(
-            stream, as_needs(fields), 1, path, window, start, follow, timeout, transport, pin
+            stream, as_needs(fields), 1, path, window, begin, cursor, follow, timeout, transport, pin
         )
         self.stream = stream
 
@@ -106,6 +127,16 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<forebay.Consumer of stream {self.stream!r}>"
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The run, and the step after the last one that came: with `start=cursor` another reader goes on there.
+
+        Before the first step has come it is the one from which on this reader takes part, or `None` if that is not
+        known. It is a tuple of two integers, to be kept anywhere, and stays known after `close`. Does not wait.
+        """
+        cursor = self._core.cursor()
+        return None if cursor is None else Cursor(*cursor)
 
     def close(self) -> None:
         """Detaches. Arrays that are still held stay valid."""

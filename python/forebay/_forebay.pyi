@@ -99,11 +99,13 @@ class Consumer:
         group: str | None,
         window: int,
         start: str,
+        cursor: tuple[int, int] | None,
         follow: bool,
         timeout: float | None,
         transport: str,
         pin_bytes: int | None,
     ) -> None: ...
+    def cursor(self) -> tuple[int, int] | None: ...
     def next_step(self, timeout: float | None) -> Step: ...
     def close(self) -> None: ...
 

@@ -76,6 +76,7 @@ numbers! {
     FB_DURABILITY_REPLICATED = 1,
     FB_START_NEXT = 0,
     FB_START_OLDEST = 1,
+    FB_START_CURSOR = 2,
     FB_OUTCOME_STAGED = 0,
     FB_OUTCOME_UNDEMANDED = 1,
     FB_OUTCOME_DROPPED = 2,
@@ -196,6 +197,8 @@ sized!(
         window: u32 = 4,
         start: i32 = 0,
         follow: i32 = 0,
+        start_run: u64 = 0,
+        start_step: u64 = 0,
     }
 );
 

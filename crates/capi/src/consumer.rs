@@ -3,7 +3,8 @@
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
 use crate::abi::{
-    FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view,
+    FB_START_CURSOR, FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_selection,
+    fb_step_info, fb_view,
 };
 use crate::arguments;
 use crate::attributes::Shown;
@@ -70,9 +71,13 @@ unsafe fn consumer_options(given: &fb_consumer_options) -> Result<ConsumerOption
         options.start = match given.start {
             FB_START_NEXT => Start::Next,
             FB_START_OLDEST => Start::Oldest,
+            FB_START_CURSOR if given.start_run == 0 => {
+                return Err(Error::invalid("options->start_run is 0: runs are counted from 1"));
+            }
+            FB_START_CURSOR => Start::Cursor(given.start_run, given.start_step),
             other => {
                 return Err(Error::invalid(format!(
-                    "options->start is {other}: use FB_START_NEXT (0) or FB_START_OLDEST (1)"
+                    "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1) or FB_START_CURSOR (2)"
                 )));
             }
         };

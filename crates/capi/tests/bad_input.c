@@ -171,6 +171,7 @@ CASE(consumer_options) {
     } while (0)
     REFUSED(FB_INVALID, "window is 0", "1 to 1024", window, 0);
     REFUSED(FB_INVALID, "start is 5", "FB_START_", start, 5);
+    REFUSED(FB_INVALID, "start_run is 0", "counted from 1", start, FB_START_CURSOR);
     REFUSED(FB_INVALID, "follow is 2", "0 or 1", follow, 2);
     REFUSED(FB_INVALID, "period is 0", "", every, 0);
     REFUSED(FB_INVALID, "timeout is NaN", "seconds", timeout, NAN);

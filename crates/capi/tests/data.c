@@ -483,6 +483,15 @@ CASE(the_oldest_that_is_kept) {
         OK(fb_step_release(step));
     }
     OK(fb_consumer_close(consumer));
+    /* Where an earlier reader stopped. */
+    reading.start = FB_START_CURSOR;
+    OK(fb_producer_run(producer, &reading.start_run));
+    reading.start_step = 4;
+    OK(fb_consumer_open(&reading, &consumer));
+    OK(fb_step_release(next_step(consumer, 4)));
+    OK(fb_consumer_close(consumer));
+    reading.start_run++;
+    FAILS(FB_NOT_FOUND, "has had no run", "cursor", fb_consumer_open(&reading, &consumer));
     OK(fb_consumer_close(first));
     OK(fb_producer_close(producer));
 }

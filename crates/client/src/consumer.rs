@@ -134,7 +134,8 @@ impl Consumer {
             back: None,
         };
         let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
-        let (link, next) = attach_to(&group, &attach, &holders)?;
+        let (link, from) = attach_to(&group, &attach, &holders)?;
+        let next = next_if_none_came(options.start, from);
         Ok(Consumer {
             group,
             attach,
@@ -175,7 +176,9 @@ impl Consumer {
             match attach_to(&self.group.within(left.min(ATTACH_AGAIN)), &attach, &self.shared.holders) {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
-                    state.next = from.or(state.next);
+                    if state.latest.is_none() {
+                        state.next = next_if_none_came(self.start(), from);
+                    }
                     drop(state);
                     // They are told anew.
                     *lock(&self.attrs) = Arc::default();
@@ -214,9 +217,24 @@ impl Consumer {
         attach
     }
 
+    fn start(&self) -> Start {
+        match self.attach {
+            ToServer::Attach { start, .. } => start,
+            _ => Start::Next,
+        }
+    }
+
     /// The stream's name.
     pub fn stream(&self) -> &str {
         &self.stream
+    }
+
+    /// The run, and the step after the last one that came: with [`Start::Cursor`] another reader goes on there, as far as
+    /// steps are still held. Before the first one came it is the step from which on this reader takes part, if that
+    /// is known. Does not wait.
+    pub fn cursor(&self) -> Result<Option<(RunNumber, StepNumber)>> {
+        self.shared.guard.check("consumer")?;
+        Ok(lock(&self.state).next)
     }
 
     /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
@@ -330,6 +348,15 @@ impl Drop for Consumer {
                 let _ = link.rpc.tell(&detach);
             }
         }
+    }
+}
+
+/// With what a reader goes on that was told of no step yet; `None`: as it began.
+fn next_if_none_came(start: Start, from: Option<(RunNumber, StepNumber)>) -> Option<(RunNumber, StepNumber)> {
+    match start {
+        Start::Oldest => None,
+        Start::Cursor(run, step) => Some((run, step)),
+        Start::Next | Start::From(..) => from,
     }
 }
 

@@ -48,17 +48,19 @@ impl Consumer {
         group: Option<String>,
         window: u32,
         start: &str,
+        cursor: Option<(u64, u64)>,
         follow: bool,
         timeout: Option<f64>,
         transport: &str,
         pin_bytes: Option<u64>,
     ) -> PyResult<Consumer> {
-        let start = match start {
-            "next" => Start::Next,
-            "oldest" => Start::Oldest,
+        let start = match (cursor, start) {
+            (Some((run, step)), _) => Start::Cursor(run, step),
+            (None, "next") => Start::Next,
+            (None, "oldest") => Start::Oldest,
             _ => {
                 return Err(raise(Error::invalid(format!(
-                    "start '{start}' is not known: use next or oldest"
+                    "start '{start}' is not known: use next, oldest, or a reader's cursor"
                 ))));
             }
         };
@@ -78,6 +80,10 @@ impl Consumer {
         let timeout = timeout.map(seconds).transpose()?;
         let step = waiting(py, || self.0.next_step(timeout))?;
         Ok(Step { step: Freed::new(step), share: None })
+    }
+
+    fn cursor(&self) -> PyResult<Option<(u64, u64)>> {
+        self.0.cursor().map_err(raise)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

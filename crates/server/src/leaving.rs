@@ -199,6 +199,7 @@ impl Node {
     /// Gives away all that this server has.
     async fn drain_all(&self, discard: bool, deadline: Instant) -> Result<Drained> {
         let mut pause = LOOK_AGAIN;
+        let mut given_up = BTreeSet::new();
         loop {
             let (last, waits) = {
                 let state = self.state.lock();
@@ -212,11 +213,11 @@ impl Node {
                 self.leaves.send_if_modified(|leaves| !std::mem::replace(leaves, true));
                 self.announce().await;
                 self.let_workers_go();
-                refused = self.hand_over_all(discard).await;
+                refused = self.hand_over_all(discard, &mut given_up).await;
             }
-            let awaited = self.awaits(&mut self.state.lock(), discard);
+            let awaited = self.awaits(&mut self.state.lock(), &given_up);
             let lacking = match awaited {
-                None if self.may_go().await && self.go(discard) => return Ok(Drained::Elsewhere),
+                None if self.may_go().await && self.go(&given_up) => return Ok(Drained::Elsewhere),
                 None => "the others to hold copies of what they held with it".to_owned(),
                 Some(what) => what,
             };
@@ -298,9 +299,12 @@ impl Node {
         self.drain(&mut state);
     }
 
-    /// Has others hold all that nobody else holds; why some could not, if so.
-    async fn hand_over_all(&self, discard: bool) -> Option<Error> {
-        let all = self.only_here(&self.state.lock());
+    /// Has others hold all that nobody else holds; why some could not, if so. With `discard`, what none takes is given up.
+    async fn hand_over_all(&self, discard: bool, given_up: &mut BTreeSet<Kept>) -> Option<Error> {
+        let (all, able) = {
+            let state = self.state.lock();
+            (self.only_here(&state, given_up), self.able_guardians(&state).len())
+        };
         self.tell_of_runs();
         let mut refused = None;
         for some in all.chunks(AT_ONCE) {
@@ -308,23 +312,25 @@ impl Node {
             for id in some {
                 let Some(node) = self.me.upgrade() else { continue };
                 let id = id.clone();
-                tasks.spawn(async move { node.hand_over(id).await });
+                tasks.spawn(async move { (id.clone(), node.hand_over(id).await) });
             }
             while let Some(done) = tasks.join_next().await {
-                if let Ok(Err(error)) = done {
-                    refused.get_or_insert(error);
+                match done {
+                    Ok((id, done)) if discard && (done.is_err() || able == 0) => drop(given_up.insert(id)),
+                    Ok((_, Err(error))) => drop(refused.get_or_insert(error)),
+                    _ => {}
                 }
             }
         }
-        refused.filter(|_| !discard)
+        refused
     }
 
-    /// What is here that no other server would answer for, in order.
-    fn only_here(&self, state: &State) -> Vec<Kept> {
+    /// What is here that no other server would answer for, in order, but for what is given up.
+    fn only_here(&self, state: &State, given_up: &BTreeSet<Kept>) -> Vec<Kept> {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
         let all = steps.into_iter().map(Kept::Step).chain(state.space.all_held());
         let able = self.able_guardians(state).len();
-        all.filter(|id| !is_elsewhere(state, id, able)).collect()
+        all.filter(|id| !given_up.contains(id) && !is_elsewhere(state, id, able)).collect()
     }
 
     /// Has another server hold all that this one holds of something.
@@ -362,7 +368,7 @@ impl Node {
 
     /// What this server has to wait for before it goes. When all else is done, pipelines that it coordinates begin nothing
     /// more.
-    fn awaits(&self, state: &mut State, discard: bool) -> Option<String> {
+    fn awaits(&self, state: &mut State, given_up: &BTreeSet<Kept>) -> Option<String> {
         if self.is_after_all_others(state) {
             return Some("the other servers, which leave too".to_owned());
         }
@@ -382,12 +388,10 @@ impl Node {
         if let Some(pipeline) = state.pipelines.workers.keys().next() {
             return Some(format!("the worker of pipeline '{pipeline}' to end its execution"));
         }
-        if !discard {
-            let lacking = self.only_here(state);
-            if let Some(id) = lacking.first() {
-                let more = lacking.len() - 1;
-                return Some(format!("another server to hold {id}, and {more} steps more"));
-            }
+        let lacking = self.only_here(state, given_up);
+        if let Some(id) = lacking.first() {
+            let more = lacking.len() - 1;
+            return Some(format!("another server to hold {id}, and {more} steps more"));
         }
         state.leaving.phase = state.leaving.phase.max(Phase::Pauses);
         let running = state.pipelines.running();
@@ -395,9 +399,9 @@ impl Node {
     }
 
     /// If nothing has come meanwhile, this server takes nothing more.
-    fn go(&self, discard: bool) -> bool {
+    fn go(&self, given_up: &BTreeSet<Kept>) -> bool {
         let mut state = self.state.lock();
-        let goes = self.awaits(&mut state, discard).is_none();
+        let goes = self.awaits(&mut state, given_up).is_none();
         if goes {
             state.leaving.phase = Phase::Goes;
         }

@@ -6,6 +6,9 @@ use crate::ids::{RunNumber, ServerId, StepNumber};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
+/// How many of the latest steps that were dropped are remembered for those who may come back.
+const DROPPED_MAX: usize = 1 << 16;
+
 /// Names an attachment within its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttachmentId(pub u64);
@@ -18,8 +21,10 @@ pub enum Start {
     Next,
     /// The oldest closed step that is still held (the stream's `keep`), then all later ones.
     Oldest,
-    /// This step of this run, or the first after it that is still held, then all later ones: for a reader that comes
-    /// back.
+    /// This step of this run, or the first after it that is still held, then all later ones: where an earlier reader has
+    /// stopped.
+    Cursor(RunNumber, StepNumber),
+    /// The same for a reader that comes back to another coordinator: its demand was in force all the while.
     From(RunNumber, StepNumber),
 }
 
@@ -91,6 +96,8 @@ pub struct Attachment {
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
     /// Whether it stands in for readers that may come back (see [`super::coordinator`]'s takeover).
     pub(super) stands_in: bool,
+    /// Which steps were dropped while it stood in for readers: one that comes back may have had some of them.
+    pub(super) dropped: BTreeSet<(RunNumber, StepNumber)>,
     /// Whether it was told that its stream has ended: it takes no part in later runs.
     pub(super) ended: bool,
     /// Whether it was closed and stays only for what it still holds.
@@ -124,6 +131,7 @@ impl Attachment {
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
             stands_in: false,
+            dropped: BTreeSet::new(),
             ended: false,
             closing: false,
             missed: 0,
@@ -211,22 +219,36 @@ impl Attachment {
         self.queue.push_back(Queued { run, step, missed });
     }
 
-    /// This many steps are missing before the one at this place in the queue, or after all that wait.
-    pub(super) fn miss(&mut self, place: usize, steps: u64) {
-        match self.queue.get_mut(place) {
-            Some(next) => next.missed += steps,
-            None => self.missed += steps,
-        }
-    }
-
     /// A step that waits for it is dropped, and counted where it was. `false` if it does not wait for it.
     pub(super) fn drop_queued(&mut self, run: RunNumber, step: StepNumber) -> bool {
         let found = self.queue.iter().position(|queued| (queued.run, queued.step) == (run, step));
-        let Some(place) = found else { return false };
-        if let Some(dropped) = self.queue.remove(place) {
-            self.miss(place, dropped.missed + 1);
+        found.and_then(|place| self.drop_at(place)).is_some()
+    }
+
+    /// The step at this place in the queue is dropped, and counted there, or after all that wait.
+    pub(super) fn drop_at(&mut self, place: usize) -> Option<Queued> {
+        let dropped = self.queue.remove(place)?;
+        self.note_dropped(dropped.run, dropped.step);
+        match self.queue.get_mut(place) {
+            Some(next) => next.missed += dropped.missed + 1,
+            None => self.missed += dropped.missed + 1,
         }
-        true
+        Some(dropped)
+    }
+
+    /// A step was dropped that never waited for it.
+    pub(super) fn miss(&mut self, run: RunNumber, step: StepNumber) {
+        self.note_dropped(run, step);
+        self.missed += 1;
+    }
+
+    fn note_dropped(&mut self, run: RunNumber, step: StepNumber) {
+        if self.stands_in {
+            self.dropped.insert((run, step));
+            if self.dropped.len() > DROPPED_MAX {
+                self.dropped.pop_first();
+            }
+        }
     }
 
     /// All steps that it holds: those that wait for it, too.

@@ -344,7 +344,7 @@ impl StreamCoordinator {
                 continue;
             }
             if dropped && takes < Takes::All {
-                attachment.missed += 1;
+                attachment.miss(number, step_number);
             } else {
                 attachment.enqueue(number, step_number);
                 holds += 1;

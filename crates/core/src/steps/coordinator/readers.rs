@@ -6,7 +6,7 @@ use crate::steps::attachment::Queued;
 use crate::steps::run::Run;
 use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start, Takes};
 use crate::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 impl StreamCoordinator {
     /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete. One that comes
@@ -23,28 +23,48 @@ impl StreamCoordinator {
             attachment.needs.check_against(&self.name, run.contract.values())?;
         }
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
+        if let Start::Cursor(run, _) = start
+            && run > self.last_run
+            && !self.is_taking_over()
+        {
+            return Err(Error::not_found(format!(
+                "stream '{}' has had no run {run}, of which the cursor is: its latest is {}",
+                self.name, self.last_run
+            )));
+        }
         let stood_in = self.attachments.remove(&id);
         let known = stood_in.as_ref().and_then(|stood_in| stood_in.told.as_ref());
         let known = known.or_else(|| self.takeover.attachments.get(&id)).cloned();
         // Its first run may have begun while it was away.
         let from = known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(|a| a.from));
-        let start = match (start, from) {
-            (Start::Next | Start::Oldest, Some((run, step))) => Start::From(run, step),
-            _ => start,
+        // What it was told of it goes on after; nothing, if it asks as it did first.
+        let (start, first) = match (start, from) {
+            (Start::Next, Some(from)) => (Start::From(from.0, from.1), from),
+            (Start::Oldest, Some((run, step))) => (Start::From(run, step), (0, 0)),
+            (Start::Cursor(run, step) | Start::From(run, step), _) => (start, (run, step)),
+            (Start::Next | Start::Oldest, None) => (start, (0, 0)),
         };
         match start {
             Start::Next => {}
             Start::Oldest => {
-                self.enqueue_closed(&mut attachment, (0, 0), stood_in.as_ref());
+                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
                 if run_is_over && !attachment.queue.is_empty() {
                     // It reads what is left, and ends with that.
                     attachment.from = Some((self.last_run, 0));
                 }
             }
-            Start::From(run, step) => {
-                self.enqueue_closed(&mut attachment, (run, step), stood_in.as_ref());
+            Start::Cursor(run, step) => {
+                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
                 attachment.last = step.checked_sub(1).map(|last| (run, last));
-                attachment.first = (run, step);
+                attachment.first = first;
+                if (run < self.last_run || run_is_over) && !attachment.follow {
+                    attachment.from = Some((run, step));
+                }
+            }
+            Start::From(run, step) => {
+                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
+                attachment.last = first.1.checked_sub(1).map(|last| (first.0, last));
+                attachment.first = first;
                 attachment.resumes_at = Some((run, step));
                 self.resume(&mut attachment);
             }
@@ -72,8 +92,8 @@ impl StreamCoordinator {
         }
     }
 
-    /// Closed steps from this one on wait for an attachment, with what was counted as dropped for the one that stood in for
-    /// it, or for readers like it.
+    /// Closed steps from this one on wait for an attachment. Those that were dropped for the one that stood in for it, or for
+    /// readers like it, are counted as missed, each where it was.
     fn enqueue_closed(
         &mut self,
         attachment: &mut Attachment,
@@ -83,13 +103,12 @@ impl StreamCoordinator {
         attachment.oldest = true;
         let alike = |other: &&Attachment| other.stands_in && other.needs == attachment.needs;
         let stand_in = stood_in.or_else(|| self.attachments.values().find(alike));
-        let missed: BTreeMap<(RunNumber, StepNumber), u64> = stand_in
-            .iter()
-            .flat_map(|other| &other.queue)
-            .map(|queued| ((queued.run, queued.step), queued.missed))
-            .collect();
-        let missed_last = stand_in.map_or(0, |stand_in| stand_in.missed);
-        for (number, run) in &mut self.runs {
+        let mut dropped =
+            stand_in.map(|stand_in| stand_in.dropped.clone()).unwrap_or_default().split_off(&first);
+        // Without `follow` it goes on in its own run alone.
+        let follows = attachment.follow || first.0 == 0;
+        let takes_part = |run: RunNumber| follows || run == first.0;
+        for (number, run) in self.runs.iter_mut().filter(|(number, _)| takes_part(**number)) {
             let mut wanted = Vec::new();
             for (step_number, step) in &run.steps {
                 let (takes, all) = (attachment.takes, attachment.takes == Takes::All);
@@ -101,14 +120,17 @@ impl StreamCoordinator {
                 }
             }
             for step_number in wanted {
-                attachment.missed += missed.get(&(*number, step_number)).copied().unwrap_or(0);
+                // One that is kept is there, though others have missed it.
+                dropped.remove(&(*number, step_number));
+                let later = dropped.split_off(&(*number, step_number));
+                attachment.missed += std::mem::replace(&mut dropped, later).len() as u64;
                 attachment.enqueue(*number, step_number);
                 if let Some(step) = run.steps.get_mut(&step_number) {
                     step.holds += 1;
                 }
             }
         }
-        attachment.missed += missed_last;
+        attachment.missed += dropped.len() as u64;
     }
 
     /// A reader that comes back holds what it held, as far as that is still there.

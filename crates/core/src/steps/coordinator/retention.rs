@@ -20,8 +20,7 @@ impl StreamCoordinator {
                 let mut dropped = Vec::new();
                 for attachment in self.attachments.values_mut() {
                     while attachment.queue.len() > 1 {
-                        let Some(oldest) = attachment.queue.pop_front() else { break };
-                        attachment.miss(0, oldest.missed + 1);
+                        let Some(oldest) = attachment.drop_at(0) else { break };
                         dropped.push((oldest.run, oldest.step));
                     }
                 }
@@ -32,9 +31,11 @@ impl StreamCoordinator {
             Policy::DropOldest => {
                 let limit = run.options.queue_bytes;
                 let mut waiting: BTreeMap<StepNumber, u64> = BTreeMap::new();
+                // What is kept anyway is there for those that wait, too.
+                let counts = |queued: &&Queued| queued.run == number && !run.kept.contains(&queued.step);
                 for attachment in self.attachments.values() {
                     // The one at the head may be about to be delivered: a queue of one is no backlog.
-                    for Queued { step, .. } in attachment.queue.iter().filter(|queued| queued.run == number) {
+                    for Queued { step, .. } in attachment.queue.iter().filter(counts) {
                         waiting.insert(*step, run.steps.get(step).map_or(0, |step| step.bytes));
                     }
                 }

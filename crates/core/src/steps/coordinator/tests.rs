@@ -140,6 +140,65 @@ fn a_full_queue_drops_the_oldest_and_says_so() {
     assert_eq!(delivered(&stream.release(AttachmentId(7), 1, 0, false)), [(2, 1)]);
 }
 
+/// What is kept is held anyway.
+#[test]
+fn what_is_kept_is_not_dropped_for_those_that_wait() {
+    for (keep, missed) in [(9, 0), (3, 2), (0, 5)] {
+        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+        for rank in 0..2 {
+            let options = RunOptions { keep, ..options(2, Policy::DropOldest) };
+            stream.join(rank, ServerId(rank), options).unwrap();
+            stream.define(1, rank, field()).unwrap();
+        }
+        assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+        (1..8).for_each(|number| drop(step(&mut stream, number)));
+        let next = delivered(&stream.release(AttachmentId(7), 1, 0, false));
+        assert_eq!(next, [(1 + missed, missed)], "two wait, {keep} are kept");
+    }
+}
+
+/// Of a run that goes on, of one that is over, and of one that never was.
+#[test]
+fn a_cursor_goes_on_where_another_reader_stopped() {
+    let options = || RunOptions { keep: 20, ..options(1, Policy::DropOldest) };
+    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let reader = |follow| {
+        let mut reader = Attachment::new(needs(1), S0, 20);
+        reader.follow = follow;
+        reader
+    };
+    let steps = |stream: &mut StreamCoordinator, run| {
+        stream.join(0, S0, options()).unwrap();
+        stream.define(run, 0, field()).unwrap();
+        (0..4).for_each(|number| drop(stream.step_ended(run, 0, S0, ended(0, number))));
+    };
+    steps(&mut stream, 1);
+    let effects = stream.attach(AttachmentId(7), reader(false), Start::Cursor(1, 2)).unwrap();
+    assert_eq!(delivered(&effects), [(2, 0), (3, 0)]);
+    let version = effects.iter().find_map(|effect| match effect {
+        Effect::Prepare { version, .. } => Some(*version),
+        _ => None,
+    });
+    stream.prepared(S0, version.unwrap(), Some(3));
+    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((1, 4)), "its demand is in force from then on");
+    stream.attach(AttachmentId(8), reader(true), Start::Cursor(1, 9)).unwrap();
+    let over = stream.rank_gone(1, 0, false);
+    assert!(over.contains(&Effect::Ended(AttachmentId(7), 0)), "{over:?}");
+    let effects = stream.attach(AttachmentId(9), reader(false), Start::Cursor(1, 3)).unwrap();
+    assert_eq!(delivered(&effects), [(3, 0)]);
+    assert!(effects.contains(&Effect::Ended(AttachmentId(9), 0)), "{effects:?}");
+    steps(&mut stream, 2);
+    let effects = stream.attach(AttachmentId(10), reader(true), Start::Cursor(1, 3)).unwrap();
+    assert_eq!(delivered(&effects), [(3, 0), (0, 0), (1, 0), (2, 0), (3, 0)], "the first is held by others");
+    let effects = stream.attach(AttachmentId(11), reader(false), Start::Cursor(1, 3)).unwrap();
+    assert_eq!(delivered(&effects), [(3, 0)]);
+    let unknown = stream.attach(AttachmentId(12), reader(true), Start::Cursor(3, 0)).unwrap_err();
+    assert_eq!(unknown.kind, ErrorKind::NotFound);
+    assert!(unknown.text.contains("run 3") && unknown.text.contains("its latest is 2"), "{}", unknown.text);
+    assert_eq!(stream.status().attached, 5);
+}
+
 #[test]
 fn latest_keeps_one() {
     let mut stream = stream(Policy::Latest, 1, 1);

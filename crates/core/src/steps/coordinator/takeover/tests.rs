@@ -299,6 +299,32 @@ fn a_reader_that_comes_back_holds_what_it_held() {
     assert_eq!(freed(&stream.detach(late)), [8]);
 }
 
+/// What was dropped while it was away, and what it had before, and what others have missed but is kept.
+#[test]
+fn a_reader_that_comes_back_is_told_how_many_steps_it_has_missed() {
+    let come_back = |keep: u32| {
+        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        let record =
+            AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
+        stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
+        for (rank, server) in [(0, S0), (1, S1)] {
+            let told = told(rank, 9, Vec::new());
+            let options = RunOptions { keep, ..told.options };
+            stream.inherit(server, 3, Inheritance { options, ..told }).unwrap();
+            (3..9).for_each(|number| {
+                stream.step_ended(5, rank, server, ended(rank, number));
+            });
+        }
+        let freed = freed(&settle(&mut stream));
+        let reader = Attachment::new(needs(1), S0, 9);
+        (freed, delivered(&stream.attach(AttachmentId(7), reader, Start::From(5, 5)).unwrap()))
+    };
+    let (freed, told) = come_back(0);
+    assert_eq!(freed, [3, 4, 5, 6], "those that wait are too large");
+    assert_eq!(told, [(7, 2), (8, 0)]);
+    assert_eq!(come_back(9), (vec![], vec![(5, 0), (6, 0), (7, 0), (8, 0)]));
+}
+
 #[test]
 fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
     let (mut stream, _) = taken_over();

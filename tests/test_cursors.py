@@ -1,0 +1,156 @@
+"""A reader stops, and another one goes on where it was, as far as steps are still held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import BUDGET, Child, consumer, producer, reference, wait_until, write_steps
+from test_elastic import kill, name_at
+from test_replicas import lacking
+
+import forebay
+
+SHAPE = (60, 50)
+
+
+def put(sim: forebay.Producer, first: int, last: int) -> None:
+    write_steps([sim], range(first, last), lambda number: reference(SHAPE, "f8", number))
+
+
+def read(reader: forebay.Consumer, first: int, last: int) -> None:
+    for number in range(first, last):
+        with reader.next() as step:
+            assert (step.number, step.missed, step.torn) == (number, 0, False)
+            np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+def keeping(group: Any, stream: str = "s", **options: Any) -> forebay.Producer:
+    sim = producer(group, stream, keep=100, **options)
+    sim.array("U", dtype="f8", shape=SHAPE)
+    return sim
+
+
+@pytest.mark.parametrize("policy", ["block", "drop-oldest", "latest"])
+def test_a_reader_stops_and_another_goes_on(
+    two: forebay.LocalGroup, child: Callable[..., Child], transport: str, policy: str
+) -> None:
+    """In other processes too, and whether or not anybody looks meanwhile."""
+    with keeping(two, policy=policy) as sim, consumer(two, transport=transport) as reader:
+        put(sim, 0, 1)
+        read(reader, 0, 1)
+        assert reader.cursor == (1, 1)
+        # Somebody needs the field all the while.
+        with consumer(two, window=100):
+            reader.close()
+            cursor = json.loads(json.dumps(reader.cursor))
+            put(sim, 1, 5)
+            other = child(
+                """
+                stream, transport, run, step = sys.argv[1:]
+                with forebay.Consumer("s", group=stream, transport=transport, timeout=20, start=(int(run), int(step))) as reader:
+                    assert reader.cursor == (int(run), int(step))
+                    for step in (reader.next(), reader.next()):
+                        assert step.missed == 0
+                        print(step.number, float(step["U"][...].sum()))
+                    print(*reader.cursor)
+                """,
+                two.path,
+                transport,
+                *cursor,
+            )
+            for number in range(1, 3):
+                other.expect(f"{number} {float(reference(SHAPE, 'f8', number).sum())}")
+            other.expect("1 3")
+            other.ended()
+            put(sim, 5, 7)
+            with consumer(two, transport=transport, start=forebay.Cursor(1, 3)) as reader:
+                read(reader, 3, 7)
+                put(sim, 7, 9)
+                read(reader, 7, 9)
+
+
+def test_what_nobody_wanted_meanwhile_is_not_there(two: forebay.LocalGroup) -> None:
+    """It is told of nothing that was not staged; what begins after it has come is staged for it."""
+    with producer(two) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        put(sim, 0, 3)
+        with consumer(two, start=(1, 1)) as reader:
+            put(sim, 3, 5)
+            read(reader, 3, 5)
+
+
+@pytest.mark.parametrize("how", ["dies", "leaves"])
+def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: str) -> None:
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        with keeping(group, stream, replicas=2) as sim:
+            with consumer(group, stream, transport=transport) as reader:
+                put(sim, 0, 4)
+                read(reader, 0, 2)
+            wait_until(lambda: lacking(group) == 0)
+            if how == "dies":
+                kill(group, 2)
+            else:
+                forebay.Admin(group=group.path, timeout=30).remove_server("server2")
+            with consumer(group, stream, transport=transport, start=reader.cursor) as again:
+                read(again, 2, 4)
+                put(sim, 4, 6)
+                read(again, 4, 6)
+
+
+def test_a_reader_of_the_oldest_begins_there_also_when_the_coordinator_dies(own_place: Path) -> None:
+    """It has been told of nothing by then, or of some."""
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        with keeping(group, stream, replicas=2) as sim:
+            with consumer(group, stream):
+                put(sim, 0, 6)
+            wait_until(lambda: lacking(group) == 0)
+            with (
+                consumer(group, stream, start="oldest", window=1) as first,
+                consumer(group, stream, start="oldest", window=1) as second,
+            ):
+                assert first.cursor is None
+                read(first, 0, 2)
+                kill(group, 2)
+                read(first, 2, 6)
+                read(second, 0, 6)
+
+
+def test_a_run_that_is_over(two: forebay.LocalGroup) -> None:
+    """What is left of it, and then the end; with `follow`, the next run."""
+    with keeping(two) as sim, consumer(two) as reader:
+        put(sim, 0, 4)
+        read(reader, 0, 1)
+    with consumer(two, start=reader.cursor) as again:
+        read(again, 1, 4)
+        with pytest.raises(forebay.Ended):
+            again.next()
+    assert again.cursor == (1, 4)
+    with consumer(two, start=again.cursor) as ended, pytest.raises(forebay.Ended):
+        ended.next()
+    with consumer(two, start=(1, 2), follow=True) as follower, keeping(two) as sim:
+        put(sim, 0, 2)
+        numbers = [(step.run, step.number, step.rewound) for step in (follower.next() for _ in range(4))]
+        assert numbers == [(1, 2, False), (1, 3, False), (2, 0, True), (2, 1, False)]
+
+
+def test_cursors_that_are_wrong(two: forebay.LocalGroup) -> None:
+    with keeping(two), consumer(two) as reader:
+        assert reader.cursor == (1, 0)
+        with pytest.raises(forebay.NotFound, match=r"stream 's' has had no run 2, .* its latest is 1"):
+            consumer(two, start=(2, 0))
+        with pytest.raises(forebay.NotFound, match="stream 'other' has had no run 1"):
+            consumer(two, "other", start=(1, 0))
+        for wrong in (None, 7, (1,), (1, 2, 3), (0, 1), (1, -1), (1, 1.5), (1 << 64, 0), "later"):
+            with pytest.raises(forebay.Invalid, match="start"):
+                consumer(two, start=wrong)
+        with consumer(two, start=(1, (1 << 64) - 1)) as far, pytest.raises(forebay.Timeout):
+            far.next(timeout=0.1)
+    with consumer(two, "never") as reader:
+        assert reader.cursor is None
