@@ -14,6 +14,7 @@ import pytest
 from support import BUDGET, Child, consumer, producer, reference, stand_still, wait_until
 from test_coming_back import RANK, put, read
 from test_elastic import kill, name_at, told
+from test_replicas import lacking
 
 import forebay
 
@@ -93,6 +94,34 @@ def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transp
         assert sim.skipped == 0
         with consumer(group, "s", start="oldest", transport=transport) as reader:
             read(reader, 0, 2)
+
+
+def test_what_comes_back_has_copies_again(own_place: Path) -> None:
+    """A server that was given up holds its steps once more. It sees to copies, when it is to hold them for another one, too."""
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        producer(group, "s", replicas=2, keep=9) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(60, 50))
+        for number in range(3):
+            with sim.step(number) as step:
+                step.put("U", reference((60, 50), "f8", number))
+
+        def whole() -> None:
+            wait_until(lambda: lacking(group) == 0)
+            with consumer(group, "s", start="oldest") as reader:
+                read(reader, 0, 3)
+
+        with stopped(group, 0):
+            wait_until(lambda: members(group) == [1, 2])
+        wait_until(lambda: members(group) == [1, 2, 3])
+        whole()
+        for number in (1, 2, 3):
+            # Of the first two, the one that holds copies for the other; then this one; then the one that came back.
+            kill(group, max(members(group)[:-1]) if number == 1 else min(members(group)))
+            if number > 1:
+                group.add_servers()
+            whole()
 
 
 def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:

@@ -58,6 +58,8 @@ struct GuardedStep {
     guardians: Vec<ServerId>,
     /// Where its blocks are, here.
     ranges: BTreeSet<Range>,
+    /// Where this server held others of them already when it took them over.
+    here_before: BTreeSet<Range>,
     /// Those of them whose bytes are still to come.
     coming: BTreeSet<Range>,
     /// Their records, where only owners of tiles know them.
@@ -321,7 +323,9 @@ impl Node {
             if step.guardians.contains(&self.id) {
                 let guardians = step.guardians.into_iter();
                 let others = guardians.filter(|id| ![dead, self.id].contains(id) && !state.gone.contains(id));
-                self.share(state, id, step.copies, step.ranges, others.collect());
+                // What it held before has copies now, too: maybe nobody saw to any.
+                let ranges = &step.ranges | &step.here_before;
+                self.share(state, id, step.copies, ranges, others.collect());
             }
         }
         state.ledger.take_in(guarded.ledger);
@@ -341,7 +345,9 @@ impl Node {
                     let twice = step.ranges.extract_if(.., |range| {
                         range.arena == guard.arena && is_held_at(state, id, place(range))
                     });
-                    self.free(twice.map(|range| held(&range)).collect::<Vec<_>>());
+                    let twice: Vec<Range> = twice.collect();
+                    step.here_before.extend(twice.iter().map(|range| Range { arena, ..*range }));
+                    self.free(twice.iter().map(held));
                 }
                 state.answers.add(key, self.id, arena);
             }
