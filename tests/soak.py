@@ -224,7 +224,8 @@ def run_archive(path: str) -> None:
             if number > KEPT:
                 space.remove("archive", step=number - KEPT - 1)
             kept = range(max(0, number - KEPT), number)
-            with forebay.Consumer("archive", start="oldest", **options) as reader:
+            # A stream may keep one more for a moment.
+            with forebay.Consumer("archive", start=(sim.run, kept[0]), **options) as reader:
                 for expected in kept:
                     with reader.next() as step:
                         if step.number != expected or step.torn:
