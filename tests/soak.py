@@ -528,7 +528,7 @@ def soak(
         try:
             wait_until(lambda: is_given_back(group))
         except AssertionError:
-            problems.append("memory is not given back after all have gone")
+            problems.append(f"memory is not given back after all have gone: {what_is_held(chaos.admin)}")
         for told, process in zip([*told_ranks, *told_readers, told_driver, told_archive], every, strict=True):
             problems += [f"{process.name}: {problem}" for problem in told.get("wrong", [])]
             problems += [f"{process.name}: {told['lost']}"] if told.get("lost") else []
@@ -558,6 +558,14 @@ def soak(
             "longest_step_at_a_stop_ms": round(1e3 * max((took for _, took in long), default=0), 1),
             "problems": problems,
         }
+
+
+def what_is_held(admin: forebay.Admin) -> str:
+    """What is still staged, and where."""
+    status = admin.status()
+    keys = ("server", "staged_bytes", "blocks", "guarded_steps", "connections")
+    servers = [{key: server.get(key) for key in keys} for server in status["servers"]]
+    return json.dumps({"servers": servers, "streams": status["streams"], "last": status["epoch"]})
 
 
 def check_sums(name: str, out: Path, problems: list[str]) -> Iterator[int]:

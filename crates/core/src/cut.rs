@@ -104,7 +104,7 @@ struct RunCuts {
 pub enum Begin {
     /// The demand in force at this step.
     Now(Arc<Demand>),
-    /// A change is being agreed: ask again when [`CutMember::decide`] or [`CutMember::thaw`] was called.
+    /// A change is being agreed: ask again when [`CutMember::decide`] or [`CutMember::move_run`] was called.
     Wait,
     /// The run is not known here.
     UnknownRun,
@@ -118,7 +118,8 @@ impl CutMember {
         self.frozen = agreeing.or(self.frozen);
     }
 
-    /// Another coordinator has taken the place of one that died: these are its cuts. What was begun here stays begun.
+    /// Another coordinator has taken the place of one that died: these are its cuts, and the version of the change that it is
+    /// agreeing, if any; a change that the one before had not decided is none. What was begun here stays begun.
     pub fn move_run(&mut self, run: RunNumber, cuts: Cuts, agreeing: Option<u64>) {
         if let Some(known) = self.runs.get_mut(&run) {
             known.cuts = cuts;
@@ -188,11 +189,6 @@ impl CutMember {
         if let Some(cuts) = self.runs.get_mut(&run) {
             cuts.cuts.decide(from, demand);
         }
-    }
-
-    /// The coordinator died before it decided: what was in force stays.
-    pub fn thaw(&mut self) {
-        self.frozen = None;
     }
 }
 

@@ -134,6 +134,8 @@ pub enum Effect {
         run: RunNumber,
         /// The demands.
         cuts: Cuts,
+        /// The version of the change that is being agreed, if any: no server may forget that it was asked of it.
+        agreeing: Option<u64>,
     },
     /// Tell a rank, at its next call, of something that went wrong with what it put.
     RankError {

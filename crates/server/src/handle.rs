@@ -221,11 +221,11 @@ impl Node {
             M::StepUnregister { token, id, blocks } => {
                 self.step_unregister(state, from, token, &id, &blocks);
             }
-            M::Cuts { stream, run, demand, cuts } => {
+            M::Cuts { stream, run, demand, cuts, agreeing } => {
                 if let Some(member) = state.members.get_mut(&stream) {
                     // Whatever was in force before may not be any more.
                     member.must_ask(run);
-                    member.cut.move_run(run, Cuts::from_parts(demand, cuts), None);
+                    member.cut.move_run(run, Cuts::from_parts(demand, cuts), agreeing);
                     member.changed.notify_waiters();
                     state.ledger.demand_changed(&stream, run);
                 }
@@ -345,10 +345,10 @@ impl Node {
                         self.tell(state, server, PeerMessage::Free { id: id.clone(), unseen_before });
                     }
                 }
-                Effect::Cuts { run, cuts } => {
+                Effect::Cuts { run, cuts, agreeing } => {
                     for server in self.standing().view.members.iter().copied() {
                         let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
-                        self.tell(state, server, PeerMessage::Cuts { stream, run, demand, cuts });
+                        self.tell(state, server, PeerMessage::Cuts { stream, run, demand, cuts, agreeing });
                     }
                 }
                 Effect::RankError { server, run, rank, error } => {

@@ -491,6 +491,8 @@ pub enum PeerMessage {
         demand: Demand,
         /// From which later steps other demands hold.
         cuts: Vec<(StepNumber, Demand)>,
+        /// The version of the change that is being agreed, if any.
+        agreeing: Option<u64>,
     },
     /// Nothing holds this step any more.
     Free {

@@ -8,7 +8,6 @@ use super::{OnLoss, Producer, State};
 use crate::group::Group;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
-use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::BackTo;
 use forebay_core::{Error, ErrorKind, Result};
@@ -69,7 +68,6 @@ impl Producer {
                 state.come_back_at = None;
                 state.answered = false;
                 state.small = None;
-                state.demand = Demand::default();
             }
             Err(error) => {
                 tracing::debug!("stream '{}' stays given up: {error}", self.stream);

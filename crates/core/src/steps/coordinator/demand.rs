@@ -18,7 +18,12 @@ impl StreamCoordinator {
         Demand::union(self.demand.version + 1, attached.map(|attachment| &attachment.needs).chain(kept))
     }
 
+    /// Something was attached, or is gone: agrees with the servers on what is demanded from now on.
     pub(super) fn demand_changed(&mut self) -> Vec<Effect> {
+        if self.waits_to_settle() {
+            // Not all are known that are attached: ranks would put nothing of what the others need.
+            return Vec::new();
+        }
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over());
         let Some((run, highest)) = live.map(|run| (run.number, run.highest_left)) else {
             self.demand = Arc::new(self.union());

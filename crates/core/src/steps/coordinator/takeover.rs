@@ -67,7 +67,8 @@ impl StreamCoordinator {
         }
         if let Some((first, later)) = told.cuts {
             let cuts = Cuts::from_parts(first, later);
-            if !run.cuts_known || run.cuts.are_before(&cuts) {
+            // Of a run that has gone on here, the homes were told from which step on each demand holds.
+            if !run.cuts_known || (!run.stood_in && run.cuts.are_before(&cuts)) {
                 run.cuts = cuts;
             }
             run.cuts_known = true;
@@ -167,7 +168,8 @@ impl StreamCoordinator {
             run.followed |= *number < self.last_run;
             let live = !run.is_over();
             if live {
-                effects.push(Effect::Cuts { run: *number, cuts: run.cuts.clone() });
+                let agreeing = self.cut.agreeing(*number);
+                effects.push(Effect::Cuts { run: *number, cuts: run.cuts.clone(), agreeing });
             }
             let mut contracts: Vec<Needs> = run.cuts.latest().contracts().to_vec();
             if !live && contracts.is_empty() && !run.steps.is_empty() {

@@ -247,7 +247,8 @@ fn what_comes_before_the_run_is_told_of_is_not_freed() {
 #[test]
 fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     let (mut stream, effects) = taken_over();
-    let [Effect::Cuts { run: 5, cuts }, Effect::Prepare { run: 5, version }] = &effects[..] else {
+    let [Effect::Cuts { run: 5, cuts, agreeing: None }, Effect::Prepare { run: 5, version }] = &effects[..]
+    else {
         panic!("{effects:?}")
     };
     assert_eq!((cuts.at(8).version, cuts.at(9).version), (1, 2), "one of them had heard of it");
@@ -267,6 +268,46 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     };
     assert!(unseen(7), "who held it at the other coordinator may look at it still: {effects:?}");
     assert_eq!(freed(&effects), [7, 8]);
+}
+
+/// Until all have told, not all readers are known: a demand without theirs would leave gaps in their steps.
+#[test]
+fn nothing_is_agreed_until_all_have_told() {
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+    let needs_all =
+        AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 0)) };
+    stream.inherit_attachment(3, AttachmentId(7), needs_all).unwrap();
+    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+    let seldom = Attachment::new(needs(5), S0, 4);
+    let effects = stream.attach(AttachmentId(8), seldom, Start::From(5, 8)).unwrap();
+    assert!(!effects.iter().any(|e| matches!(e, Effect::Prepare { .. })), "{effects:?}");
+    assert_eq!(without_records(stream.detach(AttachmentId(9))), []);
+    let effects = settle(&mut stream);
+    let prepares = effects.iter().filter(|e| matches!(e, Effect::Prepare { .. })).count();
+    assert_eq!(prepares, 1, "{effects:?}");
+    assert!(stream.demand().includes(&needs(1)) && stream.demand().includes(&needs(5)));
+}
+
+/// A server that holds copies tells late what a dead one knew, while a change is being agreed.
+#[test]
+fn a_change_that_is_being_agreed_stays_so_when_more_is_told() {
+    let (mut stream, effects) = taken_over();
+    let Some(Effect::Prepare { version, .. }) = effects.last() else { panic!("{effects:?}") };
+    assert_eq!(stream.prepared(S0, *version, Some(8)), []);
+    stream.inherit(S1, 3, told(1, 7, vec![(99, demand(3))])).unwrap();
+    let effects = settle(&mut stream);
+    let [Effect::Cuts { run: 5, cuts, agreeing }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(
+        *agreeing,
+        Some(*version),
+        "a rank must not begin step 9 before it is decided what holds there"
+    );
+    assert_eq!(cuts.at(99).version, 2, "the servers were told what holds, and begin steps by that");
+    let effects = stream.prepared(S1, *version, Some(8));
+    let Some(Effect::Decide(decision)) = effects.iter().find(|e| matches!(e, Effect::Decide(_))) else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(decision.from, 9);
 }
 
 #[test]
