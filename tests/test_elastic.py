@@ -112,6 +112,14 @@ def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Ca
     wait_until(lambda: is_given_back(one))
 
 
+def test_local_servers_are_in_the_order_of_their_numbers(own_place: Path) -> None:
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        group.add_servers(2)
+        assert [server["pid"] for server in told(group)["servers"]] == [
+            server.pid for server in group.servers
+        ]
+
+
 def test_streams_stay_where_they_are(one: forebay.LocalGroup) -> None:
     """Readers and ranks find a stream that was there before the servers joined among which it would be otherwise."""
     names = [f"stream{number}" for number in range(12)]

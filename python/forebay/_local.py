@@ -33,7 +33,7 @@ class LocalServer:
 
 
 class LocalGroup:
-    """Servers on loopback and shared memory. Made by `local`."""
+    """Servers on loopback and shared memory. Made by `local`. `servers` are in the order of their numbers in the group."""
 
     def __init__(self, servers: int, budget: int | None, arguments: Sequence[str], timeout: float) -> None:
         self._directory = tempfile.mkdtemp(prefix="forebay-")
@@ -48,6 +48,7 @@ class LocalGroup:
         try:
             self._start(servers)
             self._wait(self.servers, self._all_answer, timeout)
+            self.servers = self._in_order(self.servers)
         except BaseException:
             self.close()
             raise
@@ -81,6 +82,8 @@ class LocalGroup:
                 server.process.wait()
                 self.servers.remove(server)
             raise
+        started = self._in_order(started)
+        self.servers[-len(started) :] = started
         return started
 
     def remove_server(self, server: LocalServer, *, discard: bool = False, timeout: float = 30.0) -> None:
@@ -93,6 +96,11 @@ class LocalGroup:
         admin.remove_server(str(number), discard=discard)
         server.process.wait(timeout)
         self.servers.remove(server)
+
+    def _in_order(self, servers: Sequence[LocalServer]) -> list[LocalServer]:
+        """In the order of their numbers in the group, which are given as servers find each other."""
+        pids = _forebay.member_processes(self.path)
+        return sorted(servers, key=lambda server: pids.index(server.pid) if server.pid in pids else len(pids))
 
     def _wait(self, servers: Sequence[LocalServer], is_so: Callable[[float], bool], timeout: float) -> None:
         """Waits until it is so, which is asked with the seconds that are left, and these servers still run."""

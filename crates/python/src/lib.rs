@@ -88,10 +88,11 @@ fn remove_server(
     errors::waiting(py, || Admin::open(&options)?.remove_server(&name, discard).map(drop))
 }
 
-/// The processes of a group's members, as its connection file names them. Asks nobody.
+/// The processes of a group's members by their numbers, as its connection file names them. Asks nobody.
 #[pyfunction]
 fn member_processes(py: Python<'_>, group: String) -> PyResult<Vec<u32>> {
-    let file = errors::waiting(py, || ConnectionFile::read(Path::new(&group)))?;
+    let mut file = errors::waiting(py, || ConnectionFile::read(Path::new(&group)))?;
+    file.servers.sort_by_key(|server| server.id);
     Ok(file.servers.iter().map(|server| server.pid).collect())
 }
 
