@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import BUDGET, is_given_back, reference, wait_until
+from support import BUDGET, is_given_back, reference, stand_still, wait_until
 from test_elastic import ids, kill
 from test_replicas import lacking
 
@@ -117,3 +119,42 @@ def test_more_copies_than_servers_are_refused(two: forebay.LocalGroup) -> None:
         with pytest.raises(forebay.Timeout):
             space.get("T", step=0, timeout=0.1)
     wait_until(lambda: is_given_back(two))
+
+
+def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:
+    """The server that owns a field dies while the one that holds an array of it waits for its copy."""
+    with forebay.local(servers=5, budget=BUDGET, silence=60) as group:
+        # It does not wait for long for a server that stands still.
+        admin = forebay.Admin(group=group.path, timeout=0.5)
+
+        def told(key: str) -> dict[int, int]:
+            return {server["server"]: server.get(key, 0) for server in admin.status()["servers"]}
+
+        with opened(group) as first, opened(group) as space:
+            # Two that are opened one after the other put to servers that follow each other, as do their copies.
+            owners: dict[str, int] = {}
+            for number in range(30):
+                before = told("blocks")
+                first.put(f"T{number}", np.zeros(1000), step=0)
+                owners[f"T{number}"] = next(
+                    one for one, known in told("blocks").items() if known > before[one]
+                )
+                first.remove(f"T{number}", step=0)
+                wait_until(lambda: not any(told("blocks").values()))
+            first.put("T", np.zeros(1000), step=0)
+            holder = (max(told("staged_bytes").items(), key=lambda one: one[1])[0] + 1) % 5
+            guardian, owner = (holder + 1) % 5, (holder + 2) % 5
+            name = next(name for name, owned_by in owners.items() if owned_by == owner)
+            known = told("blocks")[owner]
+            pid = told("pid")[guardian]
+            putting = threading.Thread(target=space.put, args=[name, np.arange(1000.0)], kwargs={"step": 0})
+            stand_still(pid)
+            try:
+                putting.start()
+                wait_until(lambda: told("blocks")[owner] > known)
+                assert putting.is_alive()
+                kill(group, owner, wait=True)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            putting.join()
+            np.testing.assert_array_equal(space.get(name, step=0), np.arange(1000.0))

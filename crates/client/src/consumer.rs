@@ -177,7 +177,7 @@ impl Consumer {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     if state.latest.is_none() {
-                        state.next = next_if_none_came(self.start(), from);
+                        state.next = next_if_none_came(self.start(), from).or(state.next);
                     }
                     drop(state);
                     // They are told anew.

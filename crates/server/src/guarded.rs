@@ -6,8 +6,9 @@ use crate::node::{Held, Node, State};
 use crate::takeover::tell_rank;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId};
+use forebay_core::ids::{BlockKey, RunNumber, ServerId};
 use forebay_core::steps::{FieldReport, Inheritance, Ledger};
+use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
 use forebay_transport::host;
@@ -273,15 +274,14 @@ impl Node {
         if let Err(error) = told.check() {
             return tracing::warn!("what {from} tells of stream '{stream}' is not kept: {error}");
         }
-        let here = self.standing().view.members.contains(&coordinator) && !state.gone.contains(&coordinator);
-        if here {
+        if self.is_member(state, coordinator) {
             self.note_place(state, stream, coordinator);
         }
         state.guarded.entry(from).or_default().ledger.copied(stream, told);
     }
 
-    /// A server is dead, as the view of this epoch says: this one answers for what it held for it.
-    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId, epoch: Epoch) {
+    /// A server is dead, as this view says: this one answers for what it held for it.
+    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId, view: &View) {
         let Some(mut guarded) = state.guarded.remove(&dead) else { return };
         drop(guarded.orders.take());
         self.drop_what_is_held(state, dead, &mut guarded);
@@ -312,17 +312,28 @@ impl Node {
                         state.directory.hold(id, FieldReport::new(field, blocks.into_values().collect()));
                     }
                 }
-                Kept::Space(_) => {
-                    let held = step.ranges.first().map(held);
-                    held.zip(step.space)
-                        .into_iter()
-                        .for_each(|(held, block)| state.space.take(held, block, epoch));
+                Kept::Space(key) => {
+                    // It may have been put here again meanwhile, by who had no answer: then that one has its own copies.
+                    let known = state.space.range_of(*key).is_some();
+                    let mut ranges = step.ranges.iter().map(held);
+                    match step.space.filter(|_| !known).and_then(|block| Some((ranges.next()?, block))) {
+                        Some((held, block)) => state.space.take(held, block, view.epoch),
+                        None => {
+                            self.free_unseen(ranges, view.epoch);
+                            step.ranges.clear();
+                            if step.here_before.is_empty() {
+                                continue;
+                            }
+                        }
+                    }
                 }
             }
             // What it offers itself nobody else is to see to.
             if step.guardians.contains(&self.id) {
                 let guardians = step.guardians.into_iter();
-                let others = guardians.filter(|id| ![dead, self.id].contains(id) && !state.gone.contains(id));
+                // One that came and went between two views that this server has seen is none.
+                let lives = |id: &ServerId| view.members.contains(id) && !state.gone.contains(id);
+                let others = guardians.filter(|id| ![dead, self.id].contains(id) && lives(id));
                 // What it held before has copies now, too: maybe nobody saw to any.
                 let ranges = &step.ranges | &step.here_before;
                 self.share(state, id, step.copies, ranges, others.collect());

@@ -43,7 +43,10 @@ impl Node {
         }
         match message {
             M::Join { token, stream, rank, options, back_to } => {
-                match self.place_of(state, &stream) {
+                // A rank that comes first would begin another run while one is still told of.
+                let telling = state.coordinators.get(&stream).is_some_and(|stream| stream.is_taking_over());
+                let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
+                match place {
                     Some(server) if server == self.id => {}
                     Some(server) => {
                         self.tell(state, from, M::AskInstead { token, server });

@@ -11,7 +11,7 @@ use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::{Kept, PeerMessage, Range};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,6 +25,10 @@ const ROOM_AGAIN: Duration = Duration::from_millis(500);
 const ANSWER: Duration = Duration::from_secs(1);
 /// How many steps are given to others at once.
 const AT_ONCE: usize = 32;
+
+/// What is given up since no other server takes it, and how many blocks and tellings of ranks that was: what comes to it later
+/// is offered again.
+type GivenUp = BTreeMap<Kept, (usize, usize)>;
 
 /// Who leaves.
 #[derive(Debug, Default)]
@@ -199,7 +203,7 @@ impl Node {
     /// Gives away all that this server has.
     async fn drain_all(&self, discard: bool, deadline: Instant) -> Result<Drained> {
         let mut pause = LOOK_AGAIN;
-        let mut given_up = BTreeSet::new();
+        let mut given_up = GivenUp::new();
         loop {
             let (last, waits) = {
                 let state = self.state.lock();
@@ -300,23 +304,28 @@ impl Node {
     }
 
     /// Has others hold all that nobody else holds; why some could not, if so. With `discard`, what none takes is given up.
-    async fn hand_over_all(&self, discard: bool, given_up: &mut BTreeSet<Kept>) -> Option<Error> {
+    async fn hand_over_all(&self, discard: bool, given_up: &mut GivenUp) -> Option<Error> {
         let (all, able) = {
             let state = self.state.lock();
-            (self.only_here(&state, given_up), self.able_guardians(&state).len())
+            let all = self.only_here(&state, given_up).into_iter();
+            let all: Vec<(Kept, (usize, usize))> =
+                all.map(|id| (id.clone(), amount_of(&state, &id))).collect();
+            (all, self.able_guardians(&state).len())
         };
         self.tell_of_runs();
         let mut refused = None;
         for some in all.chunks(AT_ONCE) {
             let mut tasks = JoinSet::new();
-            for id in some {
+            for (id, amount) in some {
                 let Some(node) = self.me.upgrade() else { continue };
-                let id = id.clone();
-                tasks.spawn(async move { (id.clone(), node.hand_over(id).await) });
+                let (id, amount) = (id.clone(), *amount);
+                tasks.spawn(async move { ((id.clone(), amount), node.hand_over(id).await) });
             }
             while let Some(done) = tasks.join_next().await {
                 match done {
-                    Ok((id, done)) if discard && (done.is_err() || able == 0) => drop(given_up.insert(id)),
+                    Ok(((id, amount), done)) if discard && (done.is_err() || able == 0) => {
+                        given_up.insert(id, amount);
+                    }
                     Ok((_, Err(error))) => drop(refused.get_or_insert(error)),
                     _ => {}
                 }
@@ -326,11 +335,12 @@ impl Node {
     }
 
     /// What is here that no other server would answer for, in order, but for what is given up.
-    fn only_here(&self, state: &State, given_up: &BTreeSet<Kept>) -> Vec<Kept> {
+    fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<Kept> {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
         let all = steps.into_iter().map(Kept::Step).chain(state.space.all_held());
         let able = self.able_guardians(state).len();
-        all.filter(|id| !given_up.contains(id) && !is_elsewhere(state, id, able)).collect()
+        let is_given_up = |id: &Kept| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
+        all.filter(|id| !is_given_up(id) && !is_elsewhere(state, id, able)).collect()
     }
 
     /// Has another server hold all that this one holds of something.
@@ -368,7 +378,7 @@ impl Node {
 
     /// What this server has to wait for before it goes. When all else is done, pipelines that it coordinates begin nothing
     /// more.
-    fn awaits(&self, state: &mut State, given_up: &BTreeSet<Kept>) -> Option<String> {
+    fn awaits(&self, state: &mut State, given_up: &GivenUp) -> Option<String> {
         if self.is_after_all_others(state) {
             return Some("the other servers, which leave too".to_owned());
         }
@@ -399,7 +409,7 @@ impl Node {
     }
 
     /// If nothing has come meanwhile, this server takes nothing more.
-    fn go(&self, given_up: &BTreeSet<Kept>) -> bool {
+    fn go(&self, given_up: &GivenUp) -> bool {
         let mut state = self.state.lock();
         let goes = self.awaits(&mut state, given_up).is_none();
         if goes {
@@ -478,6 +488,12 @@ fn held_of(state: &State, id: &Kept) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) 
         Kept::Step(id) => (state.held.get(id).cloned().unwrap_or_default(), state.ledger.told_of(id)),
         Kept::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
     }
+}
+
+/// How many ranges this server holds of something, and what how many ranks told of it.
+fn amount_of(state: &State, id: &Kept) -> (usize, usize) {
+    let (held, told) = held_of(state, id);
+    (held.len(), told.len())
 }
 
 /// The error for what a server that leaves is asked to take.

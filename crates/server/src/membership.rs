@@ -342,7 +342,7 @@ impl Node {
             let mut guarded = BTreeSet::new();
             for server in &left {
                 guarded.extend(self.guarded_streams(&state, *server));
-                self.take_guarded(&mut state, *server, roster.epoch);
+                self.take_guarded(&mut state, *server, &standing.view);
             }
             if !state.gone.iter().any(|id| standing.view.members.contains(id)) {
                 self.space_gone_since(&mut state, roster.epoch);

@@ -254,6 +254,11 @@ impl Node {
         Ok((node, spawns, said))
     }
 
+    /// Whether a server is a member that is not known to have gone.
+    pub(crate) fn is_member(&self, state: &State, server: ServerId) -> bool {
+        self.standing().view.members.contains(&server) && !state.gone.contains(&server)
+    }
+
     /// A number that no other server gives.
     pub(crate) fn unique(&self) -> u64 {
         (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)

@@ -59,7 +59,7 @@ impl Node {
         if kept.is_empty() {
             return;
         }
-        let epoch = self.epoch();
+        let view = self.standing().view.clone();
         let mut state = self.state.lock();
         let state = &mut *state;
         for (arena, (file, size, stands_for)) in arenas {
@@ -68,7 +68,7 @@ impl Node {
         for keep in kept {
             self.keep_former(state, former, keep);
         }
-        self.take_guarded(state, former, epoch);
+        self.take_guarded(state, former, &view);
         let streams: BTreeSet<String> = state.held.keys().map(|id| id.stream.clone()).collect();
         tracing::info!("{} offers {} steps that {former} held", self.id, state.held.len());
         if let Some(node) = self.me.upgrade() {

@@ -65,8 +65,7 @@ impl Node {
     pub(crate) fn may_come_back(&self, state: &State, stream: &str, run: RunNumber, rank: u32) -> bool {
         let coordinator = state.coordinators.get(stream);
         let former = coordinator.and_then(|coordinator| coordinator.moved_from(run, rank));
-        let lives = |id: ServerId| self.standing().view.members.contains(&id) && !state.gone.contains(&id);
-        former.is_some_and(lives) || self.all_told(state)
+        former.is_some_and(|id| self.is_member(state, id)) || self.all_told(state)
     }
 
     /// Whether every other member has told which streams it coordinates in the place of others.
@@ -174,7 +173,7 @@ impl Node {
         if self.knows_places(state, &self.standing().view) {
             self.settle_all(state);
             self.space_told_by_all(state);
-            state.queue.extend(state.places.deferred.drain(..));
+            state.queue.extend(state.places.take_deferred());
             self.places_known.notify_waiters();
         }
     }
@@ -210,5 +209,10 @@ impl Places {
         }
         self.deferred.push((from, message));
         true
+    }
+
+    /// What has waited is looked at again: it may wait once more.
+    pub(crate) fn take_deferred(&mut self) -> Vec<(ServerId, PeerMessage)> {
+        std::mem::take(&mut self.deferred)
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Space {
 /// A block that is held here.
 #[derive(Debug)]
 struct HeldBlock {
-    /// The owners that it is registered with; while it is being put, this server besides.
+    /// The owners that it is registered with, or is being.
     keepers: Vec<ServerId>,
     field: Arc<Field>,
     step: StepNumber,

@@ -171,6 +171,8 @@ impl Node {
         let effects = self.coordinator(state, stream).settle(|| AttachmentId(self.unique()));
         self.apply(state, stream, effects);
         self.agreed.notify_waiters();
+        // Ranks that join, until now.
+        state.queue.extend(state.places.take_deferred());
     }
 
     /// Another server coordinates a stream that homes have told this one of: they are to tell that one.
@@ -180,6 +182,8 @@ impl Node {
         };
         let homes: Vec<ServerId> = taking_over.told_by().collect();
         state.coordinators.remove(stream);
+        self.agreed.notify_waiters();
+        state.queue.extend(state.places.take_deferred());
         for home in homes {
             self.tell(state, home, PeerMessage::CoordinatedBy { stream: stream.to_owned(), server });
         }

@@ -56,7 +56,8 @@ impl Producer {
         }
         let patience = if state.come_back_at.is_none() { self.patience_to_go_on() } else { LATER };
         drop(state);
-        let result = self.find_home(now + patience, first);
+        let found = self.find_home(now + patience, first);
+        let result = found.and_then(|home| home.rpc.tell(&ToServer::Settles).map(|()| home));
         let mut state = lock(&self.state);
         match result {
             Ok(home) => {
@@ -164,7 +165,7 @@ impl Producer {
         }
     }
 
-    /// A server that takes this rank as its home; `first` has greeted already.
+    /// A server that takes this rank as its home, which is to be told if the rank stays; `first` has greeted already.
     pub(super) fn find_home(
         &self,
         deadline: Instant,
@@ -268,7 +269,6 @@ impl Producer {
             home.rpc.call_within(&set, None, group.limit(), "to take an attribute")?;
         }
         self.put_ended_again(&home, below)?;
-        home.rpc.tell(&ToServer::Settles)?;
         Ok(Some(home))
     }
 }

@@ -120,7 +120,12 @@ impl Producer {
                     tracing::info!("stream '{}': {} died, too: {error}", self.stream, home.server);
                     deaths += 1;
                 }
-                moved => return moved,
+                Ok(server) => {
+                    // If that dies just now, the next question to it finds it.
+                    let _ = home.rpc.tell(&ToServer::Settles);
+                    return Ok(server);
+                }
+                failed => return failed,
             }
         }
     }

@@ -91,9 +91,10 @@ impl Node {
     /// The caller sets the deadline.
     pub(crate) async fn finish_keep(&self, keeping: Keeping) -> Result<()> {
         let Keeping { part, copies, asked } = keeping;
-        let (done, refused) = self.keep_at(&part, copies, asked).await;
+        let (mut done, refused) = self.keep_at(&part, copies, asked).await;
         let differ = {
             let mut state = self.state.lock();
+            done.retain(|guardian| self.is_member(&state, *guardian));
             let Some(step) = state.replicas.kept.get_mut(&part.id) else { return Ok(()) };
             let keep_this = done.len();
             step.part_done(done);
@@ -123,8 +124,9 @@ impl Node {
             step.parts
         };
         let part = Part { id: id.clone(), ranges, ended };
-        let (done, refused) = self.keep_at(&part, servers, Vec::new()).await;
+        let (mut done, refused) = self.keep_at(&part, servers, Vec::new()).await;
         let mut state = self.state.lock();
+        done.retain(|guardian| self.is_member(&state, *guardian));
         let step = state.replicas.kept.get_mut(id);
         // What has come since, these may not have.
         if let Some(step) = step.filter(|step| (step.parts, step.asking) == (parts, 0)) {
@@ -158,6 +160,7 @@ impl Node {
                 }
             }
             let state = &mut *self.state.lock();
+            done.retain(|guardian| self.is_member(state, *guardian));
             state.replicas.keep_surely(&done, &part.ranges);
             match self.ask_some_to_keep(state, part, servers, &mut done, &refused) {
                 // It was freed meanwhile.
@@ -181,7 +184,7 @@ impl Node {
         refused: &BTreeMap<ServerId, Error>,
     ) -> Option<Vec<Asked>> {
         let Part { id, ranges, ended } = part;
-        done.retain(|guardian| !state.leaving.others.contains(guardian) && !state.gone.contains(guardian));
+        done.retain(|guardian| !state.leaving.others.contains(guardian));
         let step = state.replicas.kept.get(id)?;
         // Best those that have other parts of it.
         let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());

@@ -37,7 +37,7 @@ impl Session {
             () = left(&self.receiver, self.process.as_deref()) => {
                 return Err(Error::unreachable("the reader has left"));
             }
-            elsewhere = self.find_elsewhere(&stream) => elsewhere?,
+            elsewhere = self.find_told(&stream) => elsewhere?,
         };
         if let Some(server) = elsewhere {
             return Ok(ToClient::AskInstead(server));
@@ -79,6 +79,24 @@ impl Session {
             "the servers did not agree in time from which step of stream '{stream}' on a new reader takes part: one of \
              them stands still"
         )))
+    }
+
+    /// As `find_elsewhere`; if it is this one, waits until it has been told all that the coordinator before it knew: else
+    /// a reader would not be told of runs that are over.
+    async fn find_told(&self, stream: &str) -> Result<Option<ServerId>> {
+        let told = async {
+            loop {
+                let elsewhere = self.find_elsewhere(stream).await?;
+                if elsewhere.is_some() || self.node.until_settled(stream).await {
+                    return Ok(elsewhere);
+                }
+            }
+        };
+        timeout(self.patience, told).await.unwrap_or_else(|_| {
+            Err(Error::timeout(format!(
+                "not all servers have told what they know of stream '{stream}', whose coordinator has gone: one stands still"
+            )))
+        })
     }
 
     /// The server that coordinates a stream, if it is another one.
@@ -250,6 +268,22 @@ impl Session {
 }
 
 impl Node {
+    /// Waits while others are telling of a stream, which this server coordinates in the place of another one; `false` if it
+    /// had to, so that it may not be this one any more. The caller sets the deadline.
+    async fn until_settled(&self, stream: &str) -> bool {
+        let mut at_once = true;
+        loop {
+            let settled = self.agreed.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if !self.state.lock().coordinators.get(stream).is_some_and(|stream| stream.is_taking_over()) {
+                return at_once;
+            }
+            at_once = false;
+            settled.await;
+        }
+    }
+
     /// Waits until it is agreed from which step on an attachment takes part. The caller sets the deadline.
     async fn agreed_on(&self, stream: &str, id: AttachmentId) {
         loop {

@@ -97,7 +97,7 @@ impl Node {
             stats: block.stats,
         };
         let block = HeldBlock {
-            keepers: vec![self.id],
+            keepers: Vec::new(),
             field: Arc::new(field.clone()),
             step,
             record: record.clone(),
@@ -130,7 +130,7 @@ impl Node {
         if let Some(block) = state.space.held.get_mut(&held) {
             block.is_put = false;
         }
-        self.space_let_go_held(&mut state, self.id, held);
+        self.space_free_if_unknown(&mut state, held);
         self.drain(&mut state);
         kept
     }
@@ -482,13 +482,18 @@ impl Node {
         if let Some(at) = block.keepers.iter().position(|known| *known == keeper) {
             block.keepers.swap_remove(at);
         }
-        if block.keepers.is_empty() {
-            let (unseen_before, key) = (block.unseen_before, block.record.key);
-            let told = std::mem::take(&mut block.told_when_free);
-            state.space.held.remove(&held);
-            state.space.by_key.remove(&key);
-            self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before, told);
-        }
+        self.space_free_if_unknown(state, held);
+    }
+
+    /// A range that no owner knows is free, unless it is still being put.
+    fn space_free_if_unknown(&self, state: &mut State, held: Held) {
+        let unknown = |block: &&mut HeldBlock| block.keepers.is_empty() && !block.is_put;
+        let Some(block) = state.space.held.get_mut(&held).filter(unknown) else { return };
+        let (unseen_before, key) = (block.unseen_before, block.record.key);
+        let told = std::mem::take(&mut block.told_when_free);
+        state.space.held.remove(&held);
+        state.space.by_key.remove(&key);
+        self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before, told);
     }
 
     /// A server died: it keeps nothing any more that another owner knows as well. What it alone knew stays until its

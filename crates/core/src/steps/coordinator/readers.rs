@@ -181,7 +181,8 @@ impl StreamCoordinator {
     /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.
     pub fn is_agreed(&self, id: AttachmentId) -> bool {
         let attachment = self.attachments.get(&id);
-        attachment.is_none_or(|attachment| attachment.from.is_some() || !self.cut.is_busy())
+        let busy = self.cut.is_busy() || self.waits_to_settle();
+        attachment.is_none_or(|attachment| attachment.from.is_some() || !busy)
     }
 
     /// Somebody is gone, or detached: everything it held is released.

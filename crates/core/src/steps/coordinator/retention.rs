@@ -159,8 +159,13 @@ impl StreamCoordinator {
             for step in kept.into_iter().flatten() {
                 self.free_if_unneeded(number, step, effects);
             }
-            if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over()) {
-                self.runs.remove(&number);
+            if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over())
+                && let Some(run) = self.runs.remove(&number)
+            {
+                for (step, servers) in run.unclaimed {
+                    let (id, servers) = (self.step_id(number, step), servers.into_iter().collect());
+                    effects.push(Effect::Free { id, servers, unseen_before: self.term });
+                }
             }
         }
     }

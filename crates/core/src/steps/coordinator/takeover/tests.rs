@@ -473,3 +473,15 @@ fn what_a_rank_has_given_up_comes_late() {
     assert_eq!(stream.never_came(1, 1), []);
     assert_eq!(comes_back(&mut stream, S0, 4), Ok(()));
 }
+
+/// Blocks that a rank put which then died with its home, and of which nobody told before the simulation began anew.
+#[test]
+fn what_nobody_claimed_goes_with_its_run() {
+    let (mut stream, _) = taken_over();
+    assert_eq!(without_records(stream.holds(S0, [(5, 9)])), []);
+    let mut effects = stream.rank_gone(5, 0, true);
+    effects.extend(stream.server_gone(S1));
+    (0..10).for_each(|_| effects.extend(stream.look_for_the_lost()));
+    effects.extend(stream.join(0, S0, options(2, Policy::DropOldest)).unwrap().1);
+    assert_eq!(freed(&effects), [7, 8, 9], "{effects:?}");
+}
