@@ -423,6 +423,39 @@ def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Cal
         admin.destroy_pipeline("sum")
 
 
+@pytest.mark.parametrize("then", ["goes on", "leaves"])
+def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
+    own_place: Path, then: str
+) -> None:
+    """Nothing runs then: no step is run again, none is missed, also if the next coordinator leaves before it runs any."""
+    (own_place / "sum.py").write_text(COUNT)
+    out = own_place / "sums"
+    with forebay.local(servers=4, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+
+        def pipeline() -> dict[str, Any]:
+            found = [pipeline for pipeline in told(group)["pipelines"] if pipeline["ended"] is None]
+            return found[0] if found else {"executed": None, "last_step": None}
+
+        with producer(group, stream, policy="block") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: pipeline()["executed"] == 3)
+            kill(group, 2)
+            wait_until(lambda: (pipeline()["executed"], pipeline()["last_step"]) == (3, 2))
+            if then == "leaves":
+                assert command("leave", pipeline()["server"], "--group", group.path).returncode == 0
+                wait_until(lambda: (pipeline()["executed"], pipeline()["last_step"]) == (3, 2))
+            write_steps([sim], range(3, 6), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: pipeline()["last_step"] == 5)
+        status = pipeline()
+        assert [status[name] for name in ("executed", "failed", "missed", "repeated")] == [6, 0, 0, 0], status
+        assert [int(line.split()[0]) for line in out.read_text().splitlines()] == list(range(6))
+        admin.destroy_pipeline("sum")
+
+
 def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Path) -> None:
     """A worker dies with its server, which coordinates the pipeline: the others fail before they know of that."""
     (own_place / "sum.py").write_text(COUNT)

@@ -2,6 +2,7 @@
 
 mod driven;
 mod execution;
+mod history;
 mod members;
 
 use crate::node::{Attached, Node, State};
@@ -12,7 +13,9 @@ use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
 use forebay_core::{Error, Result};
-use forebay_wire::message::{CommMember, DRIVEN_WINDOW, PipelineCounts, PipelineSpec};
+use forebay_wire::message::{
+    CommMember, DRIVEN_WINDOW, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec,
+};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,9 +65,10 @@ struct Pipeline {
     /// Steps that were run, but of which workers still keep views.
     kept: BTreeMap<u64, Kept>,
     created: Option<oneshot::Sender<Result<()>>>,
-    /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of their workers
-    /// has run last.
-    inherited: Option<BTreeMap<ServerId, Option<(RunNumber, StepNumber)>>>,
+    /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of them knows.
+    inherited: Option<BTreeMap<ServerId, PipelineHistory>>,
+    /// An execution at the coordinator before, until it is known whether that was over: it is not counted yet.
+    open: Option<OpenExecution>,
     /// The steps that ranks have activated, if they drive it.
     driven: Option<Driven>,
     counts: PipelineCounts,
@@ -135,6 +139,7 @@ impl Pipeline {
             kept: BTreeMap::new(),
             created: None,
             inherited: None,
+            open: None,
             counts: PipelineCounts::default(),
             last_step: None,
             last_seconds: 0.0,
@@ -347,11 +352,11 @@ impl Node {
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
-            PeerMessage::PipelinePauses { pipeline, creation, done, counts } => {
-                self.pipeline_pauses(state, (&pipeline, creation), done, counts);
+            PeerMessage::PipelinePauses { pipeline, creation, history } => {
+                self.pipeline_pauses(state, (&pipeline, creation), history);
             }
-            PeerMessage::InheritPipeline { creation, spec, member, done, counts } => {
-                self.inherit_pipeline(state, from, (creation, spec), member, (done, counts));
+            PeerMessage::InheritPipeline { creation, spec, member, history } => {
+                self.inherit_pipeline(state, from, (creation, spec), member, history);
             }
             _ => {}
         }
@@ -374,13 +379,19 @@ impl Node {
         if pipeline.attachment.is_some() {
             return Ok(());
         }
-        // A step that not all have run is run again.
-        let done = pipeline.inherited.take().into_iter().flat_map(BTreeMap::into_values).flatten().min();
-        let start = match done {
+        if let Some(told) = pipeline.inherited.take() {
+            let history = history::merged(&told);
+            (pipeline.last_step, pipeline.counts, pipeline.open) =
+                (history.done, history.counts, history.open);
+        }
+        let open = pipeline.open.as_ref().map(|open| (open.run, open.step));
+        let start = match (open, pipeline.last_step) {
             // Whatever was activated at the coordinator before, whether it was run or not.
             _ if pipeline.driven.as_mut().is_some_and(Driven::takes_over) => Start::Oldest,
-            Some((run, step)) => Start::From(run, step.saturating_add(1)),
-            None => Start::Next,
+            // It is run again if it is still there.
+            (Some((run, step)), _) => Start::From(run, step),
+            (None, Some((run, step))) => Start::From(run, step.saturating_add(1)),
+            (None, None) => Start::Next,
         };
         let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
         let stream = pipeline.spec.stream.clone();
@@ -397,9 +408,14 @@ impl Node {
         attachment.follow = true;
         state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
         let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
+        let is_there = open.is_some_and(|(run, step)| self.coordinator(state, &stream).knows(run, step));
         self.apply(state, &stream, effects);
-        let pipeline = state.pipelines.coordinated.get_mut(name);
-        pipeline.and_then(|pipeline| pipeline.driven.as_mut()).into_iter().for_each(Driven::has_taken_over);
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
+        if !is_there {
+            // The coordinator before let go of it.
+            pipeline.settle_open(None);
+        }
+        pipeline.driven.iter_mut().for_each(Driven::has_taken_over);
         Ok(())
     }
 

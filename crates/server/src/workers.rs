@@ -1,10 +1,12 @@
 //! Workers: the processes that run pipelines beside a server. The server itself never runs user code.
 
 use crate::node::{Node, State};
-use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::message::{CommMember, Execute, PipelineCounts, PipelineSpec, ToClient, ToServer};
+use forebay_wire::message::{
+    CommMember, Execute, OpenExecution, PipelineHistory, PipelineSpec, ToClient, ToServer,
+};
 use forebay_wire::peer::PeerMessage;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -41,15 +43,10 @@ pub(crate) struct LocalWorker {
     instance: u64,
     /// How the others reach it, once it is ready.
     member: Option<CommMember>,
-    executing: Option<(u64, RunNumber, StepNumber)>,
-    /// The last step that it ran without an error, or that need not be run again.
-    done: Option<(RunNumber, StepNumber)>,
-    /// The servers whose workers take part in its last order.
-    together: Vec<ServerId>,
-    /// What became of the pipeline's steps, as far as it took part.
-    counts: PipelineCounts,
-    /// As these were before its last order.
-    before: Before,
+    /// The execution that it takes part in.
+    executing: Option<u64>,
+    /// What it knows of the pipeline's executions: the last one that it was ordered to take part in is open.
+    history: PipelineHistory,
     pid: Option<u32>,
     starts: u32,
     log: VecDeque<String>,
@@ -57,13 +54,6 @@ pub(crate) struct LocalWorker {
     /// The connection of the process of this instance ended: so will the process. One for each: what is noted
     /// of a process that has ended already must not be taken for its successor.
     lost: Arc<Notify>,
-}
-
-/// What a worker had done before an order.
-#[derive(Debug, Clone, Copy, Default)]
-struct Before {
-    done: Option<(RunNumber, StepNumber)>,
-    counts: PipelineCounts,
 }
 
 impl LocalWorker {
@@ -103,10 +93,7 @@ impl Node {
             instance: 0,
             member: None,
             executing: None,
-            done: None,
-            together: Vec::new(),
-            counts: PipelineCounts::default(),
-            before: Before::default(),
+            history: PipelineHistory::default(),
             pid: None,
             starts: 0,
             log: VecDeque::new(),
@@ -186,10 +173,10 @@ impl Node {
                 PeerMessage::WorkerReady { pipeline: name, creation, member, needs }
             }
             ToServer::WorkerDone { execution, error, seconds } => {
-                let executed = worker.executing.take_if(|(number, ..)| *number == execution);
-                if let Some((_, run, step)) = executed {
-                    worker.done = Some((run, step)).filter(|_| error.is_none()).or(worker.done);
-                    worker.counts.ran(error.is_some());
+                if worker.executing.take_if(|number| *number == execution).is_some()
+                    && let Some(open) = worker.history.open.as_mut()
+                {
+                    open.failed = Some(error.is_some());
                 }
                 error.iter().flat_map(|error| error.lines()).for_each(|line| worker.log(line));
                 PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
@@ -214,14 +201,18 @@ impl Node {
         pipeline: &str,
         mut order: Box<Execute>,
     ) {
-        let (execution, run, step) = (order.execution, order.report.id.run, order.report.id.step);
+        let execution = order.execution;
         state.directory.complete(&mut order.report);
         let worker = state.pipelines.workers.get_mut(pipeline);
         let sent = worker.is_some_and(|worker| {
-            worker.executing = Some((execution, run, step));
-            worker.before = Before { done: worker.done, counts: order.counts };
-            worker.together = order.members.iter().map(|member| member.server).collect();
-            worker.counts = order.counts;
+            worker.executing = Some(execution);
+            let open = OpenExecution {
+                run: order.report.id.run,
+                step: order.report.id.step,
+                together: order.members.iter().map(|member| member.server).collect(),
+                failed: None,
+            };
+            worker.history = PipelineHistory { done: order.done, counts: order.counts, open: Some(open) };
             let outbox = worker.outbox.as_ref();
             outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
         });
@@ -235,21 +226,14 @@ impl Node {
 
     /// Another server coordinates a stream: it is told of the workers of its pipelines here.
     pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
-        let (mut messages, standing) = (Vec::new(), self.standing());
+        let mut messages = Vec::new();
         for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
             worker.coordinator = to;
-            // Nobody knows whether one that is gone has run its part, or how it ended because of that: it is run again.
-            if worker.together.iter().any(|server| !standing.view.members.contains(server)) {
-                let Before { done, counts } = worker.before;
-                let repeated = counts.repeated.saturating_add(1);
-                (worker.done, worker.counts) = (done, PipelineCounts { repeated, ..counts });
-            }
             messages.push(PeerMessage::InheritPipeline {
                 creation: worker.creation,
                 spec: worker.spec.clone(),
                 member: worker.member.clone(),
-                done: worker.done,
-                counts: worker.counts,
+                history: worker.history.clone(),
             });
         }
         for message in messages {
@@ -262,14 +246,10 @@ impl Node {
         &self,
         state: &mut State,
         (pipeline, creation): (&str, u64),
-        done: Option<(RunNumber, StepNumber)>,
-        counts: PipelineCounts,
+        history: PipelineHistory,
     ) {
         let worker = state.pipelines.workers.get_mut(pipeline).filter(|worker| worker.creation == creation);
-        if let Some(worker) = worker {
-            (worker.done, worker.counts) = (done, counts);
-            worker.together.clear();
-        }
+        worker.into_iter().for_each(|worker| worker.history = history.clone());
     }
 
     fn with_worker(&self, name: &str, stop: &Arc<Notify>, change: impl FnOnce(&mut LocalWorker)) {

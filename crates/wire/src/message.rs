@@ -576,12 +576,38 @@ impl PipelineCounts {
     }
 }
 
+/// What is known of a pipeline's executions, for the server that takes the place of one that coordinated it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineHistory {
+    /// The last step of which an execution is over for all, if there is one.
+    pub done: Option<(RunNumber, StepNumber)>,
+    /// What became of the steps up to that one; `last` may be the number of the execution after it.
+    pub counts: PipelineCounts,
+    /// An execution after that, which may be over or not.
+    pub open: Option<OpenExecution>,
+}
+
+/// An execution of which it is not known whether it is over for all that take part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenExecution {
+    /// The step's run.
+    pub run: RunNumber,
+    /// The step.
+    pub step: StepNumber,
+    /// The servers whose workers take part.
+    pub together: Vec<ServerId>,
+    /// Whether it failed for the one who says so; `None` if it has not ended there.
+    pub failed: Option<bool>,
+}
+
 /// An order to run a pipeline on a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Execute {
     /// Names this execution within the pipeline: numbers grow.
     pub execution: u64,
-    /// What was before it.
+    /// The last step of which an execution is over, if there is one.
+    pub done: Option<(RunNumber, StepNumber)>,
+    /// What became of the steps up to that one.
     pub counts: PipelineCounts,
     /// The members of the comm, in the order of their ranks.
     pub members: Vec<CommMember>,

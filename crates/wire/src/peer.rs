@@ -1,7 +1,7 @@
 //! Messages between servers. Each flows one way on a connection that its sender dialled; an answer is a
 //! message of its own, with the token of its question.
 
-use crate::message::{CommMember, Drive, DriveAnswer, Execute, PipelineCounts, PipelineSpec};
+use crate::message::{CommMember, Drive, DriveAnswer, Execute, PipelineHistory, PipelineSpec};
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::{Field, Needs};
@@ -325,10 +325,8 @@ pub enum PeerMessage {
         pipeline: String,
         /// Which one of that name.
         creation: u64,
-        /// The last step that was run.
-        done: Option<(RunNumber, StepNumber)>,
-        /// What became of its steps.
-        counts: PipelineCounts,
+        /// What is known of its executions.
+        history: PipelineHistory,
     },
     /// There is a worker of a pipeline on the stream beside the sender.
     InheritPipeline {
@@ -338,10 +336,8 @@ pub enum PeerMessage {
         spec: PipelineSpec,
         /// Where it listens, if it is ready.
         member: Option<CommMember>,
-        /// The last step that it ran without an error, or that need not be run again.
-        done: Option<(RunNumber, StepNumber)>,
-        /// What became of the pipeline's steps, as the worker knows.
-        counts: PipelineCounts,
+        /// What is known of its executions beside the sender.
+        history: PipelineHistory,
     },
 
     // To a guardian: a server that holds copies of what the sender holds, and answers for it when that is dead.

@@ -53,8 +53,9 @@ impl Node {
         let Some(next) = pipeline.waiting.front().map(|waiting| &waiting.report.id) else { return };
         let Some(members) = pipeline.members(next.run, next.step) else { return };
         let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
+        pipeline.settle_open(Some((report.id.run, report.id.step)));
         pipeline.counts.last = pipeline.counts.last.saturating_add(1);
-        let (number, counts) = (pipeline.counts.last, pipeline.counts);
+        let (number, done, counts) = (pipeline.counts.last, pipeline.last_step, pipeline.counts);
         let taking_part: BTreeSet<ServerId> = members.iter().map(|member| member.server).collect();
         let view = &self.standing().view;
         let has_worker = |id: &ServerId| taking_part.contains(id);
@@ -73,6 +74,7 @@ impl Node {
         for (rank, member) in members.iter().enumerate() {
             let order = Execute {
                 execution: number,
+                done,
                 counts,
                 members: members.clone(),
                 rank: rank as u32,
@@ -112,7 +114,7 @@ impl Node {
         let Some(mut done) = pipeline.running.take() else { return };
         // Before the next step is begun: there may always be one that waits.
         done.holders.retain(|server| !pipeline.leaving.contains(server));
-        self.let_workers_leave(state, name);
+        self.end_leaving_workers(state, name);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         if done.lost_worker
             && let Some(report) = done.report

@@ -4,19 +4,29 @@ use super::driven::Driven;
 use super::execution::WorkerGone;
 use super::{Pipeline, attachment_of};
 use crate::node::{Node, State};
-use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_wire::message::{CommMember, PipelineCounts, PipelineSpec};
+use forebay_core::ids::ServerId;
+use forebay_wire::message::{CommMember, PipelineHistory, PipelineSpec};
 use forebay_wire::peer::PeerMessage;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Node {
-    /// Workers whose servers leave take part in nothing more, unless they still run a step.
+    /// Workers whose servers leave take part in nothing more, unless they still run a step; the others go on.
     pub(super) fn let_workers_leave(&self, state: &mut State, name: &str) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.running.is_some() {
+        let pipeline = state.pipelines.coordinated.get(name);
+        if pipeline.is_none_or(|pipeline| pipeline.running.is_some()) {
             return;
         }
+        self.end_leaving_workers(state, name);
+        let pipeline = state.pipelines.coordinated.get(name);
+        if pipeline.is_some_and(|pipeline| pipeline.ready.len() == pipeline.servers.len()) {
+            self.pipeline_ready(state, name);
+        }
+        self.pipeline_goes_on(state, name);
+    }
+
+    /// Nothing runs: workers whose servers leave end.
+    pub(super) fn end_leaving_workers(&self, state: &mut State, name: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         for server in std::mem::take(&mut pipeline.leaving) {
             self.pipeline_released(state, name, server, None);
             let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
@@ -25,11 +35,6 @@ impl Node {
             let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
         }
-        let pipeline = state.pipelines.coordinated.get(name);
-        if pipeline.is_some_and(|pipeline| pipeline.ready.len() == pipeline.servers.len()) {
-            self.pipeline_ready(state, name);
-        }
-        self.pipeline_goes_on(state, name);
     }
 
     /// Its workers are others: what waits may be run now, or can be no more.
@@ -46,8 +51,9 @@ impl Node {
         let pipelines = state.pipelines.coordinated.iter();
         let told: Vec<(ServerId, PeerMessage)> = pipelines
             .flat_map(|(name, pipeline)| {
-                let (creation, done, counts) = (pipeline.creation, pipeline.last_step, pipeline.counts);
-                let pauses = PeerMessage::PipelinePauses { pipeline: name.clone(), creation, done, counts };
+                let history = pipeline.history();
+                let creation = pipeline.creation;
+                let pauses = PeerMessage::PipelinePauses { pipeline: name.clone(), creation, history };
                 pipeline.servers.iter().map(move |server| (*server, pauses.clone()))
             })
             .collect();
@@ -112,7 +118,7 @@ impl Node {
         from: ServerId,
         (creation, spec): (u64, PipelineSpec),
         member: Option<CommMember>,
-        (done, counts): (Option<(RunNumber, StepNumber)>, PipelineCounts),
+        history: PipelineHistory,
     ) {
         let (name, needs) = (spec.name.clone(), spec.needs.clone());
         let pipeline = state.pipelines.coordinated.entry(name.clone()).or_insert_with(|| {
@@ -135,12 +141,7 @@ impl Node {
         }
         pipeline.servers.insert(from);
         pipeline.ready.extend(member.map(|member| (from, member)));
-        pipeline.inherited.get_or_insert_default().insert(from, done);
-        // An execution that not all have finished is run again.
-        let finished = |counts: &PipelineCounts| Reverse(counts.executed.saturating_add(counts.failed));
-        if (counts.last, finished(&counts)) > (pipeline.counts.last, finished(&pipeline.counts)) {
-            pipeline.counts = counts;
-        }
+        pipeline.inherited.get_or_insert_default().insert(from, history);
         if self.all_told(state) {
             self.settle_pipelines(state);
         }

@@ -166,6 +166,11 @@ impl StreamCoordinator {
         self.runs.get(&run).is_some_and(wants)
     }
 
+    /// Whether anything of a step is held, or expected.
+    pub fn knows(&self, run: RunNumber, step: StepNumber) -> bool {
+        self.runs.get(&run).is_some_and(|run| run.steps.contains_key(&step))
+    }
+
     /// How many ranks a run has, if it is known.
     pub fn size_of(&self, run: RunNumber) -> Option<u32> {
         self.runs.get(&run).map(|run| run.options.size)
