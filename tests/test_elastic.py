@@ -423,15 +423,18 @@ def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Cal
         admin.destroy_pipeline("sum")
 
 
+@pytest.mark.parametrize("coordinator", [2, 0], ids=["elsewhere", "at home"])
 @pytest.mark.parametrize("then", ["goes on", "leaves"])
 def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
-    own_place: Path, then: str
+    own_place: Path, then: str, coordinator: int
 ) -> None:
-    """Nothing runs then: no step is run again, none is missed, also if the next coordinator leaves before it runs any."""
+    """Nothing runs then: none is missed, also if the next coordinator leaves before it runs any. A step is run again only
+    if it is put again, since the rank had its home there, too.
+    """
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
     with forebay.local(servers=4, budget=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = name_at(group, coordinator)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
 
@@ -443,7 +446,7 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: pipeline()["executed"] == 3)
-            kill(group, 2)
+            kill(group, coordinator)
             wait_until(lambda: (pipeline()["executed"], pipeline()["last_step"]) == (3, 2))
             if then == "leaves":
                 assert command("leave", pipeline()["server"], "--group", group.path).returncode == 0
@@ -451,8 +454,10 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
             write_steps([sim], range(3, 6), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: pipeline()["last_step"] == 5)
         status = pipeline()
-        assert [status[name] for name in ("executed", "failed", "missed", "repeated")] == [6, 0, 0, 0], status
-        assert [int(line.split()[0]) for line in out.read_text().splitlines()] == list(range(6))
+        assert [status[name] for name in ("executed", "failed", "missed")] == [6, 0, 0], status
+        numbers = [int(line.split()[0]) for line in out.read_text().splitlines()]
+        assert sorted(set(numbers)) == list(range(6))
+        assert status["repeated"] == len(numbers) - 6 <= (coordinator == 0), status
         admin.destroy_pipeline("sum")
 
 

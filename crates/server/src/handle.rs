@@ -270,7 +270,7 @@ impl Node {
             | M::Executed { .. }
             | M::Released { .. }
             | M::WorkerLeaves { .. }
-            | M::PipelinePauses { .. }
+            | M::PipelineWas { .. }
             | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
             // If too much of it waits, it is lost, as datagrams may be.
             M::Gossip(said) => drop(self.gossip.try_send((from, said))),

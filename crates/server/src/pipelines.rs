@@ -67,7 +67,7 @@ struct Pipeline {
     created: Option<oneshot::Sender<Result<()>>>,
     /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of them knows.
     inherited: Option<BTreeMap<ServerId, PipelineHistory>>,
-    /// An execution at the coordinator before, until it is known whether that was over: it is not counted yet.
+    /// An execution at the coordinator before, until it is known whether that was over: it is in no count yet.
     open: Option<OpenExecution>,
     /// The steps that ranks have activated, if they drive it.
     driven: Option<Driven>,
@@ -81,6 +81,8 @@ struct Pipeline {
 #[derive(Debug)]
 struct Waiting {
     report: StepReport,
+    /// The how many-th time, if ranks ask for it; else 0.
+    attempt: u32,
     /// Whether it was run before, and lost a worker.
     again: bool,
 }
@@ -98,6 +100,7 @@ struct Execution {
     number: u64,
     run: RunNumber,
     step: StepNumber,
+    attempt: u32,
     waiting_for: BTreeSet<ServerId>,
     /// Workers that show memory of the step.
     holders: BTreeSet<ServerId>,
@@ -177,9 +180,10 @@ impl Pipelines {
         self.coordinated.iter().find(|(_, pipeline)| pipeline.running.is_some()).map(|(name, _)| name)
     }
 
-    /// What `status` shows.
-    pub(crate) fn status(&self) -> Value {
+    /// What `status` shows; `known`: whether anything of a step of a stream is held, or expected.
+    pub(crate) fn status(&self, known: impl Fn(&str, RunNumber, StepNumber) -> bool) -> Value {
         let coordinated = self.coordinated.values().map(|p| {
+            let (last_step, counts) = p.seen(|run, step| known(&p.spec.stream, run, step));
             json!({
                 "name": p.spec.name,
                 "stream": p.spec.stream,
@@ -190,11 +194,11 @@ impl Pipelines {
                 "workers_ready": p.ready.len(),
                 "workers_expected": p.servers.len(),
                 "running_step": p.running.as_ref().map(|e| e.step),
-                "executed": p.counts.executed,
-                "failed": p.counts.failed,
-                "repeated": p.counts.repeated,
-                "missed": p.counts.missed,
-                "last_step": p.last_step.map(|(_, step)| step),
+                "executed": counts.executed,
+                "failed": counts.failed,
+                "repeated": counts.repeated,
+                "missed": counts.missed,
+                "last_step": last_step.map(|(_, step)| step),
                 "last_seconds": p.last_seconds,
                 "last_error": p.last_error,
             })
@@ -208,6 +212,13 @@ impl Pipelines {
             "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
             "workers": workers.collect::<Vec<_>>(),
         })
+    }
+}
+
+impl Pipelines {
+    /// Another server coordinates a stream: it is told of the pipelines that this one was about to take over.
+    pub(crate) fn yield_to_another(&mut self, stream: &str) {
+        self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
     }
 }
 
@@ -324,6 +335,12 @@ impl Node {
                     if found.spec.needs.is_none() {
                         found.spec.needs = needs;
                     }
+                    if found.attachment.is_some() {
+                        let history = found.history();
+                        let was = PeerMessage::PipelineWas { pipeline: pipeline.clone(), creation, history };
+                        self.tell(state, from, was);
+                    }
+                    let Some(found) = state.pipelines.coordinated.get(&pipeline) else { return };
                     if found.ready.len() == found.servers.len() {
                         self.pipeline_ready(state, &pipeline);
                     } else {
@@ -352,11 +369,11 @@ impl Node {
             PeerMessage::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
-            PeerMessage::PipelinePauses { pipeline, creation, history } => {
-                self.pipeline_pauses(state, (&pipeline, creation), history);
+            PeerMessage::PipelineWas { pipeline, creation, history } => {
+                self.pipeline_was(state, (&pipeline, creation), history);
             }
-            PeerMessage::InheritPipeline { creation, spec, member, history } => {
-                self.inherit_pipeline(state, from, (creation, spec), member, history);
+            PeerMessage::InheritPipeline { epoch, creation, spec, member, history } => {
+                self.inherit_pipeline(state, (from, epoch), (creation, spec), member, history);
             }
             _ => {}
         }
@@ -376,9 +393,11 @@ impl Node {
     /// A pipeline is told of its stream's steps from now on, or from the one after the last that all have run.
     fn attach_pipeline(&self, state: &mut State, name: &str) -> Result<()> {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
-        if pipeline.attachment.is_some() {
+        let inherited = pipeline.inherited.is_some();
+        if pipeline.attachment.is_some() || (inherited && !self.all_told(state)) {
             return Ok(());
         }
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
         if let Some(told) = pipeline.inherited.take() {
             let history = history::merged(&told);
             (pipeline.last_step, pipeline.counts, pipeline.open) =
@@ -408,13 +427,8 @@ impl Node {
         attachment.follow = true;
         state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
         let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
-        let is_there = open.is_some_and(|(run, step)| self.coordinator(state, &stream).knows(run, step));
         self.apply(state, &stream, effects);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
-        if !is_there {
-            // The coordinator before let go of it.
-            pipeline.settle_open(None);
-        }
         pipeline.driven.iter_mut().for_each(Driven::has_taken_over);
         Ok(())
     }

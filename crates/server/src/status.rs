@@ -51,7 +51,9 @@ impl Node {
             "connections": state.connections,
             "streams": streams,
             "streams_left_out": streams_left_out,
-            "pipelines": state.pipelines.status(),
+            "pipelines": state.pipelines.status(|stream, run, step| {
+                state.coordinators.get(stream).is_some_and(|coordinator| coordinator.knows(run, step))
+            }),
         })
     }
 }

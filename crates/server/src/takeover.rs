@@ -82,7 +82,7 @@ impl Node {
 
     /// The server that coordinates a stream, if this one does not although it did so in this epoch, or it is known that
     /// another one has since.
-    fn elsewhere(&self, state: &State, epoch: Epoch, stream: &str) -> Option<ServerId> {
+    pub(crate) fn elsewhere(&self, state: &State, epoch: Epoch, stream: &str) -> Option<ServerId> {
         let known = epoch <= self.epoch();
         self.place_of(state, stream).filter(|place| known && *place != self.id)
     }
@@ -182,6 +182,7 @@ impl Node {
         };
         let homes: Vec<ServerId> = taking_over.told_by().collect();
         state.coordinators.remove(stream);
+        state.pipelines.yield_to_another(stream);
         self.agreed.notify_waiters();
         state.queue.extend(state.places.take_deferred());
         for home in homes {

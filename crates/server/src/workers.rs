@@ -67,6 +67,15 @@ impl LocalWorker {
         })
     }
 
+    /// What it takes part in, if there is anything, ended here: without its process it has failed, as its coordinator says.
+    fn has_ended(&mut self, failed: bool) {
+        if self.executing.take().is_some()
+            && let Some(open) = self.history.open.as_mut()
+        {
+            open.failed = Some(failed);
+        }
+    }
+
     fn log(&mut self, line: &str) {
         if self.log.len() == LOG_LINES {
             self.log.pop_front();
@@ -148,7 +157,7 @@ impl Node {
         // Told with its exit status, once that is known.
         worker.outbox = None;
         worker.member = None;
-        worker.executing = None;
+        worker.has_ended(true);
         worker.lost.notify_one();
     }
 
@@ -173,10 +182,8 @@ impl Node {
                 PeerMessage::WorkerReady { pipeline: name, creation, member, needs }
             }
             ToServer::WorkerDone { execution, error, seconds } => {
-                if worker.executing.take_if(|number| *number == execution).is_some()
-                    && let Some(open) = worker.history.open.as_mut()
-                {
-                    open.failed = Some(error.is_some());
+                if worker.executing == Some(execution) {
+                    worker.has_ended(error.is_some());
                 }
                 error.iter().flat_map(|error| error.lines()).for_each(|line| worker.log(line));
                 PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
@@ -185,6 +192,7 @@ impl Node {
             ToServer::WorkerFailed { error } => {
                 worker.outbox = None;
                 worker.member = None;
+                worker.has_ended(true);
                 PeerMessage::WorkerGone { pipeline: name, creation, error: short(error) }
             }
             _ => return,
@@ -209,6 +217,7 @@ impl Node {
             let open = OpenExecution {
                 run: order.report.id.run,
                 step: order.report.id.step,
+                attempt: order.attempt,
                 together: order.members.iter().map(|member| member.server).collect(),
                 failed: None,
             };
@@ -217,6 +226,7 @@ impl Node {
             outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
         });
         if !sent {
+            state.pipelines.workers.get_mut(pipeline).into_iter().for_each(|worker| worker.has_ended(true));
             let error = Some("its process is not there".to_owned());
             let executed =
                 PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
@@ -226,10 +236,11 @@ impl Node {
 
     /// Another server coordinates a stream: it is told of the workers of its pipelines here.
     pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
-        let mut messages = Vec::new();
+        let (mut messages, epoch) = (Vec::new(), self.epoch());
         for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
             worker.coordinator = to;
             messages.push(PeerMessage::InheritPipeline {
+                epoch,
                 creation: worker.creation,
                 spec: worker.spec.clone(),
                 member: worker.member.clone(),
@@ -241,15 +252,20 @@ impl Node {
         }
     }
 
-    /// The server that coordinates a pipeline leaves, and tells what was run.
-    pub(crate) fn pipeline_pauses(
+    /// The server that coordinates a pipeline tells what was run.
+    pub(crate) fn pipeline_was(
         &self,
         state: &mut State,
         (pipeline, creation): (&str, u64),
         history: PipelineHistory,
     ) {
-        let worker = state.pipelines.workers.get_mut(pipeline).filter(|worker| worker.creation == creation);
-        worker.into_iter().for_each(|worker| worker.history = history.clone());
+        // What it takes part in now it knows better.
+        let is_news = |worker: &&mut LocalWorker| {
+            worker.creation == creation && worker.history.counts.last <= history.counts.last
+        };
+        if let Some(worker) = state.pipelines.workers.get_mut(pipeline).filter(is_news) {
+            worker.history = history;
+        }
     }
 
     fn with_worker(&self, name: &str, stop: &Arc<Notify>, change: impl FnOnce(&mut LocalWorker)) {

@@ -594,9 +594,11 @@ pub struct OpenExecution {
     pub run: RunNumber,
     /// The step.
     pub step: StepNumber,
+    /// The how many-th time, if ranks ask for it; else 0.
+    pub attempt: u32,
     /// The servers whose workers take part.
     pub together: Vec<ServerId>,
-    /// Whether it failed for the one who says so; `None` if it has not ended there.
+    /// Whether it failed, as far as that is known; `None` if it has not ended for one that lives.
     pub failed: Option<bool>,
 }
 
@@ -609,6 +611,8 @@ pub struct Execute {
     pub done: Option<(RunNumber, StepNumber)>,
     /// What became of the steps up to that one.
     pub counts: PipelineCounts,
+    /// The how many-th time ranks want the step run, if they drive the pipeline; else 0.
+    pub attempt: u32,
     /// The members of the comm, in the order of their ranks.
     pub members: Vec<CommMember>,
     /// This worker's rank.

@@ -319,8 +319,9 @@ pub enum PeerMessage {
         /// The server.
         server: ServerId,
     },
-    /// To the servers with workers of a pipeline: the sender, which coordinates it, leaves, and begins nothing more.
-    PipelinePauses {
+    /// To servers with workers of a pipeline: what the sender knows, which coordinates it. To one whose worker has become
+    /// ready; and to all when the sender leaves, and begins nothing more.
+    PipelineWas {
         /// The pipeline.
         pipeline: String,
         /// Which one of that name.
@@ -330,6 +331,8 @@ pub enum PeerMessage {
     },
     /// There is a worker of a pipeline on the stream beside the sender.
     InheritPipeline {
+        /// The epoch in which the sender tells it.
+        epoch: Epoch,
         /// Which one of that name.
         creation: u64,
         /// What it runs.

@@ -120,12 +120,7 @@ impl Producer {
                     tracing::info!("stream '{}': {} died, too: {error}", self.stream, home.server);
                     deaths += 1;
                 }
-                Ok(server) => {
-                    // If that dies just now, the next question to it finds it.
-                    let _ = home.rpc.tell(&ToServer::Settles);
-                    return Ok(server);
-                }
-                failed => return failed,
+                moved => return moved,
             }
         }
     }
@@ -153,6 +148,8 @@ impl Producer {
                 };
                 let next = open.written[done..].to_vec();
                 if next.is_empty() {
+                    // Before anybody puts there. If that dies just now, the next question to it finds it.
+                    let _ = home.rpc.tell(&ToServer::Settles);
                     open.go_on(again, grants, dropped);
                     state.demand = demand;
                     state.answered = true;

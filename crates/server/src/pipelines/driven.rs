@@ -218,6 +218,8 @@ impl Node {
         }
         let Some(entry) = driven.steps.remove(&step) else { return };
         let run = driven.run;
+        pipeline.settle_let_go_of((run, step));
+        let Some(driven) = pipeline.driven.as_mut() else { return };
         driven.passed.push_back(step);
         if driven.passed.len() > PASSED_MAX {
             driven.passed.pop_front();
@@ -294,9 +296,7 @@ impl Node {
         for (number, entry) in &mut driven.steps {
             entry.wanted = entry.wanted.or(entry.next_wanted());
             let gone = entry.server.filter(|server| !pipeline.servers.contains(server));
-            if entry.wanted.is_none() {
-                continue;
-            }
+            let Some(attempt) = entry.wanted else { continue };
             if let Some(server) = gone {
                 pipeline
                     .waiting
@@ -334,7 +334,7 @@ impl Node {
                 over.push((*number, failed(error)));
             } else {
                 entry.queued = true;
-                pipeline.waiting.push_back(Waiting { report: report.clone(), again: false });
+                pipeline.waiting.push_back(Waiting { report: report.clone(), attempt, again: false });
             }
         }
         over

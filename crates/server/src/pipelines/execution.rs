@@ -40,7 +40,7 @@ impl Node {
             }
             return;
         }
-        pipeline.waiting.push_back(Waiting { report, again: false });
+        pipeline.waiting.push_back(Waiting { report, attempt: 0, again: false });
         self.pipeline_next(state, name);
     }
 
@@ -52,8 +52,8 @@ impl Node {
         }
         let Some(next) = pipeline.waiting.front().map(|waiting| &waiting.report.id) else { return };
         let Some(members) = pipeline.members(next.run, next.step) else { return };
-        let Some(Waiting { report, again }) = pipeline.waiting.pop_front() else { return };
-        pipeline.settle_open(Some((report.id.run, report.id.step)));
+        let Some(Waiting { report, attempt, again }) = pipeline.waiting.pop_front() else { return };
+        pipeline.settle_begun((report.id.run, report.id.step), attempt);
         pipeline.counts.last = pipeline.counts.last.saturating_add(1);
         let (number, done, counts) = (pipeline.counts.last, pipeline.last_step, pipeline.counts);
         let taking_part: BTreeSet<ServerId> = members.iter().map(|member| member.server).collect();
@@ -64,6 +64,7 @@ impl Node {
             number,
             run: report.id.run,
             step: report.id.step,
+            attempt,
             waiting_for: taking_part.clone(),
             holders: taking_part,
             report: (!again).then(|| report.clone()),
@@ -76,6 +77,7 @@ impl Node {
                 execution: number,
                 done,
                 counts,
+                attempt,
                 members: members.clone(),
                 rank: rank as u32,
                 beside_all,
@@ -125,7 +127,7 @@ impl Node {
                 let kept = Kept { run: done.run, step: done.step, holders: done.holders };
                 pipeline.kept.insert(done.number, kept);
             }
-            pipeline.waiting.push_front(Waiting { report, again: true });
+            pipeline.waiting.push_front(Waiting { report, attempt: done.attempt, again: true });
             return self.pipeline_next(state, name);
         }
         pipeline.last_step = Some((done.run, done.step));

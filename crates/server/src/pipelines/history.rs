@@ -2,27 +2,70 @@
 
 use super::Pipeline;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_wire::message::PipelineHistory;
+use forebay_wire::message::{OpenExecution, PipelineCounts, PipelineHistory};
 use std::collections::BTreeMap;
 
 impl Pipeline {
     /// What another server has to know of the executions here to go on.
     pub(super) fn history(&self) -> PipelineHistory {
-        match &self.inherited {
-            Some(told) => merged(told),
-            None => PipelineHistory { done: self.last_step, counts: self.counts, open: self.open.clone() },
+        if let Some(told) = &self.inherited {
+            return merged(told);
+        }
+        // One that runs is not over.
+        let last = self.counts.last.saturating_sub(u64::from(self.running.is_some()));
+        let counts = PipelineCounts { last, ..self.counts };
+        PipelineHistory { done: self.last_step, counts, open: self.open.clone() }
+    }
+
+    /// The last step that was run, and what became of all: what was open at the coordinator before was over, if nothing of
+    /// its step is known any more. Ranks may put that again.
+    pub(super) fn seen(
+        &self,
+        known: impl Fn(RunNumber, StepNumber) -> bool,
+    ) -> (Option<(RunNumber, StepNumber)>, PipelineCounts) {
+        let mut history = self.history();
+        if let Some(open) = history.open.take_if(|open| !known(open.run, open.step)) {
+            count_past(&open, &mut history.done, &mut history.counts);
+        }
+        (history.done, history.counts)
+    }
+
+    /// A step is about to be run, for the `attempt`-th time: whether what was open at the coordinator before was over may be
+    /// known now.
+    pub(super) fn settle_begun(&mut self, next: (RunNumber, StepNumber), attempt: u32) {
+        let Some(open) = &self.open else { return };
+        let same = (open.run, open.step) == next;
+        if same && open.attempt == attempt {
+            self.counts.repeated = self.counts.repeated.saturating_add(1);
+            self.open = None;
+        } else if same || open.run != next.0 || self.driven.is_none() {
+            self.settle_past();
+        }
+        // Else ranks may still ask for it.
+    }
+
+    /// A step is let go of.
+    pub(super) fn settle_let_go_of(&mut self, step: (RunNumber, StepNumber)) {
+        if self.open.as_ref().is_some_and(|open| (open.run, open.step) == step) {
+            self.settle_past();
         }
     }
 
-    /// Whether the execution that was open at the coordinator before was over is known now: its step is run again, or is past.
-    pub(super) fn settle_open(&mut self, next: Option<(RunNumber, StepNumber)>) {
-        let Some(open) = self.open.take() else { return };
-        if next == Some((open.run, open.step)) {
-            self.counts.repeated = self.counts.repeated.saturating_add(1);
-        } else {
-            self.counts.ran(open.failed == Some(true));
-            self.last_step = Some((open.run, open.step));
+    fn settle_past(&mut self) {
+        if let Some(open) = self.open.take() {
+            count_past(&open, &mut self.last_step, &mut self.counts);
         }
+    }
+}
+
+/// What was open is past. If all that live had ended it, it was over: else its step was lost with the coordinator before.
+fn count_past(open: &OpenExecution, done: &mut Option<(RunNumber, StepNumber)>, counts: &mut PipelineCounts) {
+    match open.failed {
+        Some(failed) => {
+            counts.ran(failed);
+            *done = Some((open.run, open.step));
+        }
+        None => counts.missed = counts.missed.saturating_add(1),
     }
 }
 
@@ -30,42 +73,38 @@ impl Pipeline {
 /// it is over itself if all that take part say so.
 pub(super) fn merged(told: &BTreeMap<ServerId, PipelineHistory>) -> PipelineHistory {
     let last = told.values().map(|history| history.counts.last).max().unwrap_or_default();
-    let latest: BTreeMap<ServerId, &PipelineHistory> = told
-        .iter()
-        .filter(|(_, history)| history.counts.last == last)
-        .map(|(id, known)| (*id, known))
-        .collect();
-    // The coordinator before has said of it how it ended.
-    if let Some(history) = latest.values().find(|history| history.open.is_none()) {
-        return (*history).clone();
-    }
-    let Some(mut history) = latest.values().next().map(|history| (*history).clone()) else {
-        return PipelineHistory::default();
-    };
+    let is_latest = |history: &&PipelineHistory| history.counts.last == last;
+    // The coordinator before may have said how it ended.
+    let known = told.values().filter(is_latest).min_by_key(|history| history.open.is_some());
+    let Some(mut history) = known.cloned() else { return PipelineHistory::default() };
     let Some(open) = history.open.as_mut() else { return history };
-    let outcome = |server: &ServerId| latest.get(server)?.open.as_ref()?.failed;
-    let outcomes: Vec<Option<bool>> = open.together.iter().map(outcome).collect();
-    let failed = outcomes.contains(&Some(true));
-    if outcomes.contains(&None) {
-        open.failed = Some(failed);
-        return history;
+    // Of those that are not there any more nobody can say.
+    let there = open.together.iter().filter_map(|server| told.get(server));
+    let outcome = |history: &PipelineHistory| {
+        let open = history.open.as_ref().filter(|_| history.counts.last == last)?;
+        open.failed
+    };
+    let outcomes: Option<Vec<bool>> = there.map(outcome).collect();
+    open.failed = outcomes.as_ref().map(|outcomes| outcomes.contains(&true));
+    if let Some(outcomes) = outcomes
+        && outcomes.len() == open.together.len()
+    {
+        count_past(open, &mut history.done, &mut history.counts);
+        history.open = None;
     }
-    history.done = Some((open.run, open.step));
-    history.counts.ran(failed);
-    history.open = None;
     history
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_wire::message::{OpenExecution, PipelineCounts};
 
     /// What a server tells whose worker was ordered to run the step after `executed` ones, as their `last` execution.
     fn told(executed: u64, last: u64, together: &[u32], failed: Option<bool>) -> PipelineHistory {
         let open = OpenExecution {
             run: 1,
             step: executed,
+            attempt: 0,
             together: together.iter().copied().map(ServerId).collect(),
             failed,
         };
@@ -96,18 +135,37 @@ mod tests {
     }
 
     #[test]
-    fn it_is_open_while_one_has_not_ended_it_or_cannot_say() {
-        let ended = told(3, 4, &[0, 1], Some(false));
-        for other in
-            [vec![], vec![(1, told(3, 4, &[0, 1], None))], vec![(1, told(2, 3, &[0, 1], Some(false)))]]
-        {
-            let history = all([vec![(0, ended.clone())], other].concat());
+    fn it_is_open_if_one_that_took_part_is_gone() {
+        for failed in [false, true] {
+            let history = all(vec![(0, told(3, 4, &[0, 1], Some(failed)))]);
             assert_eq!((history.done, history.counts.executed), (Some((1, 2)), 3));
             assert_eq!(
                 history.open.map(|open| (open.run, open.step, open.failed)),
-                Some((1, 3, Some(false)))
+                Some((1, 3, Some(failed)))
             );
         }
+    }
+
+    #[test]
+    fn it_was_not_over_while_one_that_lives_has_not_ended_it() {
+        let ended = told(3, 4, &[0, 1, 2], Some(false));
+        let early = told(2, 3, &[0, 1, 2], Some(false));
+        for other in [told(3, 4, &[0, 1, 2], None), early, PipelineHistory::default()] {
+            for order in [[0, 1], [1, 0]] {
+                let both = vec![(order[0], ended.clone()), (order[1], other.clone())];
+                let history = all(both);
+                assert_eq!((history.done, history.counts.executed), (Some((1, 2)), 3));
+                assert_eq!(history.open.map(|open| open.failed), Some(None));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_handed_on_stays_open() {
+        let before = all(vec![(0, told(3, 4, &[0, 1], None)), (1, told(3, 4, &[0, 1], Some(false)))]);
+        assert_eq!(all(vec![(0, before.clone()), (1, before.clone())]), before);
+        let before = all(vec![(0, told(3, 4, &[0, 1], Some(false)))]);
+        assert_eq!(all(vec![(0, before.clone()), (2, before.clone())]), before);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::driven::Driven;
 use super::execution::WorkerGone;
 use super::{Pipeline, attachment_of};
 use crate::node::{Node, State};
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_wire::message::{CommMember, PipelineHistory, PipelineSpec};
 use forebay_wire::peer::PeerMessage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,12 +53,12 @@ impl Node {
             .flat_map(|(name, pipeline)| {
                 let history = pipeline.history();
                 let creation = pipeline.creation;
-                let pauses = PeerMessage::PipelinePauses { pipeline: name.clone(), creation, history };
-                pipeline.servers.iter().map(move |server| (*server, pauses.clone()))
+                let was = PeerMessage::PipelineWas { pipeline: name.clone(), creation, history };
+                pipeline.servers.iter().map(move |server| (*server, was.clone()))
             })
             .collect();
-        for (server, pauses) in told {
-            self.tell(state, server, pauses);
+        for (server, was) in told {
+            self.tell(state, server, was);
         }
     }
 
@@ -115,11 +115,16 @@ impl Node {
     pub(super) fn inherit_pipeline(
         &self,
         state: &mut State,
-        from: ServerId,
+        (from, epoch): (ServerId, Epoch),
         (creation, spec): (u64, PipelineSpec),
         member: Option<CommMember>,
         history: PipelineHistory,
     ) {
+        if let Some(server) = self.elsewhere(state, epoch, &spec.stream) {
+            self.tell(state, from, PeerMessage::CoordinatedBy { stream: spec.stream, server });
+            return;
+        }
+        state.places.heard_of(epoch);
         let (name, needs) = (spec.name.clone(), spec.needs.clone());
         let pipeline = state.pipelines.coordinated.entry(name.clone()).or_insert_with(|| {
             let servers = BTreeSet::new();
