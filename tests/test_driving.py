@@ -478,6 +478,8 @@ def test_the_coordinator_goes(
             assert sim[0].lost is None
         # It may have been run just before.
         assert set(seen(out)) == {0, 1, 2}
+        (status,) = told(group)["pipelines"]
+        assert [status[name] for name in ("executed", "failed", "missed")] == [3, 0, 0], status
         for server in group.servers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(server.pid, signal.SIGCONT)
