@@ -180,6 +180,11 @@ impl Pipelines {
         self.coordinated.iter().find(|(_, pipeline)| pipeline.running.is_some()).map(|(name, _)| name)
     }
 
+    /// Another server coordinates a stream: it is told of the pipelines that this one was about to take over.
+    pub(crate) fn yield_to_another(&mut self, stream: &str) {
+        self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
+    }
+
     /// What `status` shows; `known`: whether anything of a step of a stream is held, or expected.
     pub(crate) fn status(&self, known: impl Fn(&str, RunNumber, StepNumber) -> bool) -> Value {
         let coordinated = self.coordinated.values().map(|p| {
@@ -212,13 +217,6 @@ impl Pipelines {
             "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
             "workers": workers.collect::<Vec<_>>(),
         })
-    }
-}
-
-impl Pipelines {
-    /// Another server coordinates a stream: it is told of the pipelines that this one was about to take over.
-    pub(crate) fn yield_to_another(&mut self, stream: &str) {
-        self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
     }
 }
 
@@ -392,9 +390,9 @@ impl Node {
 
     /// A pipeline is told of its stream's steps from now on, or from the one after the last that all have run.
     fn attach_pipeline(&self, state: &mut State, name: &str) -> Result<()> {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
-        let inherited = pipeline.inherited.is_some();
-        if pipeline.attachment.is_some() || (inherited && !self.all_told(state)) {
+        let Some(pipeline) = state.pipelines.coordinated.get(name) else { return Ok(()) };
+        // While it is inherited others may know more of it.
+        if pipeline.attachment.is_some() || (pipeline.inherited.is_some() && !self.all_told(state)) {
             return Ok(());
         }
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
