@@ -440,7 +440,7 @@ def test_joining_and_leaving(two: forebay.LocalGroup, check: Callable[..., None]
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped", "leaves"])
-@pytest.mark.parametrize("phase", ["active", "staged", "asked", "executed"])
+@pytest.mark.parametrize("phase", ["active", "staged", "asked", "executed", "deactivated"])
 def test_the_coordinator_goes(
     own_place: Path, check: Callable[..., None], out: Path, phase: str, how: str
 ) -> None:
@@ -473,13 +473,17 @@ def test_the_coordinator_goes(
                     go()
                 for handle in sim:
                     handle.deactivate(number)
+                if (number, phase) == (1, "deactivated"):
+                    go()
             wait_until(lambda: coordinator not in ids(group))
             wait_until(lambda: is_given_back(group))
             assert sim[0].lost is None
         # It may have been run just before.
         assert set(seen(out)) == {0, 1, 2}
         (status,) = told(group)["pipelines"]
-        assert [status[name] for name in ("executed", "failed", "missed")] == [3, 0, 0], status
+        assert [status[name] for name in ("executed", "failed", "missed", "last_step")] == [3, 0, 0, 2], (
+            status
+        )
         for server in group.servers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(server.pid, signal.SIGCONT)

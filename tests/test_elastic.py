@@ -461,6 +461,42 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
         admin.destroy_pipeline("sum")
 
 
+def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(own_place: Path) -> None:
+    """A later one waits, so that the one that runs is dropped by the next coordinator: it is missed, or was run."""
+    (own_place / "sum.py").write_text(
+        COUNT.replace("own = sum", 'wait_while(self.config["out"] + ".wait"); own = sum', 1)
+        + "\ndef wait_while(path):\n    while os.path.exists(path):\n        time.sleep(0.01)\n"
+        + "import os, time\n"
+    )
+    out, wait = own_place / "sums", own_place / "sums.wait"
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        admin = forebay.Admin(group=group.path, timeout=30)
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
+
+        def pipeline() -> dict[str, Any]:
+            found = told(group)["pipelines"]
+            return found[0] if found else {"last_step": None, "running_step": None, "workers_ready": 0}
+
+        with producer(group, stream, policy="latest") as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            write_steps([sim], [0], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: pipeline()["last_step"] == 0)
+            wait.touch()
+            write_steps([sim], [1], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: pipeline()["running_step"] == 1)
+            write_steps([sim], [2], lambda number: reference(SHAPE, "f8", number))
+            kill(group, 2)
+            wait_until(lambda: pipeline()["running_step"] is not None and pipeline()["workers_ready"] == 2)
+            wait.unlink()
+            wait_until(lambda: (pipeline()["last_step"], pipeline()["running_step"]) == (2, None))
+            write_steps([sim], [3], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: pipeline()["last_step"] == 3)
+        status = pipeline()
+        assert (status["executed"] + status["missed"], status["failed"]) == (4, 0), status
+        admin.destroy_pipeline("sum")
+
+
 def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Path) -> None:
     """A worker dies with its server, which coordinates the pipeline: the others fail before they know of that."""
     (own_place / "sum.py").write_text(COUNT)

@@ -402,17 +402,20 @@ impl Node {
                 (history.done, history.counts, history.open);
         }
         let open = pipeline.open.as_ref().map(|open| (open.run, open.step));
+        let (stream, id) = (pipeline.spec.stream.clone(), attachment_of(pipeline.creation));
+        let coordinator = state.coordinators.get(&stream);
+        // It may have found no room since: then it is past, and is to be counted once.
+        let dropped = |(run, step)| coordinator.is_some_and(|stream| stream.has_dropped(id, run, step));
         let start = match (open, pipeline.last_step) {
             // Whatever was activated at the coordinator before, whether it was run or not.
             _ if pipeline.driven.as_mut().is_some_and(Driven::takes_over) => Start::Oldest,
+            (Some((run, step)), _) if dropped((run, step)) => Start::From(run, step.saturating_add(1)),
             // It is run again if it is still there.
             (Some((run, step)), _) => Start::From(run, step),
             (None, Some((run, step))) => Start::From(run, step.saturating_add(1)),
             (None, None) => Start::Next,
         };
         let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
-        let stream = pipeline.spec.stream.clone();
-        let id = attachment_of(pipeline.creation);
         pipeline.attachment = Some(id);
         let (window, takes) = match pipeline.spec.driven {
             true => (DRIVEN_WINDOW as u32, Takes::All),

@@ -218,8 +218,6 @@ impl Node {
         }
         let Some(entry) = driven.steps.remove(&step) else { return };
         let run = driven.run;
-        pipeline.settle_let_go_of((run, step));
-        let Some(driven) = pipeline.driven.as_mut() else { return };
         driven.passed.push_back(step);
         if driven.passed.len() > PASSED_MAX {
             driven.passed.pop_front();
@@ -240,6 +238,7 @@ impl Node {
         for step in self.done_with(state, name, thorough) {
             self.let_go_of(state, name, step, "all ranks have deactivated it");
         }
+        self.settle_driven(state, name);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         loop {
             let Some(driven) = pipeline.driven.as_mut() else { return };
@@ -257,6 +256,18 @@ impl Node {
         }
         self.pipeline_next(state, name);
         self.send_answers(state, name);
+    }
+
+    /// What was open at the coordinator before is past if no rank will ask for it again.
+    fn settle_driven(&self, state: &mut State, name: &str) {
+        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
+        let (Some(driven), Some(open)) = (&pipeline.driven, &pipeline.open) else { return };
+        let Some(coordinator) = state.coordinators.get(&pipeline.spec.stream) else { return };
+        let heard = |rank| driven.heard.get(&rank).is_some_and(|heard| heard.is_done_with(open.step));
+        let all_done = coordinator.size_of(open.run).is_some() && coordinator.have_all_left(open.run, heard);
+        if driven.run == open.run && !driven.steps.contains_key(&open.step) && all_done {
+            pipeline.settle_past();
+        }
     }
 
     /// Steps that no rank needs any more, and of which no worker runs.

@@ -44,14 +44,8 @@ impl Pipeline {
         // Else ranks may still ask for it.
     }
 
-    /// A step is let go of.
-    pub(super) fn settle_let_go_of(&mut self, step: (RunNumber, StepNumber)) {
-        if self.open.as_ref().is_some_and(|open| (open.run, open.step) == step) {
-            self.settle_past();
-        }
-    }
-
-    fn settle_past(&mut self) {
+    /// What was open is past: nobody will have its step run again.
+    pub(super) fn settle_past(&mut self) {
         if let Some(open) = self.open.take() {
             count_past(&open, &mut self.last_step, &mut self.counts);
         }
@@ -63,7 +57,7 @@ fn count_past(open: &OpenExecution, done: &mut Option<(RunNumber, StepNumber)>, 
     match open.failed {
         Some(failed) => {
             counts.ran(failed);
-            *done = Some((open.run, open.step));
+            *done = (*done).max(Some((open.run, open.step)));
         }
         None => counts.missed = counts.missed.saturating_add(1),
     }
@@ -86,8 +80,10 @@ pub(super) fn merged(told: &BTreeMap<ServerId, PipelineHistory>) -> PipelineHist
     };
     let outcomes: Option<Vec<bool>> = there.map(outcome).collect();
     open.failed = outcomes.as_ref().map(|outcomes| outcomes.contains(&true));
+    // Ranks who asked for it may not have been told, and ask again.
     if let Some(outcomes) = outcomes
         && outcomes.len() == open.together.len()
+        && open.attempt == 0
     {
         count_past(open, &mut history.done, &mut history.counts);
         history.open = None;
@@ -158,6 +154,13 @@ mod tests {
                 assert_eq!(history.open.map(|open| open.failed), Some(None));
             }
         }
+    }
+
+    #[test]
+    fn what_ranks_asked_for_they_may_ask_for_again() {
+        let mut ended = told(3, 4, &[0], Some(false));
+        ended.open.iter_mut().for_each(|open| open.attempt = 1);
+        assert_eq!(all(vec![(0, ended.clone())]), ended);
     }
 
     #[test]

@@ -171,6 +171,11 @@ impl StreamCoordinator {
         self.runs.get(&run).is_some_and(|run| run.steps.contains_key(&step))
     }
 
+    /// Whether a step was dropped while somebody stood in for an attachment.
+    pub fn has_dropped(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> bool {
+        self.attachments.get(&id).is_some_and(|attachment| attachment.dropped.contains(&(run, step)))
+    }
+
     /// How many ranks a run has, if it is known.
     pub fn size_of(&self, run: RunNumber) -> Option<u32> {
         self.runs.get(&run).map(|run| run.options.size)
