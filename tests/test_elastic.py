@@ -361,6 +361,14 @@ class Sum(forebay.Pipeline):
                 print(step.number, comm.size, total, file=out, flush=True)
 """
 
+# The same, but each execution lasts as long as there is a file beside its output.
+HELD = COUNT.replace("import forebay", "import os\nimport time\n\nimport forebay").replace(
+    "        own = sum",
+    """        while os.path.exists(self.config["out"] + ".wait"):
+            time.sleep(0.01)
+        own = sum""",
+)
+
 
 def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Callable[..., Child]) -> None:
     """On the workers that are left, with the step after the last one that all have run."""
@@ -400,19 +408,22 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
 
 def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Callable[..., Child]) -> None:
     """Its workers are amid a step, and wait for each other: those that are left run it once more, and no step is missed."""
-    (own_place / "sum.py").write_text(
-        COUNT.replace("own = sum", "time.sleep(0.05); own = sum", 1).replace("import", "import time,", 1)
-    )
-    out = own_place / "sums"
+    (own_place / "sum.py").write_text(HELD)
+    out, wait = own_place / "sums", own_place / "sums.wait"
     with forebay.local(servers=3, budget=BUDGET) as group:
         stream = name_at(group, 0)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
         with producer(group, stream, policy="block") as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
-            write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
+            write_steps([sim], [0], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 1)
+            wait.touch()
+            write_steps([sim], range(1, 3), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: told(group)["pipelines"][0]["running_step"] == 1)
             kill(group, 2)
+            wait_until(lambda: ids(group) == [0, 1])
+            wait.unlink()
             write_steps([sim], range(3, 6), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: told(group)["pipelines"][0]["executed"] == 6)
         (status,) = told(group)["pipelines"]
@@ -463,11 +474,7 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
 
 def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(own_place: Path) -> None:
     """A later one waits, so that the one that runs is dropped by the next coordinator: it is missed, or was run."""
-    (own_place / "sum.py").write_text(
-        COUNT.replace("own = sum", 'wait_while(self.config["out"] + ".wait"); own = sum', 1)
-        + "\ndef wait_while(path):\n    while os.path.exists(path):\n        time.sleep(0.01)\n"
-        + "import os, time\n"
-    )
+    (own_place / "sum.py").write_text(HELD)
     out, wait = own_place / "sums", own_place / "sums.wait"
     with forebay.local(servers=3, budget=BUDGET) as group:
         stream = name_at(group, 2)
