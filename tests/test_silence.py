@@ -124,6 +124,35 @@ def test_what_comes_back_has_copies_again(own_place: Path) -> None:
             whole()
 
 
+def test_two_stand_still_at_once(own_place: Path) -> None:
+    """One of them the rank's home: the others hold a copy of all, and the two take part again when they wake."""
+    with (
+        forebay.local(servers=5, budget=BUDGET, silence=SILENCE) as group,
+        producer(group, "s", replicas=3, keep=9) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(60, 50))
+
+        def write(numbers: range) -> None:
+            for number in numbers:
+                with sim.step(number) as step:
+                    step.put("U", reference((60, 50), "f8", number))
+
+        def whole(steps: int) -> None:
+            wait_until(lambda: lacking(group) == 0)
+            with consumer(group, "s", start="oldest") as reader:
+                read(reader, 0, steps)
+
+        write(range(3))
+        wait_until(lambda: lacking(group) == 0)
+        with stopped(group, 0), stopped(group, 1):
+            write(range(3, 6))
+            wait_until(lambda: members(group) == [2, 3, 4])
+            whole(6)
+        wait_until(lambda: members(group) == [2, 3, 4, 5, 6])
+        write(range(6, 9))
+        whole(9)
+
+
 def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
     with (
         forebay.local(servers=3, budget=BUDGET, silence=60) as group,
