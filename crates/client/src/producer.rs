@@ -433,7 +433,7 @@ impl Producer {
         let turn = self.turn()?;
         let (mut state, waited) = self.wait_for_all(&turn, self.state()?);
         let Some(mut open) = state.open.take() else { return Err(no_step("an end")) };
-        let (lost, wanted) = (state.lost.is_some(), !state.demand.is_empty());
+        let (lost, wanted, demand) = (state.lost.is_some(), !state.demand.is_empty(), state.demand.version);
         if !open.passing {
             let small = !open.needs_memory && open.elsewhere.is_empty();
             state.small = small.then_some(open.step);
@@ -446,7 +446,8 @@ impl Producer {
             return waited.map(drop);
         }
         open.dropped |= waited.is_err();
-        let (passing, ended) = (open.passing, Ended { step: open.step, time: open.time, ..Ended::default() });
+        let (passing, ended) =
+            (open.passing, Ended { step: open.step, time: open.time, demand, ..Ended::default() });
         let (told, ended) = if !passing {
             // The home is told first: from then on it answers for the blocks that other servers hold.
             let (open, told) = self.tell_home_of_end(open);

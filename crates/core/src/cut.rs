@@ -62,7 +62,7 @@ impl Cuts {
 
     /// Whether others, of the same run, know of a later change.
     pub fn are_before(&self, others: &Cuts) -> bool {
-        let last = |cuts: &Cuts| cuts.later.last().map(|(from, _)| *from);
+        let last = |cuts: &Cuts| cuts.later.last().map(|(from, demand)| (*from, demand.version));
         last(self) < last(others)
     }
 
@@ -248,30 +248,30 @@ impl CutCoordinator {
         }
     }
 
-    /// A server answered, or is gone (`highest` is then `None`, and no step of its ranks can be begun).
-    pub fn prepared(
-        &mut self,
-        from: ServerId,
-        version: u64,
-        highest: Option<StepNumber>,
-    ) -> Option<Decision> {
-        let round = self.round.as_mut()?;
-        if round.demand.version != version || !round.waiting_for.remove(&from) {
-            return None;
+    /// A server answered.
+    pub fn prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.demand.version == version)
+            && round.waiting_for.remove(&from)
+        {
+            round.highest = round.highest.max(highest);
         }
-        round.highest = round.highest.max(highest);
-        if !round.waiting_for.is_empty() {
-            return None;
-        }
-        let round = self.round.take()?;
-        let from = round.highest.map_or(0, |highest| highest.saturating_add(1));
-        Some(Decision { run: round.run, from, demand: round.demand })
     }
 
-    /// A server is gone: nothing is awaited from it any more.
-    pub fn server_gone(&mut self, server: ServerId) -> Option<Decision> {
-        let version = self.round.as_ref()?.demand.version;
-        self.prepared(server, version, None)
+    /// A server is gone: nothing is awaited from it any more. What its ranks have begun the caller finds out, before it has
+    /// the change [decided](CutCoordinator::decide).
+    pub fn server_gone(&mut self, server: ServerId) {
+        if let Some(round) = &mut self.round {
+            round.waiting_for.remove(&server);
+        }
+    }
+
+    /// Decides the change once all servers have answered. `ended` is the highest step that a rank of a run is known to have
+    /// ended, wherever that was.
+    pub fn decide(&mut self, ended: impl FnOnce(RunNumber) -> Option<StepNumber>) -> Option<Decision> {
+        let round = self.round.take_if(|round| round.waiting_for.is_empty())?;
+        let highest = round.highest.max(ended(round.run));
+        let from = highest.map_or(0, |highest| highest.saturating_add(1));
+        Some(Decision { run: round.run, from, demand: round.demand })
     }
 }
 
@@ -346,7 +346,8 @@ mod tests {
                     3 | 4 => match told[who].pop_front() {
                         Some(Told::Prepare(version)) => {
                             let highest = members[who].as_mut().and_then(|member| member.prepare(1, version));
-                            if let Some(decision) = coordinator.prepared(ServerId(who as u32), version, highest) {
+                            coordinator.prepared(ServerId(who as u32), version, highest);
+                            if let Some(decision) = coordinator.decide(|_| None) {
                                 cuts.decide(decision.from, decision.demand.clone());
                                 told.iter_mut().for_each(|told| told.push_back(Told::Decide(decision.clone())));
                             }

@@ -85,7 +85,7 @@ pub enum Effect {
     /// This roster is in force from now on.
     InForce(Arc<Roster>),
     /// A later roster leaves this server out: it acknowledges nothing any more. It is still needed, until
-    /// [`Effect::Released`].
+    /// [`Effect::Released`], to tell that roster's members; so it is when it learns of one that is later still.
     Out(Arc<Roster>),
     /// So many members know of the roster that leaves this server out that nobody needs it to tell them.
     Released,
@@ -326,10 +326,13 @@ impl Membership {
             }
             Message::Answer(..) => {}
             Message::InForce(roster) => {
-                let epoch = roster.epoch;
+                let (epoch, lineage) = (roster.epoch, roster.lineage);
                 self.adopt(roster, now);
-                if self.roster.epoch == epoch {
-                    self.effects.push(Effect::Send(from, Message::Know(epoch)));
+                match epoch.cmp(&self.roster.epoch) {
+                    Ordering::Equal => self.effects.push(Effect::Send(from, Message::Know(epoch))),
+                    // One that is out tells it until others know it: these know a later one.
+                    Ordering::Less if lineage == self.roster.lineage => self.heard_epoch(from, epoch),
+                    _ => {}
                 }
             }
             // It was cut off, or stood still, when it wished.
@@ -388,7 +391,7 @@ impl Membership {
     /// Who proposes a change, in order: members that nobody suspects, without those who are to go.
     fn proposers(&self, change: &Change) -> impl Iterator<Item = ServerId> + '_ {
         let goes = match change {
-            Change::Evict(id) | Change::Leave(id) => Some(*id),
+            Change::Evict(id) | Change::Leave(id, _) => Some(*id),
             Change::Join(_) => None,
         };
         let me = self.me;
@@ -424,13 +427,14 @@ impl Membership {
     }
 
     /// The next roster, with what is wished for. Only so many join at once that those who are known to live decide without
-    /// them, should they all die before they have done anything; and the last ones leave only when others have come.
+    /// them, should they all die before they have done anything. Nobody leaves while others are given up, which may be all
+    /// that hold what it had; and the last ones leave only when others have come.
     fn next_roster(&self) -> Option<Roster> {
-        let wished = |change: &Change| self.wishes.iter().any(|wish| wish.change == *change);
-        let kept = self.roster.ids().filter(|id| !wished(&Change::Evict(*id)));
-        let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) =
-            kept.partition(|id| wished(&Change::Leave(*id)));
-        let may_leave = stay.iter().any(|id| !self.suspected.contains(id));
+        let kept = self.roster.ids().filter(|id| !self.wishes_for(&Change::Evict(*id)));
+        let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) = kept.partition(|id| self.wishes_to_leave(*id));
+        let none_given_up = leaving.len() + stay.len() == self.roster.members.len();
+        let may_leave = (none_given_up || seeded(Bug::LeavesAmidEvictions))
+            && stay.iter().any(|id| !self.suspected.contains(id));
         let stay = if may_leave { stay } else { [stay, leaving].concat() };
         let living = stay.iter().filter(|id| !self.suspected.contains(id)).count();
         let mut room = (2 * living).saturating_sub(stay.len());
@@ -440,7 +444,7 @@ impl Membership {
                 room = room.saturating_sub(1);
                 admitted
             }
-            Change::Leave(_) => may_leave,
+            Change::Leave(..) => may_leave,
             Change::Evict(_) => true,
         });
         self.roster.next(changes)
@@ -537,7 +541,11 @@ impl Membership {
 
     /// Whether a server has wished to leave.
     fn wishes_to_leave(&self, id: ServerId) -> bool {
-        self.wishes.iter().any(|wish| wish.change == Change::Leave(id))
+        self.wishes_for(&Change::Leave(id, self.roster.epoch))
+    }
+
+    fn wishes_for(&self, change: &Change) -> bool {
+        self.wishes.iter().any(|wish| wish.change == *change)
     }
 
     /// Another attempt in a while, if it is still needed.
@@ -565,7 +573,6 @@ impl Membership {
         if roster.lineage != self.roster.lineage || roster.epoch <= self.roster.epoch {
             return;
         }
-        let was_out = self.is_out();
         self.acceptor = Acceptor::default();
         self.accepted_at = None;
         self.since = now;
@@ -587,9 +594,7 @@ impl Membership {
         if !matches!(self.work, Work::Released) {
             self.work = Work::Out(BTreeSet::new(), now);
         }
-        if !was_out {
-            self.effects.push(Effect::Out(roster));
-        }
+        self.effects.push(Effect::Out(roster));
     }
 }
 

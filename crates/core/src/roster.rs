@@ -37,8 +37,9 @@ pub struct Member {
 pub enum Change {
     /// A server wants to be a member.
     Join(Candidate),
-    /// A member wants to be none.
-    Leave(ServerId),
+    /// A member wants to be none after this epoch: all that it had its other members hold. Should they change before it has
+    /// left, it looks again whether that is so.
+    Leave(ServerId, Epoch),
     /// A member seems to be gone.
     Evict(ServerId),
 }
@@ -161,7 +162,8 @@ impl Roster {
     pub fn lacks(&self, change: &Change) -> bool {
         match change {
             Change::Join(candidate) => self.find(candidate.incarnation).is_none(),
-            Change::Leave(id) | Change::Evict(id) => self.contains(*id),
+            Change::Leave(id, epoch) => self.contains(*id) && *epoch == self.epoch,
+            Change::Evict(id) => self.contains(*id),
         }
     }
 
@@ -180,7 +182,7 @@ impl Roster {
                     next.next_id.0 += 1;
                 }
                 Change::Join(_) => {}
-                Change::Leave(id) | Change::Evict(id) => {
+                Change::Leave(id, _) | Change::Evict(id) => {
                     let gone = next.members.iter().find(|member| member.id == *id);
                     if let (Some(gone), Change::Evict(_)) = (gone, change) {
                         next.lost.push(Lost { id: *id, pid: gone.server.pid, epoch: next.epoch });
@@ -227,7 +229,8 @@ mod tests {
         let second = first.next(&[join(11), join(12), join(11)]).unwrap();
         assert_eq!((second.epoch, second.ids().collect::<Vec<_>>()), (2, [0, 1, 2].map(ServerId).to_vec()));
         assert!(second.is_complete());
-        let third = second.next(&[Change::Evict(ServerId(2)), Change::Leave(ServerId(0)), join(13)]).unwrap();
+        let third =
+            second.next(&[Change::Evict(ServerId(2)), Change::Leave(ServerId(0), 2), join(13)]).unwrap();
         assert_eq!(third.ids().collect::<Vec<_>>(), [1, 3].map(ServerId));
         assert_eq!(third.find(Incarnation(13)).unwrap().id, ServerId(3));
         assert!(!third.contains(ServerId(2)));
@@ -241,7 +244,9 @@ mod tests {
         assert!([first, second, third.clone()].iter().all(|roster| roster.check().is_ok()));
         assert!([disordered, unknown_next, nobody, unfounded].iter().all(|roster| roster.check().is_err()));
         assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);
-        assert_eq!(third.next(&[Change::Leave(ServerId(1)), Change::Leave(ServerId(3))]), None);
+        assert_eq!(third.next(&[Change::Leave(ServerId(1), 3), Change::Leave(ServerId(3), 3)]), None);
+        let leaves = |epoch| third.lacks(&Change::Leave(ServerId(1), epoch));
+        assert_eq!([2, 3, 4].map(leaves), [false, true, false], "it holds for one epoch");
         let healed = third.healed(&[ServerId(3)].into()).unwrap();
         assert_eq!((healed.epoch, healed.ids().collect::<Vec<_>>()), (HEALED, vec![ServerId(3)]));
         assert_eq!(healed.lost.last(), Some(&Lost { id: ServerId(1), pid: 7, epoch: HEALED }));

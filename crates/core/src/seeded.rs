@@ -33,6 +33,8 @@ pub(crate) enum Bug {
     AcknowledgesWithoutALease,
     /// Who wishes to leave acknowledges still, although nobody waits for its lease to end.
     AcknowledgesWhileItLeaves,
+    /// A server leaves with the same roster that gives another one up.
+    LeavesAmidEvictions,
     /// Ids of members that are gone are given again.
     GivesIdsAgain,
     /// The witness has forgotten everything when it is asked again.

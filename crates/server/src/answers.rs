@@ -1,9 +1,10 @@
 //! Who answers for the arenas of servers that are dead.
 
 use crate::node::Node;
+use crate::surroundings::HashMap;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 /// An arena: its server, and its number there.

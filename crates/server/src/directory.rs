@@ -9,6 +9,7 @@ mod endings;
 pub(crate) use endings::Done;
 
 use crate::node::{Node, State};
+use crate::surroundings::HashMap;
 use endings::Endings;
 use forebay_core::Result;
 use forebay_core::block::BlockRecord;
@@ -21,7 +22,7 @@ use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::tiles::hash_in_stream;
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::{PeerMessage, Range};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// About how many bytes of records are told at a time.
 const ANSWER_BYTES: usize = 4 << 20;
@@ -203,7 +204,7 @@ impl Node {
         blocks: &[(String, BlockKey)],
     ) {
         let directory = &mut state.directory;
-        let mut by_field: HashMap<&String, HashSet<BlockKey>> = HashMap::new();
+        let mut by_field: HashMap<&String, HashSet<BlockKey>> = HashMap::default();
         for (name, key) in blocks {
             by_field.entry(name).or_default().insert(*key);
         }

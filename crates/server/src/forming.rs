@@ -6,6 +6,7 @@
 use crate::ServerOptions;
 use crate::node::Node;
 use crate::silence::{SILENCE, SILENCE_MAX, SILENCE_MIN};
+use crate::surroundings::{Machine, Surroundings};
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::{Candidate, Incarnation, Roster, Settings};
 use forebay_core::{Error, ErrorKind, Result};
@@ -13,7 +14,7 @@ use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::readiness::readable;
 use forebay_transport::witness::{self, Witness};
-use forebay_transport::{Address, Link, Listener, host, shm, tcp};
+use forebay_transport::{Address, Listener, host};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Secret};
 use forebay_wire::message::{Hello, Role, ToServer};
@@ -22,10 +23,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long it may take to become a member.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,6 +49,7 @@ pub(crate) const NOBODY: ServerId = ServerId(u32::MAX);
 
 /// A server that is a member of its group.
 pub(crate) struct Formed {
+    pub(crate) around: Arc<dyn Surroundings>,
     pub(crate) id: ServerId,
     pub(crate) secret: Secret,
     pub(crate) roster: Arc<Roster>,
@@ -60,7 +62,19 @@ pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(V
     let listeners = listen(options)?;
     let addresses = advertised(options, &listeners);
     let incarnation = Incarnation(u64::from_le_bytes(random()?));
-    let own = Candidate { incarnation, pid: std::process::id(), addresses: addresses.clone() };
+    let own = Candidate { incarnation, pid: std::process::id(), addresses };
+    let formed = become_member(options, lineage, own, Arc::new(Machine::new())).await?;
+    Ok((listeners, formed))
+}
+
+/// The same once it is known who this server is and where it listens.
+pub(crate) async fn become_member(
+    options: &ServerOptions,
+    lineage: Lineage,
+    own: Candidate,
+    around: Arc<dyn Surroundings>,
+) -> Result<Formed> {
+    let addresses = own.addresses.clone();
     let roster = Roster::founded(lineage, own.clone(), options.servers, settings(options));
     let file = ConnectionFile::of(&roster, Secret(random()?));
     match file.create(&options.group) {
@@ -68,14 +82,14 @@ pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(V
             let witness = Witness::create(&options.group, lineage)
                 .inspect_err(|_| remove_file(&options.group, &lineage))?;
             let (id, secret, roster) = (ServerId(0), file.secret, Arc::new(roster));
-            Ok((listeners, Formed { id, secret, roster, witness, addresses }))
+            Ok(Formed { around, id, secret, roster, witness, addresses })
         }
         Err(error) if error.kind == ErrorKind::Conflict => {
             let mut last = None;
-            let joined = timeout(PATIENCE, join(options, &own, &mut last)).await;
+            let joined = timeout(PATIENCE, join(options, &*around, &own, &mut last)).await;
             let joined = joined.unwrap_or_else(|_| Err(not_admitted(&options.group, last)));
             let (id, secret, roster, witness) = joined?;
-            Ok((listeners, Formed { id, secret, roster, witness, addresses }))
+            Ok(Formed { around, id, secret, roster, witness, addresses })
         }
         Err(error) => Err(error),
     }
@@ -160,26 +174,17 @@ pub(crate) fn pollable(listener: &Listener) -> Result<AsyncFd<OwnedFd>> {
 
 /// Dials a server; on the same host through shared memory.
 pub(crate) async fn dial(
+    around: &dyn Surroundings,
     server: &ServerEntry,
     secret: &Secret,
     lineage: &Lineage,
 ) -> Result<(Receiver, Arc<Outbox>)> {
-    let here = host::this_host();
     let mut last = Error::unreachable(format!("{} has no address that can be reached from here", server.id));
     for address in server.parsed()? {
-        let link: std::io::Result<Box<dyn Link>> = match address {
-            Address::Shm { ref host, ref name } if *host == here => {
-                shm::ShmLink::connect(name).map(|link| Box::new(link) as _)
-            }
-            Address::Shm { .. } => continue,
-            Address::Tcp(address) => {
-                tokio::task::spawn_blocking(move || tcp::TcpLink::connect(&address, HANDSHAKE))
-                    .await
-                    .unwrap_or_else(|e| Err(std::io::Error::other(e)))
-                    .map(|link| Box::new(link) as _)
-            }
-        };
-        match link {
+        if matches!(&address, Address::Shm { host, .. } if host != around.host()) {
+            continue;
+        }
+        match around.connect(address.clone()).await {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
             Ok(link) => {
                 let door = Door { secret, lineage, name: &server.id.to_string() };
@@ -202,6 +207,7 @@ pub(crate) fn hello(from: ServerId) -> ToServer {
 /// Asks one member after the other until one has this server admitted. `last` is why the last one did not.
 async fn join(
     options: &ServerOptions,
+    around: &dyn Surroundings,
     own: &Candidate,
     last: &mut Option<Error>,
 ) -> Result<(ServerId, Secret, Arc<Roster>, Witness)> {
@@ -225,7 +231,7 @@ async fn join(
             )));
         }
         for member in &file.servers {
-            let asked = timeout(ADMISSION, ask_to_join(options, own, member, &file)).await;
+            let asked = timeout(ADMISSION, ask_to_join(options, around, own, member, &file)).await;
             let silent = || Err(Error::timeout(format!("{} does not have this server admitted", member.id)));
             match asked.unwrap_or_else(|_| silent()) {
                 Ok(roster) => {
@@ -256,25 +262,32 @@ async fn join(
 /// Asks a member to have this server admitted; the roster in which it is.
 async fn ask_to_join(
     options: &ServerOptions,
+    around: &dyn Surroundings,
     own: &Candidate,
     member: &ServerEntry,
     file: &ConnectionFile,
 ) -> Result<Arc<Roster>> {
     // Before it is a member, so that nothing is to be undone.
     if options.silence.is_some() || options.seal_payload {
-        check_settings(options, ask_roster(member, file).await?.settings)?;
+        check_settings(options, ask_roster(around, member, file).await?.settings)?;
     }
-    ask(member, file, PeerMessage::JoinGroup(own.clone())).await
+    ask(around, member, file, PeerMessage::JoinGroup(own.clone())).await
 }
 
-/// Asks all other members for the rosters that they know: what those tell that answer in time, as it comes.
-pub(crate) fn ask_members(node: &Node, patience: Duration) -> JoinSet<Option<(ServerId, Arc<Roster>)>> {
+/// Asks all other members for the rosters that they know, and these servers: what those tell that answer in time, as it comes.
+pub(crate) fn ask_members(
+    node: &Node,
+    also: Vec<ServerEntry>,
+    patience: Duration,
+) -> JoinSet<Option<(ServerId, Arc<Roster>)>> {
     let file = Arc::new(ConnectionFile::of(&node.standing().roster, node.secret.clone()));
+    let is_none = |server: &ServerEntry| !file.servers.iter().any(|member| member.id == server.id);
+    let servers = file.servers.iter().cloned().chain(also.into_iter().filter(is_none));
     let mut asked = JoinSet::new();
-    for server in file.servers.iter().filter(|server| server.id != node.id).cloned() {
-        let file = file.clone();
+    for server in servers.filter(|server| server.id != node.id) {
+        let (around, file) = (node.around.clone(), file.clone());
         asked.spawn(async move {
-            let answer = timeout(patience, ask_roster(&server, &file)).await;
+            let answer = timeout(patience, ask_roster(&*around, &server, &file)).await;
             Some((server.id, answer.ok()?.ok()?))
         });
     }
@@ -282,12 +295,21 @@ pub(crate) fn ask_members(node: &Node, patience: Duration) -> JoinSet<Option<(Se
 }
 
 /// Asks a server for the roster that it knows.
-pub(crate) async fn ask_roster(server: &ServerEntry, file: &ConnectionFile) -> Result<Arc<Roster>> {
-    ask(server, file, PeerMessage::WhichRoster).await
+pub(crate) async fn ask_roster(
+    around: &dyn Surroundings,
+    server: &ServerEntry,
+    file: &ConnectionFile,
+) -> Result<Arc<Roster>> {
+    ask(around, server, file, PeerMessage::WhichRoster).await
 }
 
-async fn ask(server: &ServerEntry, file: &ConnectionFile, question: PeerMessage) -> Result<Arc<Roster>> {
-    let (mut receiver, outbox) = dial(server, &file.secret, &file.lineage).await?;
+async fn ask(
+    around: &dyn Surroundings,
+    server: &ServerEntry,
+    file: &ConnectionFile,
+    question: PeerMessage,
+) -> Result<Arc<Roster>> {
+    let (mut receiver, outbox) = dial(around, server, &file.secret, &file.lineage).await?;
     let outbox = Closing(outbox);
     outbox.0.push(Header::default(), &hello(NOBODY))?;
     outbox.0.push(Header::default(), &question)?;
@@ -309,15 +331,14 @@ impl Drop for Closing {
 }
 
 /// Whether somebody listens where one of these servers is to be reached.
-pub(crate) async fn one_listens(servers: Vec<ServerEntry>) -> bool {
-    let here = host::this_host();
-    let listens = move |server: &ServerEntry| {
-        server.parsed().unwrap_or_default().iter().any(|address| match address {
-            Address::Shm { host, name } => *host == here && shm::ShmLink::connect(name).is_ok(),
-            Address::Tcp(address) => tcp::TcpLink::connect(address, KNOCK).is_ok(),
-        })
-    };
-    tokio::task::spawn_blocking(move || servers.iter().any(listens)).await.unwrap_or(true)
+pub(crate) async fn one_listens(around: &dyn Surroundings, servers: Vec<ServerEntry>) -> bool {
+    for address in servers.iter().flat_map(|server| server.parsed().unwrap_or_default()) {
+        let elsewhere = matches!(&address, Address::Shm { host, .. } if host != around.host());
+        if !elsewhere && timeout(KNOCK, around.connect(address)).await.is_ok_and(|link| link.is_ok()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Removes the connection file and the witness beside it, if they are still this group's.

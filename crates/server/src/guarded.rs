@@ -3,7 +3,8 @@
 use crate::answers::ArenaKey;
 use crate::forming;
 use crate::node::{Held, Node, State};
-use crate::takeover::tell_rank;
+use crate::surroundings::HashMap;
+use crate::takeover::known_of_runs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
@@ -16,7 +17,7 @@ use forebay_wire::frame::Header;
 use forebay_wire::message::{Hello, Part, Role, ToClient, ToServer};
 use forebay_wire::peer::{Keep, Kept, PeerMessage, Range, SpaceBlock};
 use rustix::fd::OwnedFd;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -366,21 +367,13 @@ impl Node {
     }
 
     /// Tells the living coordinators of streams what a dead server may not have told them, and which of its blocks are here
-    /// now.
+    /// now. They may just have taken the place of others, or had told of a rank that is here now.
     pub(crate) fn tell_guarded(&self, state: &mut State, streams: &BTreeSet<String>) {
         for stream in streams {
-            let coordinator = self.coordinator_of(state, stream);
-            let mut messages = Vec::new();
-            for (run, ledger) in state.ledger.runs_of(stream) {
-                let away = ledger.ranks().filter(|(_, told)| told.is_away());
-                away.for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
-            }
+            let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
+            let mut messages = known_of_runs(state, epoch, stream);
             let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
-            messages.push(PeerMessage::Holds {
-                epoch: self.epoch(),
-                stream: stream.clone(),
-                steps: steps.collect(),
-            });
+            messages.push(PeerMessage::Holds { epoch, stream: stream.clone(), steps: steps.collect() });
             for message in messages {
                 self.tell(state, coordinator, message);
             }
@@ -515,7 +508,7 @@ async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
     let member = standing.roster.members.iter().find(|member| member.id == from);
     let gone = || Error::unreachable(format!("{from} is no member"));
     let entry = crate::membership::entry(member.ok_or_else(gone)?);
-    let (mut receiver, outbox) = forming::dial(&entry, &node.secret, &node.lineage).await?;
+    let (mut receiver, outbox) = forming::dial(&*node.around, &entry, &node.secret, &node.lineage).await?;
     let hello = Hello {
         role: Role::Consumer,
         pid: std::process::id(),
@@ -530,5 +523,23 @@ async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
         ToClient::Welcome(_) => Ok((receiver, outbox)),
         ToClient::Failed(error) => Err(error),
         _ => Err(Error::protocol(format!("{from} did not welcome"))),
+    }
+}
+
+#[cfg(test)]
+impl Guarded {
+    /// The ranges that are held of something, in this server's arenas, with all their bytes.
+    pub(crate) fn ranges_here(&self, id: &Kept) -> BTreeSet<Range> {
+        self.kept.get(id).map(|step| &step.ranges - &step.coming).unwrap_or_default()
+    }
+
+    /// The number of an arena at the server for which it is held.
+    pub(crate) fn arena_there(&self, here: u32) -> Option<u32> {
+        self.arenas.iter().find(|(_, guard)| guard.arena == here).map(|(theirs, _)| *theirs)
+    }
+
+    /// Whether it is held what a rank told of a step.
+    pub(crate) fn was_told(&self, id: &forebay_core::ids::StepId, rank: u32) -> bool {
+        self.ledger.told_of(id).iter().any(|(of, _)| *of == rank)
     }
 }

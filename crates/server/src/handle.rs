@@ -139,6 +139,15 @@ impl Node {
                 self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
+            // The rank's home may learn of this coordinator before it has told it of the run.
+            M::Define { token, ref stream, run, .. } | M::SetAttr { token, ref stream, run, .. }
+                if self.coordinator(state, stream).is_still_to_be_told(run) =>
+            {
+                if !state.places.defer(from, message) {
+                    let error = Error::conflict("too much is told while the group changes: try again");
+                    self.tell(state, from, M::Answer { token, result: Err(error) });
+                }
+            }
             M::Define { token, stream, run, rank, field } => {
                 let result = self.coordinator(state, &stream).define(run, rank, field);
                 self.tell(state, from, M::Answer { token, result });

@@ -3,6 +3,7 @@
 
 use crate::forming;
 use crate::node::Node;
+use crate::surroundings::off_thread;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Message;
 use forebay_core::roster::Roster;
@@ -43,7 +44,7 @@ impl Node {
 
     /// The members that answer, this one among them.
     async fn answering(&self, roster: &Arc<Roster>) -> Result<BTreeSet<ServerId>> {
-        let mut asked = forming::ask_members(self, ANSWER);
+        let mut asked = forming::ask_members(self, Vec::new(), ANSWER);
         let mut answering = BTreeSet::from([self.id]);
         while let Some(answer) = asked.join_next().await {
             let Ok(Some((server, theirs))) = answer else { continue };
@@ -63,7 +64,7 @@ impl Node {
     async fn claim(&self, roster: Roster) -> Result<()> {
         let (witness, path) = (self.witness(), self.group.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
-        let written = tokio::task::spawn_blocking(move || {
+        let written = off_thread(move || {
             witness.locked(|| {
                 if file.replace_earlier(&path)? {
                     return Ok(());
@@ -73,6 +74,6 @@ impl Node {
                 Err(Error::conflict(text))
             })
         });
-        written.await.unwrap_or_else(|e| Err(Error::internal(e.to_string())))
+        written.await.flatten()
     }
 }

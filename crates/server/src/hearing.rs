@@ -2,6 +2,7 @@
 //! are handled before the group goes on without it. So a home need not wait until a guardian has read what it is to keep:
 //! see [`crate::peers::Sent::There`].
 
+use crate::surroundings::HashMap;
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
 use forebay_transport::Kind;
@@ -9,7 +10,6 @@ use forebay_transport::asynchronous::Receiver;
 use forebay_wire::frame::Frame;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
 use tokio::sync::{mpsc, oneshot};
 
 /// Who wants to be told when all is heard.

@@ -4,9 +4,9 @@
 //! workers run nothing more; each step is held elsewhere. Then the group agrees on a roster without it, and the others
 //! answer for what it held, as if it had died.
 
-use crate::membership::{entry, is_here};
+use crate::membership::entry;
 use crate::node::{Held, Node, State};
-use forebay_core::ids::{ServerId, StepId};
+use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
@@ -55,7 +55,8 @@ enum Phase {
 /// Where all is that a server had that leaves.
 #[derive(Debug, Clone, Copy)]
 enum Drained {
-    Elsewhere,
+    /// With the others that are members in this epoch.
+    Elsewhere(Epoch),
     /// Nowhere: it is the last one.
     WithTheGroup,
 }
@@ -94,33 +95,64 @@ impl Node {
     ) -> Result<()> {
         let deadline = Instant::now() + patience;
         self.begin_to_leave(discard)?;
+        let given_up_it =
+            || Error::unreachable(format!("the group has given up {} before it could leave", self.id));
         let mut out = self.hosted.out.subscribe();
-        let drained = tokio::select! {
-            drained = self.drain_all(discard, deadline) => drained,
-            () = given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
-            _ = out.wait_for(|out| *out) => {
-                Err(Error::unreachable(format!("the group has given up {} before it could leave", self.id)))
-            }
-        };
-        match drained {
-            Ok(Drained::WithTheGroup) => {
-                self.shutdown.notify_one();
-                return Ok(());
-            }
-            Ok(Drained::Elsewhere) => self.wish_to_leave(),
-            Err(error) => {
-                self.stay();
-                return Err(error);
+        tokio::pin!(given_up);
+        loop {
+            let drained = tokio::select! {
+                biased;
+                drained = self.drain_all(discard, deadline) => drained,
+                () = &mut given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
+                _ = out.wait_for(|out| *out) => Err(given_up_it()),
+            };
+            let epoch = match drained {
+                Ok(Drained::WithTheGroup) => {
+                    self.shutdown.notify_one();
+                    return Ok(());
+                }
+                Ok(Drained::Elsewhere(epoch)) => epoch,
+                Err(error) => {
+                    self.stay();
+                    return Err(error);
+                }
+            };
+            self.at_membership(None, |membership, now| membership.wish(Change::Leave(self.id, epoch), now));
+            let agreed = timeout_at(deadline, async {
+                tokio::select! {
+                    biased;
+                    _ = out.wait_for(|out| *out) => true,
+                    () = self.epoch_after(epoch) => false,
+                }
+            });
+            match agreed.await {
+                Ok(true) if self.state.lock().leaving.goes() => return Ok(()),
+                Ok(true) => return Err(given_up_it()),
+                // The members are others: they may not hold all of it.
+                Ok(false) => self.state.lock().leaving.phase = Phase::Pauses,
+                Err(_) => {
+                    return Err(Error::timeout(format!(
+                        "{} holds nothing any more that no other server does, but the others have not agreed in time \
+                         that it leaves: it does when they have",
+                        self.id
+                    )));
+                }
             }
         }
-        let out = timeout_at(deadline, out.wait_for(|out| *out)).await;
-        out.map(drop).map_err(|_| {
-            Error::timeout(format!(
-                "{} holds nothing any more that no other server does, but the others have not agreed in time that it \
-                 leaves: it does when they have",
-                self.id
-            ))
-        })
+    }
+
+    /// Waits until the members are others than in this epoch.
+    async fn epoch_after(&self, epoch: Epoch) {
+        let mut epochs = self.epochs.subscribe();
+        if epochs.wait_for(|now| *now > epoch).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// The group has given this server up, while it waited to leave: it comes back with what it holds, as others do.
+    pub(crate) fn does_not_go(&self) {
+        let mut state = self.state.lock();
+        state.leaving.phase = state.leaving.phase.min(Phase::Pauses);
     }
 
     fn begin_to_leave(&self, discard: bool) -> Result<()> {
@@ -194,12 +226,6 @@ impl Node {
         self.drain(&mut state);
     }
 
-    /// Wishes for a roster without this server.
-    fn wish_to_leave(&self) {
-        let change = Change::Leave(self.id);
-        self.at_membership(None, |membership, now| membership.wish(change, now));
-    }
-
     /// Gives away all that this server has.
     async fn drain_all(&self, discard: bool, deadline: Instant) -> Result<Drained> {
         let mut pause = LOOK_AGAIN;
@@ -219,9 +245,12 @@ impl Node {
                 self.let_workers_go();
                 refused = self.hand_over_all(discard, &mut given_up).await;
             }
+            let epoch = self.epoch();
             let awaited = self.awaits(&mut self.state.lock(), &given_up);
             let lacking = match awaited {
-                None if self.may_go().await && self.go(&given_up) => return Ok(Drained::Elsewhere),
+                None if self.may_go().await && self.go(epoch, &given_up) => {
+                    return Ok(Drained::Elsewhere(epoch));
+                }
                 None => "the others to hold copies of what they held with it".to_owned(),
                 Some(what) => what,
             };
@@ -345,7 +374,7 @@ impl Node {
 
     /// Has another server hold all that this one holds of something.
     async fn hand_over(self: Arc<Node>, id: Kept) -> Result<()> {
-        let (copies, ranges, told) = {
+        let (copies, ranges, told, parts) = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let (held, told) = held_of(state, &id);
@@ -361,10 +390,11 @@ impl Node {
                     Some(Range { arena, offset, generation, bytes })
                 })
                 .collect();
-            (state.replicas.hand_over(&id), ranges, told)
+            let (copies, parts) = state.replicas.hand_over(&id, &told);
+            (copies, ranges, told, parts)
         };
         // Those that it is to have, and one in the place of what is here.
-        self.keep_all(&id, copies + 1, ranges, told).await
+        self.keep_all(&id, copies + 1, ranges, told, parts).await
     }
 
     /// Tells another server what this one knows of runs, also where no step of them is held.
@@ -408,10 +438,10 @@ impl Node {
         running.map(|pipeline| format!("pipeline '{pipeline}' to end its execution"))
     }
 
-    /// If nothing has come meanwhile, this server takes nothing more.
-    fn go(&self, given_up: &GivenUp) -> bool {
+    /// If nothing has come meanwhile, and the members are those of this epoch still, this server takes nothing more.
+    fn go(&self, epoch: Epoch, given_up: &GivenUp) -> bool {
         let mut state = self.state.lock();
-        let goes = self.awaits(&mut state, given_up).is_none();
+        let goes = self.epoch() == epoch && self.awaits(&mut state, given_up).is_none();
         if goes {
             state.leaving.phase = Phase::Goes;
         }
@@ -466,7 +496,11 @@ impl Node {
             .filter(|member| member.id != self.id)
             .filter(|member| !state.gone.contains(&member.id) && !state.leaving.others.contains(&member.id))
             .map(|member| {
-                (is_here(&entry(member)) != state.leaving.this_one(), member.id < self.id, member.id)
+                (
+                    self.around.is_here(&entry(member)) != state.leaving.this_one(),
+                    member.id < self.id,
+                    member.id,
+                )
             })
             .collect();
         able.sort_unstable();

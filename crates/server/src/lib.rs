@@ -12,6 +12,7 @@
 //! - `leaving`: how a server gives all that it has to the others, and leaves;
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `waking`: what a server does that stood still; `process`: processes of clients, watched;
+//! - `surroundings`: the host, the clock and the way to other servers;
 //! - `pipelines`, `workers`: executions, and the processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
@@ -38,8 +39,11 @@ mod process;
 mod replicas;
 mod session;
 pub mod silence;
+#[cfg(test)]
+mod simulation;
 mod space;
 mod status;
+mod surroundings;
 mod takeover;
 mod waking;
 mod workers;
@@ -49,7 +53,7 @@ pub use options::ServerOptions;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::{Address, Listener};
-use node::Node;
+use node::{Gossip, Node};
 use offer::Offer;
 use process::Process;
 use std::net::SocketAddr;
@@ -141,17 +145,12 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     });
     let ports: Vec<SocketAddr> = ports.collect();
     let (node, spawns, gossip) = Node::new(options, formed)?;
-    offer.into_iter().for_each(|offer| node.offer(offer));
-    node.introduce();
+    start(&node, offer, ports, gossip);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(node.clone(), listener, strangers.clone()));
     }
-    tokio::spawn(node::housekeeping(node.clone()));
-    tokio::spawn(membership::run(node.clone()));
-    tokio::spawn(waking::run(node.clone()));
-    tokio::spawn(silence::run(node.clone(), ports, gossip));
     ready(node.id);
     let by = tokio::select! {
         by = told_to_end => by,
@@ -177,6 +176,16 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     }
     let evicted = by == By::Released && !node.state.lock().leaving.goes();
     Ok(if evicted { End::Evicted(Box::new(node.what_it_held())) } else { End::Told })
+}
+
+/// A server that has become a member begins its work: `offer` is what it held before it was one, `ports` where it listens.
+fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, gossip: Gossip) {
+    offer.into_iter().for_each(|offer| node.offer(offer));
+    node.introduce();
+    tokio::spawn(node::housekeeping(node.clone()));
+    tokio::spawn(membership::run(node.clone()));
+    tokio::spawn(waking::run(node.clone()));
+    tokio::spawn(silence::run(node.clone(), ports, gossip));
 }
 
 /// By what a server is ended.

@@ -4,6 +4,7 @@
 use crate::node::Node;
 use crate::peers;
 use crate::process::Process;
+use crate::surroundings::{HashMap, Surroundings, off_thread};
 use forebay_core::agreement::Question;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::membership::{Effect, Membership, Message};
@@ -13,14 +14,12 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::witness::Witness;
-use forebay_transport::{Address, host};
 use forebay_wire::frame::Header;
-use forebay_wire::message::HostId;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -73,32 +72,36 @@ pub(crate) struct Hosted {
     pub(crate) released: Notify,
 }
 
-/// A clock that goes on while the machine sleeps: a lease must have ended when it wakes.
+/// What the clock says, and what it said when this server began.
 #[derive(Debug)]
-struct Clock(Duration);
+struct Clock {
+    around: Arc<dyn Surroundings>,
+    began: Duration,
+}
 
 impl Clock {
-    fn start() -> Clock {
-        Clock(since_boot())
+    fn start(around: Arc<dyn Surroundings>) -> Clock {
+        Clock { began: around.now(), around }
     }
 
     fn elapsed(&self) -> Duration {
-        since_boot().saturating_sub(self.0)
+        self.around.now().saturating_sub(self.began)
     }
 }
 
-fn since_boot() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
-}
-
 impl Hosted {
-    pub(crate) fn new(me: ServerId, roster: Arc<Roster>, witness: Witness, seed: u64) -> Hosted {
+    pub(crate) fn new(
+        me: ServerId,
+        roster: Arc<Roster>,
+        witness: Witness,
+        seed: u64,
+        around: Arc<dyn Surroundings>,
+    ) -> Hosted {
         Hosted {
             membership: Mutex::new(Membership::new(me, roster, seed, Duration::ZERO)),
             changed: Notify::new(),
             lease: Notify::new(),
-            clock: Clock::start(),
+            clock: Clock::start(around),
             witness: Arc::new(witness),
             joining: Mutex::default(),
             adopting: Mutex::default(),
@@ -117,15 +120,6 @@ impl Hosted {
 /// How a member is reached.
 pub(crate) fn entry(member: &Member) -> ServerEntry {
     ServerEntry { id: member.id, pid: member.server.pid, addresses: member.server.addresses.clone() }
-}
-
-/// Whether a member runs on this host, where its process can be watched.
-pub(crate) fn is_here(server: &ServerEntry) -> bool {
-    // A server never moves to another network.
-    static HERE: OnceLock<HostId> = OnceLock::new();
-    let here = HERE.get_or_init(host::this_host);
-    let addresses = server.parsed().unwrap_or_default();
-    addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if host == here))
 }
 
 impl Node {
@@ -207,8 +201,8 @@ impl Node {
         let (witness, lineage) = (self.hosted.witness.clone(), self.lineage);
         let Some(node) = self.me.upgrade() else { return };
         tokio::spawn(async move {
-            let asked = tokio::task::spawn_blocking(move || witness.answer(lineage, epoch, question));
-            match asked.await.unwrap_or_else(|e| Err(Error::internal(e.to_string()))) {
+            let asked = off_thread(move || witness.answer(lineage, epoch, question));
+            match asked.await.flatten() {
                 Ok(Some(answer)) => node.at_membership(None, |membership, now| {
                     membership.witness_answered(epoch, answer, now);
                 }),
@@ -386,17 +380,24 @@ impl Node {
 
     /// The members are others, and this server is none of them.
     fn is_out(&self, roster: &Arc<Roster>) {
-        let wanted = self.state.lock().leaving.goes();
-        self.hosted.out.send_replace(true);
-        if wanted {
-            return tracing::info!("epoch {}: this server has left", roster.epoch);
+        if roster.lost.iter().any(|lost| lost.id == self.id) {
+            self.does_not_go();
         }
-        tracing::warn!("epoch {}: the group goes on without this server", roster.epoch);
+        let wanted = self.state.lock().leaving.goes();
+        match (self.hosted.out.send_replace(true), wanted) {
+            (true, _) => {}
+            (false, true) => tracing::info!("epoch {}: this server has left", roster.epoch),
+            (false, false) => {
+                tracing::warn!("epoch {}: the group goes on without this server", roster.epoch);
+            }
+        }
         let Some(node) = self.me.upgrade() else { return };
-        // Those that gave it up have closed their connections.
         for member in &roster.members {
-            self.peers.remove(member.id);
-            peers::start(&node, &[entry(member)]);
+            // Those that gave it up have closed their connections.
+            if !wanted || !self.peers.reaches(member.id) {
+                self.peers.remove(member.id);
+                peers::start(&node, &[entry(member)]);
+            }
         }
     }
 
@@ -422,19 +423,19 @@ impl Node {
     fn write_file(&self, roster: Arc<Roster>) {
         let (witness, path) = (self.hosted.witness.clone(), self.group.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
-        tokio::task::spawn_blocking(move || {
+        tokio::spawn(off_thread(move || {
             let written = witness.locked(|| file.replace_earlier(&path).map(drop));
             if let Err(error) = written.or_else(|e| if path.exists() { Err(e) } else { Ok(()) }) {
                 tracing::warn!("the connection file does not tell of epoch {}: {error}", file.epoch);
             }
-        });
+        }));
     }
 
     /// Whether no other member is there any more.
     pub(crate) async fn is_last(&self) -> bool {
         let others =
             self.standing().roster.members.iter().filter(|member| member.id != self.id).map(entry).collect();
-        !crate::forming::one_listens(others).await
+        !crate::forming::one_listens(&*self.around, others).await
     }
 
     /// Removes the connection file, if it is still this group's.
@@ -465,9 +466,10 @@ pub(crate) async fn run(node: Arc<Node>) {
             }
         };
         tokio::select! {
+            biased;
+            _ = looks.tick() => look(&node).await,
             () = wake => node.at_membership(None, Membership::tick),
             () = changed => {}
-            _ = looks.tick() => look(&node).await,
         }
     }
 }
@@ -490,7 +492,7 @@ async fn look(node: &Arc<Node>) {
         return;
     }
     let path = node.group.clone();
-    let Ok(Ok(file)) = tokio::task::spawn_blocking(move || ConnectionFile::read(&path)).await else { return };
+    let Ok(Ok(file)) = off_thread(move || ConnectionFile::read(&path)).await else { return };
     if file.lineage != node.lineage {
         return;
     }
@@ -504,7 +506,7 @@ async fn look(node: &Arc<Node>) {
         return;
     }
     for server in &file.servers {
-        match tokio::time::timeout(ASK, crate::forming::ask_roster(server, &file)).await {
+        match tokio::time::timeout(ASK, crate::forming::ask_roster(&*node.around, server, &file)).await {
             Ok(Ok(roster)) => return node.heard_of_members(server.id, Message::InForce(roster), None),
             Ok(Err(error)) if error.kind == ErrorKind::Unreachable => {}
             Ok(Err(error)) => tracing::info!("{} does not tell its roster: {error}", server.id),

@@ -4,7 +4,7 @@ use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::attachments::Attachments;
 use crate::directory::Directory;
-use crate::forming::{self, Formed};
+use crate::forming::Formed;
 use crate::guarded::Guarded;
 use crate::hearing::Hearing;
 use crate::leaving::Leaving;
@@ -16,6 +16,7 @@ use crate::replicas::Replicas;
 use crate::session::BeginPage;
 use crate::silence;
 use crate::space::Space;
+use crate::surroundings::{HashMap, Surroundings};
 use crate::waking::Waking;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
@@ -32,7 +33,7 @@ use forebay_wire::handshake::Secret;
 use forebay_wire::message::ToClient;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +56,7 @@ pub(crate) struct Held {
 pub(crate) struct Node {
     pub(crate) id: ServerId,
     pub(crate) lineage: Lineage,
+    pub(crate) around: Arc<dyn Surroundings>,
     /// Locked after `state`, for as long as it takes to copy a pointer.
     pub(crate) standing: RwLock<Arc<Standing>>,
     pub(crate) hosted: Hosted,
@@ -219,13 +221,15 @@ impl Node {
         let silence = silence.clamp(silence::SILENCE_MIN, silence::SILENCE_MAX);
         let servers = (options.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
-        let seed = u64::from_le_bytes(forming::random()?);
-        let hosted = Hosted::new(formed.id, formed.roster.clone(), formed.witness, seed);
+        let around = formed.around;
+        let hosted =
+            Hosted::new(formed.id, formed.roster.clone(), formed.witness, incarnation.0, around.clone());
         let others: Vec<_> = formed.roster.members.iter().map(membership::entry).collect();
         let node = Arc::new_cyclic(|me| Node {
             me: me.clone(),
             id: formed.id,
             lineage: formed.roster.lineage,
+            around,
             standing: RwLock::new(Arc::new(Standing::new(formed.roster))),
             hosted,
             secret: formed.secret,

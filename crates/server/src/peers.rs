@@ -3,6 +3,7 @@
 
 use crate::forming;
 use crate::node::Node;
+use crate::surroundings::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::ServerId;
 use forebay_core::{ErrorKind, Result};
@@ -13,7 +14,6 @@ use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::{PeerMessage, Range};
 use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::{Notify, mpsc};
@@ -227,12 +227,12 @@ fn about_bytes(message: &PeerMessage) -> usize {
 /// stays in the queue.
 pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     let ToTell { server, mut messages, waiting, direct } = to_tell;
-    let Some((secret, lineage, epoch)) =
-        node.upgrade().map(|node| (node.secret.clone(), node.lineage, node.epoch()))
+    let Some((around, secret, lineage, epoch)) =
+        node.upgrade().map(|node| (node.around.clone(), node.secret.clone(), node.lineage, node.epoch()))
     else {
         return;
     };
-    let connection = forming::dial(&server, &secret, &lineage).await;
+    let connection = forming::dial(&*around, &server, &secret, &lineage).await;
     if let Ok((mut receiver, outbox)) = connection {
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
@@ -248,6 +248,8 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                 messages.recv().await
             };
             tokio::select! {
+                biased;
+                said = receiver.next() => alive = answered(&node, server.id, said),
                 message = next => match message {
                     Some((message, file)) => {
                         let files = file.into_iter().filter(|_| shares_memory).collect();
@@ -258,7 +260,6 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                     }
                     None => return,
                 },
-                said = receiver.next() => alive = answered(&node, server.id, said),
             }
         }
     }

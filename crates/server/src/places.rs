@@ -2,10 +2,11 @@
 //! (Design note 10.)
 
 use crate::node::{Node, State};
+use crate::surroundings::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::view::View;
 use forebay_wire::peer::PeerMessage;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 impl Node {
     /// The server that coordinates a stream, as far as this one knows.
@@ -151,6 +152,10 @@ impl Node {
         }
         let standing = self.standing();
         for stream in streams {
+            if state.coordinators.get(&stream).is_some_and(|stream| stream.term() > epoch) {
+                // Others have told this one already of a view without that one.
+                continue;
+            }
             if standing.view.coordinator_of(&stream) == Some(self.id) {
                 self.yield_to(state, &stream, from);
             }

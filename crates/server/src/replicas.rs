@@ -9,12 +9,14 @@ mod asking;
 pub(crate) use asking::copies_late;
 
 use crate::node::{Held, Node, State};
+use crate::surroundings::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
-use forebay_core::steps::check_replicas;
+use forebay_core::steps::{StepEnded, check_replicas};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, Range};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -66,14 +68,21 @@ pub(crate) struct Replicated {
     /// How many parts there were, and how many of them others are still asked to keep.
     parts: u64,
     asking: u64,
-    /// Of how many ranks others were told that they have ended it, or are being told.
-    told: usize,
+    /// Of which ranks others were told that they have ended it, or are being told.
+    told: BTreeSet<u32>,
 }
 
 impl Replicated {
     /// Servers that keep all of it.
     fn kept_by(&self) -> BTreeSet<ServerId> {
         self.done_by.clone().filter(|_| self.asking == 0).unwrap_or_default()
+    }
+
+    /// Whether what is held here of it is all that there is, these ranks having told of it: what a rank ends in this moment is
+    /// told here only when others keep it.
+    fn is_all(&self, ended: &[(u32, Arc<StepEnded>)]) -> bool {
+        let told = |rank: &u32| ended.iter().any(|(of, _)| of == rank);
+        self.asking == 0 && self.told.iter().all(told)
     }
 
     fn lacks_copies(&self) -> bool {
@@ -107,7 +116,7 @@ impl Replicas {
 
     /// The servers that keep all of a step: so many blocks, and what so many ranks told.
     pub(crate) fn kept_by(&self, id: &Kept, blocks: usize, told: usize) -> BTreeSet<ServerId> {
-        let kept = self.kept.get(id).filter(|step| step.ranges.len() >= blocks && step.told >= told);
+        let kept = self.kept.get(id).filter(|step| step.ranges.len() >= blocks && step.told.len() >= told);
         kept.map(Replicated::kept_by).unwrap_or_default()
     }
 
@@ -124,12 +133,13 @@ impl Replicas {
         }
     }
 
-    /// A step is to be kept elsewhere, since this server leaves; how many copies it is to have in any case.
-    pub(crate) fn hand_over(&mut self, id: &Kept) -> u32 {
+    /// A step is to be kept elsewhere, since this server leaves: how many copies it is to have in any case, and of how many
+    /// parts this is all that there is, unless something else of it is just being kept.
+    pub(crate) fn hand_over(&mut self, id: &Kept, ended: &[(u32, Arc<StepEnded>)]) -> (u32, Option<u64>) {
         let copies = self.copies_with_others(id);
         let step = self.kept.entry(id.clone()).or_default();
         step.copies = step.copies.max(copies);
-        step.copies
+        (step.copies, step.is_all(ended).then_some(step.parts))
     }
 
     /// How many copies something is to have that other servers see to.
@@ -321,16 +331,16 @@ impl Node {
                     return;
                 };
                 let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
-                // What a rank ends in this moment is told only when it is kept.
-                let settled = step.asking == 0 && told.len() >= step.told;
-                let all = (step.copies, step.parts, step.ranges.iter().copied().collect(), told);
+                let ranges: Vec<Range> = step.ranges.iter().copied().collect();
+                let settled = step.is_all(&told);
+                let all = (step.copies, step.parts, ranges, told);
                 (settled || Instant::now() >= settled_by).then_some(all)
             };
             let Some((copies, parts, ranges, told)) = all else {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 continue;
             };
-            if let Err(error) = self.keep_all(id, copies, ranges, told).await {
+            if let Err(error) = self.keep_all(id, copies, ranges, told, Some(parts)).await {
                 return tracing::warn!("{id} has too few copies: {error}");
             }
             let unchanged = |step: &Replicated| step.parts == parts || Instant::now() >= settled_by;

@@ -503,6 +503,7 @@ impl Session {
 /// Waits until a client has closed its connection, or its process has ended: what is done for it needs not go on.
 async fn left(receiver: &Receiver, process: Option<&Process>) {
     tokio::select! {
+        biased;
         () = receiver.hung_up() => {}
         () = process::ended(process) => {}
     }

@@ -6,7 +6,7 @@
 //! over the connections between servers as well. Between servers of one host it always takes those: the host's network may
 //! go away, and they live.
 
-use crate::membership::{entry, is_here};
+use crate::membership::entry;
 use crate::node::{Gossip, Node};
 use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
 use forebay_core::Result;
@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::UdpSocket;
+use tokio::time::Instant;
 
 /// How long a server may be silent, unless told otherwise.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
@@ -169,7 +170,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
         let due = watch.due.first_key_value().map(|((at, _), _)| *at);
         let wake = async {
             match due {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
+                Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
@@ -180,6 +181,12 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
             }
         };
         tokio::select! {
+            biased;
+            () = wake => watch.tick(),
+            changed = epochs.changed() => match changed {
+                Ok(()) => watch.follow(node.standing().roster.clone(), false),
+                Err(_) => return Ok(()),
+            },
             received = datagram => match received {
                 Ok((length, _)) => {
                     let datagram = buffer.get(..length).unwrap_or_default().to_vec();
@@ -191,11 +198,6 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
             told = gossip.recv() => match told {
                 Some((from, said)) => watch.hear(from, &said),
                 None => return Ok(()),
-            },
-            () = wake => watch.tick(),
-            changed = epochs.changed() => match changed {
-                Ok(()) => watch.follow(node.standing().roster.clone(), false),
-                Err(_) => return Ok(()),
             },
         }
     }
@@ -212,7 +214,7 @@ impl Watch {
             .map(|id| Member::alive(Probed { id, life: 0 }))
             .chain(left.map(|id| Member::down(Probed { id, life: u32::MAX })))
             .collect();
-        let elsewhere = roster.members.iter().map(entry).filter(|server| !is_here(server));
+        let elsewhere = roster.members.iter().map(entry).filter(|server| !self.node.around.is_here(server));
         self.addresses = elsewhere.filter_map(|server| Some((server.id, udp(&server)?))).collect();
         self.heard.retain(|id, _| roster.contains(*id));
         self.roster = roster;

@@ -13,6 +13,7 @@ mod keep;
 mod remove;
 
 use crate::node::{Held, Node, State};
+use crate::surroundings::HashMap;
 use described::Described;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
@@ -23,7 +24,7 @@ use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, SpaceBlock};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;

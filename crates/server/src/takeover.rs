@@ -45,13 +45,7 @@ impl Node {
         let epoch = self.epoch();
         let to = self.coordinator_of(state, stream);
         let mut messages = self.inherited_attachments(state, epoch, stream);
-        for (run, ledger) in state.ledger.runs_of(stream) {
-            let member = state.members.get(stream);
-            let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
-            let told = Box::new(ledger.inheritance(run, cuts));
-            messages.push(PeerMessage::Inherit { epoch, stream: stream.to_owned(), told });
-            ledger.ranks().for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
-        }
+        messages.extend(known_of_runs(state, epoch, stream));
         let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
         let steps = steps.into_iter().collect();
@@ -153,10 +147,18 @@ impl Node {
         }
     }
 
-    /// All members have told: streams whose coordinator has died go on.
+    /// All members have told: streams whose coordinator has died go on, and so does what waited to be decided.
     pub(crate) fn settle_all(&self, state: &mut State) {
         if !self.all_told(state) {
             return;
+        }
+        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        for stream in streams {
+            let effects = self.coordinator(state, &stream).all_have_told();
+            if !effects.is_empty() {
+                self.apply(state, &stream, effects);
+                self.agreed.notify_waiters();
+            }
         }
         let telling = state.coordinators.iter().filter(|(_, stream)| stream.is_taking_over());
         let telling: Vec<String> = telling.map(|(stream, _)| stream.clone()).collect();
@@ -200,14 +202,21 @@ impl Node {
     }
 }
 
+/// What a server knows of the runs of a stream, for who is to coordinate it.
+pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<PeerMessage> {
+    let mut messages = Vec::new();
+    for (run, ledger) in state.ledger.runs_of(stream) {
+        let member = state.members.get(stream);
+        let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+        let told = Box::new(ledger.inheritance(run, cuts));
+        messages.push(PeerMessage::Inherit { epoch, stream: stream.to_owned(), told });
+        ledger.ranks().for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
+    }
+    messages
+}
+
 /// What a coordinator is told of a rank: the steps that it has ended, and whether it is gone.
-pub(crate) fn tell_rank(
-    stream: &str,
-    run: RunNumber,
-    rank: u32,
-    told: &RankLedger,
-    messages: &mut Vec<PeerMessage>,
-) {
+fn tell_rank(stream: &str, run: RunNumber, rank: u32, told: &RankLedger, messages: &mut Vec<PeerMessage>) {
     let name = || stream.to_owned();
     let steps = told.steps.values().cloned();
     messages.extend(steps.map(|ended| PeerMessage::StepEnded { stream: name(), run, rank, ended }));

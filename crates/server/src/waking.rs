@@ -6,7 +6,9 @@
 
 use crate::forming;
 use crate::node::Node;
+use crate::surroundings::off_thread;
 use forebay_core::membership::Message;
+use forebay_transport::group_file::ConnectionFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -70,10 +72,14 @@ impl Node {
         !*self.hosted.out.borrow() || self.state.lock().leaving.goes()
     }
 
-    /// Asks the other members for their rosters. A later one comes into force, be this server in it or not.
+    /// Asks the other members for their rosters, and those that the connection file names: all that this server knows may
+    /// have gone meanwhile. A later roster comes into force, be this server in it or not.
     async fn ask_what_has_become(self: &Arc<Node>) {
         let epoch = self.standing().view.epoch;
-        let mut asked = forming::ask_members(self, ANSWER);
+        let path = self.group.clone();
+        let file = off_thread(move || ConnectionFile::read(&path)).await.flatten();
+        let also = file.ok().filter(|file| file.lineage == self.lineage).map(|file| file.servers);
+        let mut asked = forming::ask_members(self, also.unwrap_or_default(), ANSWER);
         while let Some(answer) = asked.join_next().await {
             if let Ok(Some((server, roster))) = answer
                 && roster.epoch > epoch

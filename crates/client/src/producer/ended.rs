@@ -17,6 +17,8 @@ pub(crate) struct Ended {
     pub(super) blocks: u64,
     pub(super) dropped: bool,
     pub(super) written: Vec<Written>,
+    /// The version of the demand that was in force.
+    pub(super) demand: u64,
 }
 
 /// The latest steps that were ended, as far as they can be put again.

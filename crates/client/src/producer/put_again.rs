@@ -11,6 +11,7 @@ use super::joiners::Members;
 use super::{Open, Producer, State};
 use crate::rpc::{Payload, lock, unexpected};
 use crate::storage::{GRACE, Storage};
+use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::Durability;
@@ -143,13 +144,16 @@ impl Producer {
             // Other threads put meanwhile: what they told the old home of is here, too.
             let next = {
                 let mut state = lock(&self.state);
-                let State { open: Some(open), .. } = &mut *state else {
+                let State { open: Some(open), fields, demand: before, .. } = &mut *state else {
                     return Err(Error::not_found("the step was ended"));
                 };
                 let next = open.written[done..].to_vec();
                 if next.is_empty() {
                     // Before anybody puts there. If that dies just now, the next question to it finds it.
                     let _ = home.rpc.tell(&ToServer::Settles);
+                    // What was not wanted before may have been put, and was not taken.
+                    let taken = |field: &Field| before.wants(field, step) || !demand.wants(field, step);
+                    open.dropped |= !fields.values().all(|field| taken(field));
                     open.go_on(again, grants, dropped);
                     state.demand = demand;
                     state.answered = true;
@@ -187,8 +191,10 @@ impl Producer {
         for mut ended in before {
             let step = ended.step;
             let written = std::mem::take(&mut ended.written);
-            let again = begin_again(home, step, ended.time)
-                .and_then(|_| written.into_iter().map(|written| self.put_again(home, written)).collect());
+            let again = begin_again(home, step, ended.time).and_then(|(demand, _)| {
+                ended.dropped |= self.lacks_wanted(&ended, &demand, &written);
+                written.into_iter().map(|written| self.put_again(home, written)).collect()
+            });
             match again {
                 Ok(again) => {
                     let again: Vec<Option<Written>> = again;
@@ -209,6 +215,13 @@ impl Producer {
         }
         lock(&self.state).ended.replace(put);
         Ok(())
+    }
+
+    /// Whether a step that was ended may lack something, since this demand is not the one that was in force at it.
+    fn lacks_wanted(&self, ended: &Ended, demand: &Demand, written: &[Written]) -> bool {
+        let has = |field: &Field| written.iter().any(|written| written.put.field == field.name);
+        let lacks = |field: &Field| demand.wants(field, ended.step) && !has(field);
+        demand.version != ended.demand && lock(&self.state).fields.values().any(|field| lacks(field))
     }
 
     /// Puts a block at another home; `None` if that one has no room, and the policy is to go on.

@@ -418,7 +418,7 @@ impl World {
         let Part::Member(member) = &mut node.part else { return Ok(()) };
         act(member, now);
         let (me, effects) = (member.me(), member.effects());
-        let mut renew = false;
+        let (mut renew, mut epoch) = (false, None);
         for effect in effects {
             match effect {
                 Effect::Send(to, message) => self.send(index, me, to, message),
@@ -434,7 +434,7 @@ impl World {
                         }
                     }
                     self.history.in_force(&roster)?;
-                    renew = true;
+                    (renew, epoch) = (true, Some(roster.epoch));
                 }
                 Effect::Out(roster) => {
                     self.history.in_force(&roster)?;
@@ -445,6 +445,11 @@ impl World {
                     return Ok(());
                 }
             }
+        }
+        if let Some(epoch) = epoch.filter(|_| self.nodes[index].leaving) {
+            let wish: Box<dyn FnOnce(&mut Membership, Duration)> =
+                Box::new(move |member, now| member.wish(Change::Leave(me, epoch), now));
+            self.with_member(index, wish)?;
         }
         self.plan_tick(index);
         if renew { self.renew(index) } else { Ok(()) }
@@ -627,7 +632,10 @@ impl World {
             2 if running.len() > 2 => {
                 let Some(index) = self.pick(running) else { return Ok(()) };
                 self.nodes[index].leaving = true;
-                self.with_member(index, |member, now| member.wish(Change::Leave(member.me()), now))?;
+                self.with_member(index, |member, now| {
+                    let leave = Change::Leave(member.me(), member.roster().epoch);
+                    member.wish(leave, now);
+                })?;
             }
             3 if self.survives_a_death() => {
                 if let Some(index) = self.pick(running) {

@@ -32,6 +32,8 @@ pub struct StreamCoordinator {
     cut: CutCoordinator,
     /// The demand changed while a cut was being agreed.
     stale: bool,
+    /// A server has died, and others may know of steps that its ranks have ended: no change of the demand is decided.
+    untold: bool,
     takeover: Takeover,
     /// The epoch in which it took the place of another one; 0 if there was none.
     term: Epoch,
@@ -71,6 +73,7 @@ impl StreamCoordinator {
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
             stale: false,
+            untold: false,
             takeover: Takeover::default(),
             term: 0,
         }

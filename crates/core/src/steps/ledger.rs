@@ -14,6 +14,15 @@ use std::sync::Arc;
 /// How many runs are remembered of which nothing is left but that they were.
 const IDLE_MAX: usize = 256;
 
+/// The demand from step 0 of a run on, and from which later steps other demands hold.
+pub(super) type ToldCuts = (Demand, Vec<(StepNumber, Demand)>);
+
+/// Those of which the last change is the later one.
+fn later_cuts(some: Option<ToldCuts>, others: Option<ToldCuts>) -> Option<ToldCuts> {
+    let last = |cuts: &ToldCuts| cuts.1.last().map(|(from, demand)| (*from, demand.version));
+    some.into_iter().chain(others).max_by_key(last)
+}
+
 /// What a server that takes the place of a dead coordinator is told of a run first, by each home of its ranks. The steps
 /// follow one by one, then which ranks are gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +36,7 @@ pub struct Inheritance {
     /// What they have set.
     pub attrs: Attrs,
     /// The demand from step 0 on, and from which later steps other demands hold. `None` where no rank is left.
-    pub cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
+    pub cuts: Option<ToldCuts>,
     /// The highest step that was begun by ranks which have left.
     pub reached: Option<StepNumber>,
     /// The ranks whose home the sender is or was.
@@ -84,7 +93,7 @@ pub struct RunLedger {
     begun: bool,
     reached: Option<StepNumber>,
     /// Which demands held, as another server knew that is dead, or this one when its last rank moved away.
-    cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
+    cuts: Option<ToldCuts>,
     ranks: BTreeMap<u32, RankLedger>,
     /// How often something of it changed but its steps.
     version: u64,
@@ -190,7 +199,7 @@ impl Ledger {
     }
 
     /// Which demands hold, since no rank is left here through which that is known.
-    pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: (Demand, Vec<(StepNumber, Demand)>)) {
+    pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: ToldCuts) {
         if let Some(run) = self.run_mut(stream, run) {
             run.cuts = Some(cuts);
             run.version += 1;
@@ -284,7 +293,8 @@ impl Ledger {
             }
             run.begun |= theirs.begun;
             run.reached = run.reached.max(theirs.reached);
-            run.cuts = run.cuts.take().or(theirs.cuts);
+            // What this server knew may be from long ago, when it was the home of a rank.
+            run.cuts = later_cuts(run.cuts.take(), theirs.cuts);
             for (number, rank) in theirs.ranks {
                 let known =
                     run.ranks.entry(number).or_insert(RankLedger { away: true, ..RankLedger::default() });
@@ -358,11 +368,7 @@ impl RunLedger {
     }
 
     /// What is told of the run before its steps.
-    pub fn inheritance(
-        &self,
-        run: RunNumber,
-        cuts: Option<(Demand, Vec<(StepNumber, Demand)>)>,
-    ) -> Inheritance {
+    pub fn inheritance(&self, run: RunNumber, cuts: Option<ToldCuts>) -> Inheritance {
         Inheritance {
             run,
             options: self.options.clone(),

@@ -208,6 +208,13 @@ impl Rank {
     }
 }
 
+impl Rank {
+    /// Whether it may not know that it has joined, since its home has died: it joins once more. It has ended no step.
+    pub(super) fn may_not_know(&self) -> bool {
+        self.state == RankState::Away && self.below.max(self.told_below) == 0
+    }
+}
+
 impl RankState {
     /// Whether it has gone for good.
     pub(super) fn is_gone(self) -> bool {
@@ -328,6 +335,11 @@ impl Run {
         self.ranks.values().map(|rank| rank.below).max().unwrap_or(0)
     }
 
+    /// The highest step that one of its ranks has ended or left out, as far as is known.
+    pub(super) fn highest_ended(&self) -> Option<StepNumber> {
+        self.ranks.values().map(|rank| rank.below.max(rank.told_below)).max()?.checked_sub(1)
+    }
+
     /// Whether those of its ranks that are there have come this far, or have all gone.
     pub(super) fn is_gone_on_since(&self, step: StepNumber) -> bool {
         let here = || self.ranks.values().filter(|rank| rank.state == RankState::Open);
@@ -356,9 +368,10 @@ impl Run {
     /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came
     /// have left.
     pub(super) fn expects(&self, rank: u32) -> bool {
+        let known = self.ranks.get(&rank);
         !self.has_dead()
             && !self.is_over()
-            && self.ranks.get(&rank).is_none_or(|known| known.state == RankState::Open)
+            && known.is_none_or(|known| known.state == RankState::Open || known.may_not_know())
     }
 
     pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {

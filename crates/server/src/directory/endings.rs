@@ -6,16 +6,18 @@
 
 use crate::node::{Node, State};
 use crate::replicas::range_of;
+use crate::surroundings::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, Range};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// How long an owner may take to answer.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
@@ -98,7 +100,7 @@ impl Node {
     ) {
         type Batches = BTreeMap<ServerId, (BTreeMap<String, FieldReport>, BTreeMap<String, FieldReport>)>;
         let mut batches: Batches = BTreeMap::new();
-        let mut owners = HashMap::new();
+        let mut owners = HashMap::default();
         let placed = ended.fields.iter().filter(|f| register && f.field.shape.is_some());
         for EndedField { field, blocks, .. } in placed {
             let hash = hash_in_stream(&id, &field.name);

@@ -81,7 +81,7 @@ impl Node {
         let step = state.replicas.kept.entry(part.id.clone()).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(&part.ranges);
-        step.told += part.ended.len();
+        step.told.extend(part.ended.iter().map(|(rank, _)| *rank));
         step.part_begun();
         let asked = self.ask_some_to_keep(state, &part, copies, &mut BTreeSet::new(), &BTreeMap::new());
         Keeping { part, copies, asked: asked.unwrap_or_default() }
@@ -108,28 +108,29 @@ impl Node {
     }
 
     /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many
-    /// servers, whatever it is to have for good.
+    /// servers, whatever it is to have for good. `parts` is of how many parts this is all, unless something else of it is
+    /// just being kept.
     pub(crate) async fn keep_all(
         &self,
         id: &Kept,
         servers: u32,
         ranges: Vec<Range>,
         ended: Vec<(u32, Arc<StepEnded>)>,
+        parts: Option<u64>,
     ) -> Result<()> {
-        let parts = {
+        {
             let mut state = self.state.lock();
             let Some(step) = state.replicas.kept.get_mut(id) else { return Ok(()) };
             step.ranges.extend(&ranges);
-            step.told = step.told.max(ended.len());
-            step.parts
-        };
+            step.told.extend(ended.iter().map(|(rank, _)| *rank));
+        }
         let part = Part { id: id.clone(), ranges, ended };
         let (mut done, refused) = self.keep_at(&part, servers, Vec::new()).await;
         let mut state = self.state.lock();
         done.retain(|guardian| self.is_member(&state, *guardian));
         let step = state.replicas.kept.get_mut(id);
         // What has come since, these may not have.
-        if let Some(step) = step.filter(|step| (step.parts, step.asking) == (parts, 0)) {
+        if let Some(step) = step.filter(|step| Some(step.parts) == parts && step.asking == 0) {
             step.done_by = Some(done);
         }
         refused.map_or(Ok(()), Err)
@@ -282,7 +283,6 @@ impl Node {
         let told = Box::new(ledger.inheritance(run, cuts));
         let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
         let gone: Vec<PeerMessage> = gone
-            .filter(|_| before.is_none())
             .map(|(rank, died)| PeerMessage::GuardedRankGone { stream: name(), run, rank, died })
             .collect();
         let coordinator = self.coordinator_of(state, stream);

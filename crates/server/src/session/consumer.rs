@@ -66,6 +66,7 @@ impl Session {
             id
         };
         let agreed = tokio::select! {
+            biased;
             agreed = timeout(self.patience, node.agreed_on(&stream, id)) => agreed.is_ok(),
             () = left(&self.receiver, self.process.as_deref()) => false,
         };
@@ -253,6 +254,7 @@ impl Session {
         };
         let patience = Duration::from_millis(patience_ms);
         let found = tokio::select! {
+            biased;
             found = self.node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience) => found?,
             () = left(&self.receiver, self.process.as_deref()) => {
                 return Err(Error::unreachable("the client left while it waited for blocks"));

@@ -70,6 +70,7 @@ impl Session {
                 return Ok(Some(grant));
             }
             let waited = tokio::select! {
+                biased;
                 waited = timeout_at(deadline, freed) => waited,
                 () = left(&self.receiver, self.process.as_deref()) => {
                     return Err(Error::unreachable("the producer left while it waited for room"));

@@ -1,12 +1,12 @@
 //! The arena that a client writes to, and what was granted to it there.
 
 use crate::node::{Held, Node};
+use crate::surroundings::{HashMap, off_thread};
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
 use forebay_store::{BeginWord, Mapping, TakenWord, range_of};
 use forebay_wire::message::{Grant, ToClient};
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long memory is not touched ahead: what the end of a step frees, once its coordinator has heard of it, need
@@ -35,7 +35,7 @@ impl Writing {
         } else {
             (store.network_arena()?, None)
         };
-        Ok(Writing { arena, own, grants: HashMap::new(), got_fresh: false })
+        Ok(Writing { arena, own, grants: HashMap::default(), got_fresh: false })
     }
 
     /// What a client that shares memory is told of it, and its descriptor.
@@ -76,7 +76,7 @@ impl Writing {
         tokio::spawn(async move {
             tokio::time::sleep(AHEAD_DELAY).await;
             let Some(ahead) = node.store.lock().take_ahead(arena, bytes) else { return };
-            let touched = tokio::task::spawn_blocking(move || {
+            let touched = off_thread(move || {
                 ahead.touch();
                 ahead
             });

@@ -5,10 +5,10 @@
 //! so that nothing is registered under it after that.
 
 use super::{Key, check_same};
+use crate::surroundings::HashMap;
 use forebay_core::Result;
 use forebay_core::contract::Field;
 use forebay_core::ids::{DescriptionNumber, ServerId};
-use std::collections::HashMap;
 
 /// How many descriptions are remembered besides those in use.
 const IDLE_MAX: usize = 1024;

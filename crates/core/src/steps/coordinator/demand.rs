@@ -2,11 +2,10 @@
 
 use super::StreamCoordinator;
 use crate::contract::Needs;
-use crate::cut::Decision;
 use crate::demand::Demand;
 use crate::ids::{ServerId, StepNumber};
 use crate::steps::Effect;
-use crate::steps::run::{Rank, RankState};
+use crate::steps::run::{Rank, RankState, Run};
 use std::sync::Arc;
 
 impl StreamCoordinator {
@@ -41,11 +40,14 @@ impl StreamCoordinator {
 
     /// A server answered to [`Effect::Prepare`].
     pub fn prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) -> Vec<Effect> {
-        let decision = self.cut.prepared(from, version, highest);
-        self.decided(decision)
+        self.cut.prepared(from, version, highest);
+        self.decide()
     }
 
-    fn decided(&mut self, decision: Option<Decision>) -> Vec<Effect> {
+    /// Decides the change that is being agreed, if all that it depends on is known.
+    fn decide(&mut self) -> Vec<Effect> {
+        let ended = |run| self.runs.get(&run).and_then(Run::highest_ended);
+        let decision = (!self.untold).then(|| self.cut.decide(ended)).flatten();
         let Some(decision) = decision else { return Vec::new() };
         if let Some(run) = self.runs.get_mut(&decision.run) {
             run.cuts.decide(decision.from, decision.demand.clone());
@@ -76,16 +78,25 @@ impl StreamCoordinator {
     /// A server died: nothing is awaited from it, and the steps' blocks there are gone. Its ranks may come back through
     /// another one.
     pub fn server_gone(&mut self, server: ServerId) -> Vec<Effect> {
-        let decision = self.cut.server_gone(server);
+        self.cut.server_gone(server);
         self.members.retain(|member| *member != server);
-        let effects = self.decided(decision);
         for run in self.runs.values_mut() {
             let here = |rank: &&mut Rank| rank.server == server && rank.state == RankState::Open;
             for rank in run.ranks.values_mut().filter(here) {
                 rank.state = RankState::Away;
                 run.away_looks = 0;
+                // Those that hold copies for it know of steps that its ranks have ended.
+                self.untold |= run.options.copies() > 0;
             }
         }
-        effects
+        self.decide()
+    }
+
+    /// All servers have told what they know in the place of those that have died.
+    pub fn all_have_told(&mut self) -> Vec<Effect> {
+        match std::mem::take(&mut self.untold) {
+            true => self.decide(),
+            false => Vec::new(),
+        }
     }
 }

@@ -27,7 +27,7 @@ impl StreamCoordinator {
                 // Those that were there had not come after all.
                 run.options = options.clone();
             }
-            if run.ranks.contains_key(&rank) {
+            if run.ranks.get(&rank).is_some_and(|known| !known.may_not_know()) {
                 return Err(Error::conflict(format!(
                     "rank {rank} of stream '{}' is already open; another run of the simulation uses this group: \
                      stop it, or give this one another stream name",
@@ -278,11 +278,6 @@ impl StreamCoordinator {
                     servers: vec![server],
                     unseen_before: 0,
                 }),
-            }
-        }
-        for number in &entry.open {
-            if let Some(step) = entry.steps.get_mut(number) {
-                step.torn |= !step.ended.contains(&rank);
             }
         }
         self.close_what_is_complete(run, &mut effects);

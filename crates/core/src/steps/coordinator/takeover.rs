@@ -68,7 +68,8 @@ impl StreamCoordinator {
         if let Some((first, later)) = told.cuts {
             let cuts = Cuts::from_parts(first, later);
             // Of a run that has gone on here, the homes were told from which step on each demand holds.
-            if !run.cuts_known || (!run.stood_in && run.cuts.are_before(&cuts)) {
+            let learns = run.inherited && (!run.cuts_known || !run.stood_in);
+            if learns && (!run.cuts_known || run.cuts.are_before(&cuts)) {
                 run.cuts = cuts;
             }
             run.cuts_known = true;
@@ -138,6 +139,11 @@ impl StreamCoordinator {
     /// Another server coordinated the stream, which died before this epoch: there may be readers of its steps.
     pub fn begin_term(&mut self, epoch: Epoch) {
         self.term = self.term.max(epoch);
+    }
+
+    /// The epoch in which it took the place of another one; 0 if there was none.
+    pub fn term(&self) -> Epoch {
+        self.term
     }
 
     /// Whether homes are still telling of the time before.
@@ -250,7 +256,7 @@ impl StreamCoordinator {
 
     /// Whether nobody has told of a run yet, but may: a home that tells of its steps already does not know of the next view,
     /// and tells of all of them again when it does.
-    pub(super) fn is_still_to_be_told(&self, run: RunNumber) -> bool {
+    pub fn is_still_to_be_told(&self, run: RunNumber) -> bool {
         self.takeover.telling && !self.runs.contains_key(&run)
     }
 

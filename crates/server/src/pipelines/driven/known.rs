@@ -6,7 +6,8 @@ use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::message::{Drive, DriveAnswer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How many steps are remembered that were let go of.
 pub(super) const PASSED_MAX: usize = 64;

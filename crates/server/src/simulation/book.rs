@@ -1,0 +1,103 @@
+//! What ranks and readers of a simulation have seen, and what of it must never be.
+
+use forebay_core::block::Location;
+use forebay_core::contract::Needs;
+use forebay_core::demand::Demand;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::view::mix;
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What was seen; all who see something share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Book(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    failure: Option<String>,
+    /// The contracts that were in force at each step of a run.
+    demands: BTreeMap<(RunNumber, StepNumber), Vec<Needs>>,
+    /// What ranks were told is kept, and where its blocks were put, until the reader has it that reads all.
+    acknowledged: BTreeMap<(RunNumber, StepNumber, u32), Vec<Location>>,
+    /// The last step that it has.
+    read: Option<(RunNumber, StepNumber)>,
+    ranks_ended: usize,
+    readers_ended: usize,
+    steps_read: u64,
+    blocks_read: u64,
+}
+
+impl Book {
+    /// Something must not have happened.
+    pub(super) fn failed(&self, what: String) {
+        self.0.lock().failure.get_or_insert(what);
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.0.lock().failure.clone()
+    }
+
+    /// A rank has ended a step, and was told this demand when it began it last: all ranks are told the same.
+    pub(super) fn ended(&self, run: RunNumber, step: StepNumber, demand: &Demand) -> Result<()> {
+        let mut contracts = demand.contracts().to_vec();
+        contracts.sort_by_key(|needs| format!("{needs:?}"));
+        let mut seen = self.0.lock();
+        let first = seen.demands.entry((run, step)).or_insert_with(|| contracts.clone());
+        if *first == contracts {
+            return Ok(());
+        }
+        let text =
+            format!("step {step} of run {run} was put with the demand {first:?} and with {contracts:?}");
+        Err(Error::conflict(text))
+    }
+
+    /// A rank was told that its step is kept.
+    pub(super) fn acknowledged(&self, run: RunNumber, step: StepNumber, rank: u32, blocks: Vec<Location>) {
+        let mut seen = self.0.lock();
+        if seen.read < Some((run, step)) {
+            seen.acknowledged.insert((run, step, rank), blocks);
+        }
+    }
+
+    /// The reader that reads all has a step.
+    pub(super) fn is_read(&self, run: RunNumber, step: StepNumber, blocks: u64) {
+        let mut seen = self.0.lock();
+        seen.acknowledged.retain(|(of, number, _), _| (*of, *number) > (run, step));
+        seen.read = Some((run, step));
+        seen.steps_read += 1;
+        seen.blocks_read += blocks;
+    }
+
+    /// What was acknowledged, and nobody has read yet who reads all.
+    pub(super) fn to_be_kept(&self) -> BTreeMap<(RunNumber, StepNumber, u32), Vec<Location>> {
+        self.0.lock().acknowledged.clone()
+    }
+
+    pub(super) fn rank_ended(&self) {
+        self.0.lock().ranks_ended += 1;
+    }
+
+    pub(super) fn reader_ended(&self) {
+        self.0.lock().readers_ended += 1;
+    }
+
+    /// How many ranks and readers have ended.
+    pub(super) fn all_ended(&self) -> (usize, usize) {
+        let seen = self.0.lock();
+        (seen.ranks_ended, seen.readers_ended)
+    }
+
+    /// How many steps and blocks were read and compared.
+    pub(super) fn read(&self) -> (u64, u64) {
+        let seen = self.0.lock();
+        (seen.steps_read, seen.blocks_read)
+    }
+}
+
+/// What a block holds: never the same as another one.
+pub(super) fn content(run: RunNumber, step: StepNumber, rank: u32, number: u64) -> Vec<u8> {
+    let seed = mix(mix(mix(run * 31 + step) + u64::from(rank)) + number);
+    (0..64 + seed % 4000).map(|i| mix(seed + i) as u8).collect()
+}

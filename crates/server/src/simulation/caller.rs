@@ -1,0 +1,177 @@
+//! A simulated client's connection to a server: questions and answers, as the library for clients asks and takes them.
+
+use super::network::Place;
+use crate::forming::dial;
+use forebay_core::ids::ServerId;
+use forebay_core::view::mix;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::Mapping;
+use forebay_transport::asynchronous::{Outbox, Payload, Receiver};
+use forebay_transport::{ConnectionFile, Kind};
+use forebay_wire::frame::Header;
+use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a client waits for an answer. No group takes so long, whatever happens to it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it waits where it can ask another server.
+pub(super) const SHORT: Duration = Duration::from_secs(3);
+
+/// What a client knows of its group, and chance.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) place: Place,
+    pub(super) group: PathBuf,
+    pub(super) random: u64,
+}
+
+impl Client {
+    /// A number below this one.
+    pub(super) fn chance(&mut self, below: u64) -> u64 {
+        self.random = mix(self.random.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        self.random % below.max(1)
+    }
+
+    pub(super) async fn pause(&mut self, longest: Duration) {
+        let micros = self.chance(longest.as_micros() as u64);
+        tokio::time::sleep(Duration::from_micros(micros)).await;
+    }
+
+    /// What the connection file says, once the group is complete.
+    pub(super) async fn file(&self) -> ConnectionFile {
+        loop {
+            match ConnectionFile::read(&self.group) {
+                Ok(file) if file.is_complete() => return file,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// Any member.
+    pub(super) async fn any(&mut self) -> ServerId {
+        let members = self.file().await.view().members;
+        members[self.chance(members.len() as u64) as usize]
+    }
+
+    /// Connects to a server and greets it.
+    pub(super) async fn greet(&self, server: ServerId, role: Role) -> Result<Caller> {
+        let file = self.file().await;
+        let entry = file.servers.iter().find(|entry| entry.id == server);
+        let entry = entry.ok_or_else(|| Error::unreachable(format!("{server} is no member")))?;
+        let dialled = timeout(SHORT, dial(&self.place, entry, &file.secret, &file.lineage)).await;
+        let (receiver, outbox) = dialled.unwrap_or_else(|_| Err(late("a handshake")))?;
+        let shared = receiver.kind() == Kind::Shm;
+        let mut caller = Caller { server, receiver, outbox, last: 0, told: VecDeque::new() };
+        // Its process is nobody's here: servers see its connection end.
+        let host = HostId("a client's".into());
+        let patience_ms = PATIENCE.as_millis() as u64;
+        let hello = Hello { role, pid: 0, host, shared_memory: shared, patience_ms };
+        match timeout(SHORT, caller.ask(&ToServer::Hello(hello), None)).await {
+            Ok(Ok((ToClient::Welcome(_), _))) => Ok(caller),
+            Ok(Ok((other, _))) => Err(unexpected(&other)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(late("a greeting")),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) server: ServerId,
+    pub(super) receiver: Receiver,
+    outbox: Arc<Outbox>,
+    last: u64,
+    /// What was told that is no answer.
+    told: VecDeque<ToClient>,
+}
+
+impl Caller {
+    /// Asks something and waits for the answer, with its descriptors; what failed is an error.
+    pub(super) async fn ask(
+        &mut self,
+        question: &ToServer,
+        payload: Option<Vec<u8>>,
+    ) -> Result<(ToClient, Vec<OwnedFd>)> {
+        self.last += 1;
+        let header = Header { request: self.last, ..Header::default() };
+        let payload = payload.map(|bytes| Payload::Generated {
+            bytes: bytes.len() as u64,
+            generator: Box::new(move |out: &mut Vec<u8>| {
+                out.extend_from_slice(&bytes);
+                Ok(())
+            }),
+        });
+        self.outbox.push_with(header, question, Vec::new(), payload)?;
+        loop {
+            let received = timeout(PATIENCE, self.receiver.next()).await.map_err(|_| late("an answer"))?;
+            let (frame, files) = received?.ok_or_else(|| self.gone())?;
+            match frame.message()? {
+                told if frame.header.request == 0 => self.told.push_back(told),
+                ToClient::Failed(error) => return Err(error),
+                answer if frame.header.request == self.last => return Ok((answer, files)),
+                // To a question that was given up.
+                _ => {}
+            }
+        }
+    }
+
+    /// As `ask`, where the answer comes without descriptors.
+    pub(super) async fn call(&mut self, question: &ToServer) -> Result<ToClient> {
+        self.ask(question, None).await.map(|(answer, _)| answer)
+    }
+
+    /// Asks for the bytes of a block.
+    pub(super) async fn fetch(&mut self, fetch: &ToServer, through: &Mapping, into: &mut [u8]) -> Result<()> {
+        self.last += 1;
+        self.outbox.push(Header { request: self.last, ..Header::default() }, fetch)?;
+        loop {
+            let (frame, _) = self.receiver.next().await?.ok_or_else(|| self.gone())?;
+            match frame.message()? {
+                ToClient::Data => {
+                    self.receiver.payload_into(through, 0, &frame.header).await?;
+                    return through.read(0, into);
+                }
+                ToClient::Failed(error) => return Err(error),
+                told => self.told.push_back(told),
+            }
+        }
+    }
+
+    /// Says something that is not answered.
+    pub(super) fn tell(&self, message: &ToServer) -> Result<()> {
+        self.outbox.push(Header::default(), message)
+    }
+
+    /// What is told next. The caller sets the deadline.
+    pub(super) async fn told(&mut self) -> Result<ToClient> {
+        if let Some(told) = self.told.pop_front() {
+            return Ok(told);
+        }
+        let (frame, _) = self.receiver.next().await?.ok_or_else(|| self.gone())?;
+        frame.message()
+    }
+
+    fn gone(&self) -> Error {
+        Error::unreachable(format!("{} ended the connection", self.server))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}
+
+pub(super) fn late(what: &str) -> Error {
+    Error::new(ErrorKind::Timeout, format!("{what} did not come in time"))
+}
+
+pub(super) fn unexpected(answer: &ToClient) -> Error {
+    Error::protocol(format!("an answer that was not asked for: {answer:?}"))
+}

@@ -1,0 +1,91 @@
+//! What a simulation does to a group, and what those do who use it.
+
+use super::process::Micros;
+use forebay_core::ids::StepNumber;
+use forebay_core::steps::Durability;
+use std::time::Duration;
+
+/// What a simulation does.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Servers at first, and at most.
+    pub(super) servers: u32,
+    pub(super) servers_max: usize,
+    pub(super) hosts: usize,
+    /// Bytes that each server may hold.
+    pub(super) budget: u64,
+    /// How long a server may be silent.
+    pub(super) silence: Duration,
+    pub(super) ranks: u32,
+    pub(super) readers: usize,
+    pub(super) steps: StepNumber,
+    /// Blocks that each rank puts in a step.
+    pub(super) blocks: u64,
+    pub(super) replicas: u32,
+    pub(super) durability: Durability,
+    /// Whether servers die.
+    pub(super) kills: bool,
+    /// The longest that a rank computes, and a reader looks at a step.
+    pub(super) computes: Duration,
+    /// Microseconds between two things that go wrong, on average.
+    pub(super) faults_apart: Micros,
+    /// The longest that a byte takes between two hosts, in microseconds.
+    pub(super) slowest: Micros,
+    /// The longest time in which a process runs once.
+    pub(super) moment: Micros,
+}
+
+impl Plan {
+    /// Servers of one host, which share its memory; death is proven.
+    pub(super) fn one_host(seed: u64) -> Plan {
+        Plan {
+            servers: 3,
+            servers_max: 5,
+            hosts: 1,
+            budget: 64 << 20,
+            silence: Duration::from_secs(1),
+            ranks: 1 + (seed % 3) as u32,
+            readers: 1 + (seed / 3 % 3) as usize,
+            steps: 100,
+            blocks: 1 + seed / 9 % 2,
+            replicas: 2,
+            durability: if seed.is_multiple_of(2) { Durability::Local } else { Durability::Replicated },
+            kills: true,
+            computes: Duration::from_millis(60),
+            faults_apart: 300_000,
+            slowest: 1_000,
+            moment: 2_000,
+        }
+    }
+
+    /// Servers of several hosts, which are cut off now and then.
+    pub(super) fn several_hosts(seed: u64) -> Plan {
+        let slowest = [500, 2_000, 20_000][(seed / 4 % 3) as usize];
+        Plan { servers: 4, servers_max: 7, hosts: 2 + (seed % 3) as usize, slowest, ..Plan::one_host(seed) }
+    }
+
+    /// Three copies of each block.
+    pub(super) fn three_copies(seed: u64) -> Plan {
+        let hosts = 1 + (seed % 3) as usize;
+        Plan { servers: 5, servers_max: 8, hosts, replicas: 3, faults_apart: 200_000, ..Plan::one_host(seed) }
+    }
+
+    /// No copies: servers come and leave, and nothing is lost.
+    pub(super) fn no_copies(seed: u64) -> Plan {
+        Plan { hosts: 1 + (seed % 2) as usize, replicas: 1, kills: false, ..Plan::one_host(seed) }
+    }
+
+    /// Many servers.
+    pub(super) fn many_servers(seed: u64) -> Plan {
+        let servers = 20 + (seed % 3) as u32 * 10;
+        Plan {
+            servers,
+            servers_max: servers as usize + 5,
+            hosts: 1 + (seed % 8) as usize,
+            ranks: 6,
+            steps: 40,
+            faults_apart: 100_000,
+            ..Plan::one_host(seed)
+        }
+    }
+}

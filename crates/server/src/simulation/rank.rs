@@ -1,0 +1,403 @@
+//! A simulated rank: steps with blocks, put to its home, and again to another one where that dies or lets it go.
+
+use super::book::{Book, content};
+use super::caller::{Caller, Client, PATIENCE, SHORT, late, unexpected};
+use forebay_core::block::{Extent, Location};
+use forebay_core::contract::Field;
+use forebay_core::demand::Demand;
+use forebay_core::dtype::Dtype;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{BackTo, RunOptions};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_store::{Access, Mapping, lead};
+use forebay_wire::message::{Bytes, PutBlock, Role, ToClient, ToServer};
+use rustix::fd::AsFd;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// The field that all ranks offer.
+pub(super) const FIELD: &str = "U";
+/// How far apart blocks begin.
+const APART: u64 = 8192;
+/// How many ended steps are remembered, to be put again, where nobody says that copies of them are made.
+const REMEMBERED: usize = 4;
+
+/// What a rank does.
+#[derive(Debug, Clone)]
+pub(super) struct RankPlan {
+    pub(super) stream: String,
+    pub(super) rank: u32,
+    pub(super) options: RunOptions,
+    pub(super) steps: StepNumber,
+    /// Blocks in a step.
+    pub(super) blocks: u64,
+    /// The longest that it computes between two steps.
+    pub(super) computes: Duration,
+}
+
+/// A rank that has joined.
+struct Rank<'a> {
+    client: &'a mut Client,
+    plan: &'a RankPlan,
+    book: &'a Book,
+    home: Home,
+    run: RunNumber,
+    demand: Demand,
+    attempts: u32,
+    ended: VecDeque<Ended>,
+}
+
+struct Home {
+    caller: Caller,
+    arena: Option<Mapping>,
+}
+
+/// A step that was ended, and may have to be put again.
+#[derive(Clone)]
+struct Ended {
+    step: StepNumber,
+    written: Vec<Written>,
+}
+
+/// A block that was put.
+#[derive(Clone)]
+struct Written {
+    number: u64,
+    /// Where it is, if that is known.
+    location: Option<Location>,
+    /// Whether other servers hold it too: then it may be gone here.
+    placed: bool,
+}
+
+/// Runs one until its last step.
+pub(super) async fn run(mut client: Client, plan: RankPlan, book: Book) {
+    if let Err(error) = steps(&mut client, &plan, &book).await {
+        book.failed(format!("rank {} of stream '{}' failed: {error}", plan.rank, plan.stream));
+    }
+    book.rank_ended();
+}
+
+async fn steps(client: &mut Client, plan: &RankPlan, book: &Book) -> Result<()> {
+    let mut rank = Rank::join(client, plan, book).await?;
+    for step in 0..plan.steps {
+        rank.step(step).await?;
+        rank.client.pause(plan.computes).await;
+        if rank.client.chance(40) == 0 {
+            rank.go_elsewhere().await?;
+        }
+    }
+    rank.leave().await
+}
+
+impl<'a> Rank<'a> {
+    async fn join(client: &'a mut Client, plan: &'a RankPlan, book: &'a Book) -> Result<Rank<'a>> {
+        let produce = plan.produce(None);
+        let began = Instant::now();
+        loop {
+            let server = client.any().await;
+            let joined = match client.greet(server, Role::Producer).await {
+                Ok(caller) => Home::join(caller, &produce).await,
+                Err(error) => Err(error),
+            };
+            match joined {
+                Ok(Some((home, run, _))) => {
+                    let (demand, attempts, ended) = (Demand::default(), 0, VecDeque::new());
+                    let mut rank = Rank { client, plan, book, home, run, demand, attempts, ended };
+                    let defined = rank.home.caller.call(&ToServer::Define(field())).await;
+                    return match defined {
+                        Err(error) if error.kind == ErrorKind::Unreachable => {
+                            rank.come_back().await.map(|()| rank)
+                        }
+                        defined => defined.map(|_| rank),
+                    };
+                }
+                // Too few servers are there in this moment for the copies that it wants.
+                Err(error) if is_final(&error) && error.kind != ErrorKind::Invalid => return Err(error),
+                Err(error) if began.elapsed() > PATIENCE => return Err(error.during("joining")),
+                _ => client.pause(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// One step, whatever happens to servers meanwhile.
+    async fn step(&mut self, step: StepNumber) -> Result<()> {
+        let demand = loop {
+            match self.begin(step).await {
+                Err(error) if error.kind == ErrorKind::Unreachable => self.come_back().await?,
+                begun => break begun?,
+            }
+        };
+        let (rank, home) = (self.plan.rank, self.home.caller.server);
+        tracing::info!(
+            "rank {rank} has begun step {step} at {home}, where {:?} is wanted",
+            demand.contracts()
+        );
+        if !demand.wants(&field(), step) {
+            self.book.ended(self.run, step, &demand)?;
+            return self.end(step, &[]).await.or_else(|error| match error.kind {
+                // It has put nothing: the next step finds another home.
+                ErrorKind::Unreachable => Ok(()),
+                _ => Err(error),
+            });
+        }
+        let mut written = Vec::new();
+        for number in 0..self.plan.blocks {
+            loop {
+                match self.put(step, number).await {
+                    Err(error) if error.kind == ErrorKind::Unreachable => {
+                        self.move_step(step, &mut written).await?;
+                    }
+                    put => {
+                        written.push(put?);
+                        break;
+                    }
+                }
+            }
+            self.client.pause(self.plan.computes / 10).await;
+        }
+        loop {
+            match self.end(step, &written).await {
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    self.move_step(step, &mut written).await?;
+                }
+                ended => break ended?,
+            }
+        }
+        self.book.ended(self.run, step, &self.demand)?;
+        if self.plan.options.copies() > 0 {
+            let Rank { run, plan, .. } = self;
+            self.book.acknowledged(
+                *run,
+                step,
+                plan.rank,
+                written.iter().filter_map(|w| w.location).collect(),
+            );
+        } else {
+            self.ended.push_back(Ended { step, written });
+            if self.ended.len() > REMEMBERED {
+                self.ended.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self, step: StepNumber) -> Result<Demand> {
+        let patience_ms = PATIENCE.as_millis() as u64;
+        let begin = ToServer::Begin { step, time: step as f64, known: self.demand.version, patience_ms };
+        match self.home.caller.call(&begin).await? {
+            ToClient::Begun { trouble: Some(error), .. } => Err(error.during(format!("step {step}"))),
+            ToClient::Begun { demand, .. } => {
+                self.demand = demand.unwrap_or_else(|| self.demand.clone());
+                Ok(self.demand.clone())
+            }
+            ToClient::Leaves => Err(Error::unreachable("the home leaves")),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn put(&mut self, step: StepNumber, number: u64) -> Result<Written> {
+        let bytes = content(self.run, step, self.plan.rank, number);
+        let shape = [bytes.len() as u64];
+        let at = self.begins(number);
+        let mut put = PutBlock {
+            field: FIELD.into(),
+            number,
+            level: 0,
+            extent: Extent::new(Some(&[at]), &shape, &[], &[])?,
+            stats: None,
+            bytes: Bytes::Payload,
+        };
+        let home = &mut self.home;
+        let Some(arena) = &home.arena else {
+            let (answer, _) = home.caller.ask(&ToServer::Put(put), Some(bytes)).await?;
+            return written(number, None, &answer);
+        };
+        let reserve = ToServer::Reserve { bytes: shape[0], patience_ms: PATIENCE.as_millis() as u64 };
+        let grant = match home.caller.call(&reserve).await? {
+            ToClient::Granted(grant) => grant.ok_or_else(|| Error::internal("no room"))?,
+            other => return Err(unexpected(&other)),
+        };
+        let offset = grant.offset + lead(grant.bytes);
+        arena.write(offset, &bytes)?;
+        put.bytes = Bytes::Granted { arena: grant.arena, offset, generation: grant.generation };
+        let (server, generation) = (home.caller.server, grant.generation);
+        let mine = Location { server, arena: grant.arena, offset, bytes: shape[0], generation };
+        let answer = home.caller.call(&ToServer::Put(put)).await?;
+        written(number, Some(mine), &answer)
+    }
+
+    /// Where a block begins in the field: none is longer than it is far to the next one.
+    fn begins(&self, number: u64) -> u64 {
+        (u64::from(self.plan.rank) * self.plan.blocks + number) * APART
+    }
+
+    /// Tells the home of a block that other servers hold.
+    async fn put_placed(&mut self, number: u64, location: Location) -> Result<()> {
+        let at = self.begins(number);
+        let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
+        let bytes = Bytes::Placed(location);
+        let put = PutBlock { field: FIELD.into(), number, level: 0, extent, stats: None, bytes };
+        self.home.caller.call(&ToServer::Put(put)).await.map(drop)
+    }
+
+    async fn end(&mut self, step: StepNumber, written: &[Written]) -> Result<()> {
+        let end = ToServer::End { step, blocks: written.len() as u64, dropped: false };
+        match self.plan.options.copies() {
+            0 => self.home.caller.tell(&end),
+            _ => self.home.caller.call(&end).await.map(drop),
+        }
+    }
+
+    /// The open step goes on at another home, where all that was put in it is put again.
+    async fn move_step(&mut self, step: StepNumber, written: &mut Vec<Written>) -> Result<()> {
+        loop {
+            self.find_home().await?;
+            match self.put_step_again(step, written).await {
+                Err(error) if error.kind == ErrorKind::Unreachable => {}
+                again => {
+                    again?;
+                    // If that dies just now, the next question to it finds it.
+                    let _ = self.home.caller.tell(&ToServer::Settles);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn put_step_again(&mut self, step: StepNumber, written: &mut Vec<Written>) -> Result<()> {
+        self.demand = Demand::default();
+        self.begin(step).await?;
+        let mut again = Vec::new();
+        for Written { number, location, placed } in written.clone() {
+            match location.filter(|_| placed) {
+                Some(location) => {
+                    self.put_placed(number, location).await?;
+                    again.push(Written { number, location: Some(location), placed });
+                }
+                None => again.push(self.put(step, number).await?),
+            }
+        }
+        *written = again;
+        Ok(())
+    }
+
+    /// Between two steps: another server is the home from now on.
+    async fn come_back(&mut self) -> Result<()> {
+        loop {
+            self.find_home().await?;
+            match self.home.caller.tell(&ToServer::Settles) {
+                Err(error) if error.kind == ErrorKind::Unreachable => {}
+                told => return told,
+            }
+        }
+    }
+
+    /// A server that takes this rank, and is told what it offers, and what the home before may not have told.
+    async fn find_home(&mut self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.try_home().await {
+                Ok(true) => return Ok(()),
+                Err(error) if is_final(&error) => return Err(error.during("coming back")),
+                Err(error) if began.elapsed() > PATIENCE => return Err(error.during("coming back")),
+                _ => self.client.pause(Duration::from_millis(10)).await,
+            }
+        }
+    }
+
+    /// Tries one; `false` if it leaves.
+    async fn try_home(&mut self) -> Result<bool> {
+        let server = self.client.any().await;
+        let caller = self.client.greet(server, Role::Producer).await?;
+        self.attempts += 1;
+        let back_to = BackTo { run: self.run, demand: self.demand.clone(), attempt: self.attempts };
+        let produce = self.plan.produce(Some(back_to));
+        let joined = timeout(SHORT, Home::join(caller, &produce)).await;
+        let Some((home, run, below)) = joined.unwrap_or_else(|_| Err(late("a home")))? else {
+            return Ok(false);
+        };
+        if run != self.run {
+            return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
+        }
+        self.home = home;
+        tracing::info!("rank {} goes on at {server}: all below step {below} is known", self.plan.rank);
+        self.home.caller.call(&ToServer::Define(field())).await?;
+        let ended: Vec<Ended> = self.ended.iter().filter(|ended| ended.step >= below).cloned().collect();
+        for Ended { step, mut written } in ended {
+            self.put_step_again(step, &mut written).await?;
+            self.end(step, &written).await?;
+        }
+        Ok(true)
+    }
+
+    /// Goes on at another server, since it may.
+    async fn go_elsewhere(&mut self) -> Result<()> {
+        match self.home.caller.call(&ToServer::GoElsewhere).await {
+            Ok(ToClient::Leaves) => self.come_back().await,
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) if error.kind == ErrorKind::Unreachable => self.come_back().await,
+            // Not all of what it ended is told yet: another time.
+            Err(error) if error.kind == ErrorKind::StepOrder => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn leave(&mut self) -> Result<()> {
+        loop {
+            match self.home.caller.call(&ToServer::Leave).await {
+                Err(error) if error.kind == ErrorKind::Unreachable => match self.come_back().await {
+                    // The leaving was heard, and not answered.
+                    Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
+                    back => back?,
+                },
+                left => return left.map(drop),
+            }
+        }
+    }
+}
+
+impl RankPlan {
+    fn produce(&self, back_to: Option<BackTo>) -> ToServer {
+        let (stream, rank, options) = (self.stream.clone(), self.rank, self.options.clone());
+        ToServer::Produce { stream, rank, options, back_to }
+    }
+}
+
+impl Home {
+    /// Joins a stream through a server; `None` if that leaves its group.
+    async fn join(mut caller: Caller, produce: &ToServer) -> Result<Option<(Home, RunNumber, StepNumber)>> {
+        let (answer, files) = caller.ask(produce, None).await?;
+        let (run, below, arena) = match answer {
+            ToClient::Producing { run, below, arena } => (run, below, arena),
+            ToClient::Leaves => return Ok(None),
+            other => return Err(unexpected(&other)),
+        };
+        let arena = match (arena, files.first()) {
+            (Some((_, bytes)), Some(file)) => Some(Mapping::new(file.as_fd(), bytes, Access::Write)?),
+            _ => None,
+        };
+        Ok(Some((Home { caller, arena }, run, below)))
+    }
+}
+
+/// Where a block is that was put: where the answer says that others hold it too, or where it was written to.
+fn written(number: u64, mine: Option<Location>, answer: &ToClient) -> Result<Written> {
+    match answer {
+        ToClient::Placed(location) => {
+            // What lies in memory that is shared can be put again from there.
+            Ok(Written { number, location: Some(*location), placed: mine.is_none() })
+        }
+        ToClient::Done => Ok(Written { number, location: mine, placed: false }),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(super) fn field() -> Field {
+    Field::new(FIELD, Dtype::U8, Some(&[128 * APART]), 1)
+}
+
+/// Whether no other server would say otherwise, nor this one later.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::NotFound | ErrorKind::Protocol | ErrorKind::Invalid)
+}
