@@ -428,9 +428,18 @@ impl Membership {
 
     /// The next roster, with what is wished for. Only so many join at once that those who are known to live decide without
     /// them, should they all die before they have done anything. Nobody leaves while others are given up, which may be all
-    /// that hold what it had; and the last ones leave only when others have come.
+    /// that hold what it had; and the last ones leave only when others have come. No more are given up than the others can
+    /// decide without: who takes so many for gone is the one that is cut off, and may be heard by them all.
     fn next_roster(&self) -> Option<Roster> {
-        let kept = self.roster.ids().filter(|id| !self.wishes_for(&Change::Evict(*id)));
+        let is_kept = |id: &ServerId| !self.wishes_for(&Change::Evict(*id));
+        let kept = self.roster.ids().filter(is_kept);
+        let voters = self.voters();
+        let votes = |voter: &Voter| match voter {
+            Voter::Member(id) => is_kept(id),
+            Voter::Witness => true,
+        };
+        let rest: BTreeSet<Voter> = voters.iter().filter(votes).collect();
+        let may_give_up = voters.are_enough(&rest) || seeded(Bug::GivesUpTooMany);
         let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) = kept.partition(|id| self.wishes_to_leave(*id));
         let none_given_up = leaving.len() + stay.len() == self.roster.members.len();
         let may_leave = (none_given_up || seeded(Bug::LeavesAmidEvictions))
@@ -445,7 +454,7 @@ impl Membership {
                 admitted
             }
             Change::Leave(..) => may_leave,
-            Change::Evict(_) => true,
+            Change::Evict(_) => may_give_up,
         });
         self.roster.next(changes)
     }

@@ -35,6 +35,8 @@ pub(crate) enum Bug {
     AcknowledgesWhileItLeaves,
     /// A server leaves with the same roster that gives another one up.
     LeavesAmidEvictions,
+    /// A member has so many others given up that they would have to vote for it themselves.
+    GivesUpTooMany,
     /// Ids of members that are gone are given again.
     GivesIdsAgain,
     /// The witness has forgotten everything when it is asked again.

@@ -44,6 +44,16 @@ fn one_host_holds() {
     all_hold(60, Plan::one_host);
 }
 
+#[test]
+fn without_copies_nothing_is_lost_as_servers_leave() {
+    all_hold(30, Plan::no_copies);
+}
+
+#[test]
+fn many_servers_hold() {
+    all_hold(3, Plan::many_servers);
+}
+
 /// Runs the seed that `SEED` names, of the plan that `PLAN` names.
 #[test]
 fn one_seed() {

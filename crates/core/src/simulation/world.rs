@@ -153,6 +153,14 @@ pub(super) struct World {
     leases: bool,
 }
 
+/// Something that is done at a member.
+type Act = Box<dyn FnOnce(&mut Membership, Duration)>;
+
+/// A member wishes to leave after this epoch.
+fn wish_to_leave(me: ServerId, epoch: Epoch) -> Act {
+    Box::new(move |member, now| member.wish(Change::Leave(me, epoch), now))
+}
+
 impl World {
     pub(super) fn new(seed: u64, plan: &Plan) -> World {
         let mut world = World {
@@ -447,9 +455,7 @@ impl World {
             }
         }
         if let Some(epoch) = epoch.filter(|_| self.nodes[index].leaving) {
-            let wish: Box<dyn FnOnce(&mut Membership, Duration)> =
-                Box::new(move |member, now| member.wish(Change::Leave(me, epoch), now));
-            self.with_member(index, wish)?;
+            self.with_member(index, wish_to_leave(me, epoch))?;
         }
         self.plan_tick(index);
         if renew { self.renew(index) } else { Ok(()) }
@@ -632,10 +638,9 @@ impl World {
             2 if running.len() > 2 => {
                 let Some(index) = self.pick(running) else { return Ok(()) };
                 self.nodes[index].leaving = true;
-                self.with_member(index, |member, now| {
-                    let leave = Change::Leave(member.me(), member.roster().epoch);
-                    member.wish(leave, now);
-                })?;
+                if let Some((me, epoch)) = self.nodes[index].member().map(|m| (m.me(), m.roster().epoch)) {
+                    self.with_member(index, wish_to_leave(me, epoch))?;
+                }
             }
             3 if self.survives_a_death() => {
                 if let Some(index) = self.pick(running) {

@@ -23,8 +23,8 @@ pub(super) struct Plan {
     pub(super) blocks: u64,
     pub(super) replicas: u32,
     pub(super) durability: Durability,
-    /// Whether servers die.
-    pub(super) kills: bool,
+    /// Whether servers die, stand still, or are cut off.
+    pub(super) harms: bool,
     /// The longest that a rank computes, and a reader looks at a step.
     pub(super) computes: Duration,
     /// Microseconds between two things that go wrong, on average.
@@ -50,7 +50,7 @@ impl Plan {
             blocks: 1 + seed / 9 % 2,
             replicas: 2,
             durability: if seed.is_multiple_of(2) { Durability::Local } else { Durability::Replicated },
-            kills: true,
+            harms: true,
             computes: Duration::from_millis(60),
             faults_apart: 300_000,
             slowest: 1_000,
@@ -72,7 +72,7 @@ impl Plan {
 
     /// No copies: servers come and leave, and nothing is lost.
     pub(super) fn no_copies(seed: u64) -> Plan {
-        Plan { hosts: 1 + (seed % 2) as usize, replicas: 1, kills: false, ..Plan::one_host(seed) }
+        Plan { hosts: 1 + (seed % 2) as usize, replicas: 1, harms: false, ..Plan::one_host(seed) }
     }
 
     /// Many servers.

@@ -377,8 +377,9 @@ impl World {
         let there: Vec<usize> =
             (0..self.servers.len()).filter(|index| self.servers[*index].member().is_some()).collect();
         let run: Vec<usize> = there.iter().copied().filter(|index| self.servers[*index].runs()).collect();
+        let processes = self.servers.iter().filter(|server| server.process.is_some()).count();
         match self.chance(12) {
-            0..3 if there.len() < self.plan.servers_max => {
+            0..3 if processes < self.plan.servers_max => {
                 self.start_server(None, None);
                 self.happens(format!("process {} is started", self.processes));
             }
@@ -388,18 +389,18 @@ impl World {
                     self.leave(index);
                 }
             }
-            4..7 if self.plan.kills => {
+            4..7 if self.plan.harms => {
                 if let Some(index) = self.pick(&run).filter(|index| self.may_go(&[*index])) {
                     self.kill(index);
                 }
             }
-            7 => {
+            7 if self.plan.harms => {
                 if let Some(index) = self.pick(&run).filter(|index| self.may_go(&[*index])) {
                     self.servers[index].stands_still = true;
                     self.happens(format!("process {} stands still", self.servers[index].number));
                 }
             }
-            8 if self.plan.hosts > 1 && !self.cut.lasts => self.cut_off(),
+            8 if self.plan.hosts > 1 && self.plan.harms && !self.cut.lasts => self.cut_off(),
             9 if self.cut.lasts => self.heal(),
             _ => {
                 let still: Vec<usize> =
