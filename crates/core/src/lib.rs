@@ -27,7 +27,7 @@ pub mod placement;
 pub mod region;
 pub mod roster;
 pub mod seats;
-mod seeded;
+pub mod seeded;
 #[cfg(test)]
 mod simulation;
 pub mod steps;

@@ -582,6 +582,7 @@ impl Membership {
         if roster.lineage != self.roster.lineage || roster.epoch <= self.roster.epoch {
             return;
         }
+        let was_out = self.is_out();
         self.acceptor = Acceptor::default();
         self.accepted_at = None;
         self.since = now;
@@ -603,7 +604,9 @@ impl Membership {
         if !matches!(self.work, Work::Released) {
             self.work = Work::Out(BTreeSet::new(), now);
         }
-        self.effects.push(Effect::Out(roster));
+        if !(was_out && seeded(Bug::TellsOnlyTheFirstWithoutIt)) {
+            self.effects.push(Effect::Out(roster));
+        }
     }
 }
 

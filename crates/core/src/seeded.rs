@@ -1,8 +1,9 @@
-//! Bugs that tests seed on purpose, to show that the simulator would notice such ones. Outside tests there are none.
+//! Bugs that tests seed on purpose, to show that the simulators would notice such ones. Outside tests there are none: the
+//! feature `seeded-bugs` is for the tests of other crates.
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub enum Bug {
     /// A voter accepts although it has promised a higher attempt.
     AcceptsBelowItsPromise,
     /// A voter's promise does not tell what it has accepted.
@@ -40,20 +41,49 @@ pub(crate) enum Bug {
     /// Ids of members that are gone are given again.
     GivesIdsAgain,
     /// The witness has forgotten everything when it is asked again.
-    #[cfg(test)]
     WitnessForgets,
+    /// A server that is out tells only the members of the first roster without it.
+    TellsOnlyTheFirstWithoutIt,
+    /// A change of the demand is decided before it is known what ranks have ended whose home has died.
+    DecidesBeforeAllHaveTold,
+    /// A server that took something over believes what it knew of the demand long ago.
+    BelievesItsOldCuts,
+    /// What is told of a run that goes on changes the demand in it.
+    TakesCutsFromAnybody,
+    /// A coordinator that takes over closes steps before all have told.
+    ClosesBeforeAllHaveTold,
+    /// A rank that may not know that it has joined begins another run when it joins again.
+    BeginsAnotherRun,
+    /// Guardians tell only of ranks that have no home beside them.
+    TellsOnlyOfRanksAway,
+    /// Guardians are not told again which ranks have gone.
+    TellsOnceWhoHasGone,
+    /// A server that leaves gives away a part of a step for all of it.
+    GivesAPartForAll,
+    /// A server that takes a stream over yields to one that was given up before.
+    YieldsToTheGivenUp,
+    /// A server that wakes asks only those that it knew.
+    AsksOnlyThoseItKnew,
+    /// A guardian says that it keeps what it does not.
+    KeepsNothing,
+    /// Copies that a dead guardian had are not made again.
+    MakesNoCopiesAgain,
+    /// Guardians are not told what is needed no more.
+    FreesOnlyItsOwn,
+    /// What ranks told a dead home is not told to coordinators by who kept it.
+    TellsNothingForTheDead,
 }
 
 /// There are no bugs.
-#[cfg(not(test))]
-pub(crate) const fn seeded(_: Bug) -> bool {
+#[cfg(not(any(test, feature = "seeded-bugs")))]
+pub const fn seeded(_: Bug) -> bool {
     false
 }
 
-#[cfg(test)]
-pub(crate) use switch::{seed, seeded};
+#[cfg(any(test, feature = "seeded-bugs"))]
+pub use switch::{seed, seeded};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "seeded-bugs"))]
 mod switch {
     use super::Bug;
     use std::cell::Cell;
@@ -63,12 +93,12 @@ mod switch {
     }
 
     /// Whether this bug is there now, on this thread.
-    pub(crate) fn seeded(bug: Bug) -> bool {
+    pub fn seeded(bug: Bug) -> bool {
         SEEDED.get() == Some(bug)
     }
 
-    /// Seeds a bug, or none.
-    pub(crate) fn seed(bug: Option<Bug>) {
+    /// Seeds a bug on this thread, or none.
+    pub fn seed(bug: Option<Bug>) {
         SEEDED.set(bug);
     }
 }

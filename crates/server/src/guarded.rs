@@ -8,6 +8,7 @@ use crate::takeover::known_of_runs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{FieldReport, Inheritance, Ledger};
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
@@ -176,7 +177,10 @@ impl Node {
                 .err()
                 .map(|_| Error::new(ErrorKind::Full, "it is too far behind with fetching copies")),
             None => {
-                let kept = self.keep_ranges(state, from, &keep).map(drop);
+                let kept = match seeded(Bug::KeepsNothing) {
+                    false => self.keep_ranges(state, from, &keep).map(drop),
+                    true => Ok(()),
+                };
                 if kept.is_ok() {
                     kept_told(state, from, *keep);
                 }
@@ -369,7 +373,7 @@ impl Node {
     /// Tells the living coordinators of streams what a dead server may not have told them, and which of its blocks are here
     /// now. They may just have taken the place of others, or had told of a rank that is here now.
     pub(crate) fn tell_guarded(&self, state: &mut State, streams: &BTreeSet<String>) {
-        for stream in streams {
+        for stream in streams.iter().filter(|_| !seeded(Bug::TellsNothingForTheDead)) {
             let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
             let mut messages = known_of_runs(state, epoch, stream);
             let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));

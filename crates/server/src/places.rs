@@ -4,6 +4,7 @@
 use crate::node::{Node, State};
 use crate::surroundings::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::view::View;
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
@@ -152,7 +153,9 @@ impl Node {
         }
         let standing = self.standing();
         for stream in streams {
-            if state.coordinators.get(&stream).is_some_and(|stream| stream.term() > epoch) {
+            if state.coordinators.get(&stream).is_some_and(|stream| stream.term() > epoch)
+                && !seeded(Bug::YieldsToTheGivenUp)
+            {
                 // Others have told this one already of a view without that one.
                 continue;
             }

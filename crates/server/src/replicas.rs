@@ -12,6 +12,7 @@ use crate::node::{Held, Node, State};
 use crate::surroundings::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{StepEnded, check_replicas};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Kept, PeerMessage, Range};
@@ -139,7 +140,8 @@ impl Replicas {
         let copies = self.copies_with_others(id);
         let step = self.kept.entry(id.clone()).or_default();
         step.copies = step.copies.max(copies);
-        (step.copies, step.is_all(ended).then_some(step.parts))
+        let all = step.is_all(ended) || seeded(Bug::GivesAPartForAll);
+        (step.copies, all.then_some(step.parts))
     }
 
     /// How many copies something is to have that other servers see to.
@@ -200,7 +202,7 @@ impl Node {
             return self.is_free(state, Freed { held, unseen_before, held_by, told });
         }
         let token = self.unique();
-        for guardian in &held_by {
+        for guardian in held_by.iter().filter(|_| !seeded(Bug::FreesOnlyItsOwn)) {
             self.tell(state, *guardian, PeerMessage::KeepNoMore { token, id: id.clone() });
         }
         if !held.is_empty() {
@@ -307,7 +309,7 @@ impl Node {
     }
 
     fn keep_these_again(&self, mut lacking: Vec<Kept>) {
-        if lacking.is_empty() {
+        if lacking.is_empty() || seeded(Bug::MakesNoCopiesAgain) {
             return;
         }
         lacking.sort_unstable();

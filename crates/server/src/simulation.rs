@@ -16,16 +16,19 @@ mod reader;
 mod server;
 mod world;
 
+use forebay_core::seeded::{Bug, seed};
 use plan::Plan;
-use world::World;
+use world::{Violation, World};
 
-fn simulate(seed: u64, plan: &Plan) -> (u64, u64) {
+/// How many steps and blocks were read, or what has happened that must never happen.
+fn simulate(seed: u64, plan: &Plan) -> Result<(u64, u64), String> {
     let mut world = World::new(seed, plan);
-    if let Err(violation) = world.run() {
-        let history = world.history().join("\n");
-        panic!("seed {seed}: {}; run it again with SEED={seed}\n{history}", violation.0);
-    }
-    world.read()
+    let ran = world.run();
+    let history = || world.history().join("\n");
+    ran.map_err(|Violation(what)| {
+        format!("seed {seed}: {what}; run it again with SEED={seed}\n{}", history())
+    })?;
+    Ok(world.read())
 }
 
 /// Runs some seeds of a plan: `SEEDS` says how many.
@@ -33,7 +36,7 @@ fn all_hold(seeds: u64, plan: fn(u64) -> Plan) {
     let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(seeds);
     let (mut steps, mut blocks) = (0, 0);
     for seed in 0..seeds {
-        let read = simulate(seed, &plan(seed));
+        let read = simulate(seed, &plan(seed)).unwrap_or_else(|violation| panic!("{violation}"));
         (steps, blocks) = (steps + read.0, blocks + read.1);
     }
     println!("{seeds} seeds: {steps} steps and {blocks} blocks were read");
@@ -54,6 +57,54 @@ fn many_servers_hold() {
     all_hold(3, Plan::many_servers);
 }
 
+/// Bugs that hardly any seed hides from.
+const COMMON: [Bug; 5] = [
+    Bug::KeepsNothing,
+    Bug::FreesOnlyItsOwn,
+    Bug::TellsNothingForTheDead,
+    Bug::ClosesBeforeAllHaveTold,
+    Bug::TellsOnlyOfRanksAway,
+];
+
+/// Bugs that hundreds of seeds may hide from: `BUG=BeginsAnotherRun SEEDS=5000` looks for one of them.
+const RARE: [Bug; 11] = [
+    Bug::DecidesBeforeAllHaveTold,
+    Bug::TellsOnlyTheFirstWithoutIt,
+    Bug::LeavesAmidEvictions,
+    Bug::BelievesItsOldCuts,
+    Bug::TakesCutsFromAnybody,
+    Bug::BeginsAnotherRun,
+    Bug::TellsOnceWhoHasGone,
+    Bug::GivesAPartForAll,
+    Bug::YieldsToTheGivenUp,
+    Bug::AsksOnlyThoseItKnew,
+    Bug::MakesNoCopiesAgain,
+];
+
+/// Bugs that are seeded on purpose are noticed: the common ones, or the one that `BUG` names.
+#[test]
+fn seeded_bugs_are_caught() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
+    let bugs = match std::env::var("BUG") {
+        Ok(name) => {
+            COMMON.into_iter().chain(RARE).filter(|bug| format!("{bug:?}") == name).collect::<Vec<_>>()
+        }
+        Err(_) => COMMON.to_vec(),
+    };
+    assert!(!bugs.is_empty(), "there is no such bug");
+    let mut missed = Vec::new();
+    for bug in bugs {
+        seed(Some(bug));
+        let caught = (0..seeds).find_map(|seed| simulate(seed, &Plan::one_host(seed)).err());
+        seed(None);
+        match caught {
+            Some(violation) => println!("{bug:?}: {}", violation.lines().next().unwrap_or_default()),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
+
 /// Runs the seed that `SEED` names, of the plan that `PLAN` names.
 #[test]
 fn one_seed() {
@@ -66,5 +117,6 @@ fn one_seed() {
         _ => Plan::one_host(seed),
     };
     let _ = tracing_subscriber::fmt().with_env_filter("info").with_writer(std::io::stderr).try_init();
-    println!("{:?}", simulate(seed, &plan));
+    let read = simulate(seed, &plan).unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{read:?}");
 }

@@ -5,6 +5,7 @@ use crate::guarded::Guarded;
 use crate::handle::cuts_to_tell;
 use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeSet;
@@ -210,7 +211,8 @@ pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<Pe
         let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
         let told = Box::new(ledger.inheritance(run, cuts));
         messages.push(PeerMessage::Inherit { epoch, stream: stream.to_owned(), told });
-        ledger.ranks().for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
+        let told = ledger.ranks().filter(|(_, told)| told.is_away() || !seeded(Bug::TellsOnlyOfRanksAway));
+        told.for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
     }
     messages
 }

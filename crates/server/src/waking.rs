@@ -8,6 +8,7 @@ use crate::forming;
 use crate::node::Node;
 use crate::surroundings::off_thread;
 use forebay_core::membership::Message;
+use forebay_core::seeded::{Bug, seeded};
 use forebay_transport::group_file::ConnectionFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,7 +79,10 @@ impl Node {
         let epoch = self.standing().view.epoch;
         let path = self.group.clone();
         let file = off_thread(move || ConnectionFile::read(&path)).await.flatten();
-        let also = file.ok().filter(|file| file.lineage == self.lineage).map(|file| file.servers);
+        let also = file
+            .ok()
+            .filter(|file| file.lineage == self.lineage && !seeded(Bug::AsksOnlyThoseItKnew))
+            .map(|file| file.servers);
         let mut asked = forming::ask_members(self, also.unwrap_or_default(), ANSWER);
         while let Some(answer) = asked.join_next().await {
             if let Ok(Some((server, roster))) = answer

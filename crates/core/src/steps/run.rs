@@ -8,6 +8,7 @@ use crate::cut::Cuts;
 use crate::demand::Demand;
 use crate::directory::{FieldIndex, check_blocks};
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::seeded::{Bug, seeded};
 use crate::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -211,7 +212,8 @@ impl Rank {
 impl Rank {
     /// Whether it may not know that it has joined, since its home has died: it joins once more. It has ended no step.
     pub(super) fn may_not_know(&self) -> bool {
-        self.state == RankState::Away && self.below.max(self.told_below) == 0
+        let has_ended_none = self.below.max(self.told_below) == 0;
+        self.state == RankState::Away && has_ended_none && !seeded(Bug::BeginsAnotherRun)
     }
 }
 

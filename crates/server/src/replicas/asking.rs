@@ -4,6 +4,7 @@ use crate::handle::cuts_to_tell;
 use crate::node::{Node, Pending, State};
 use crate::peers::Sent;
 use forebay_core::ids::{RunNumber, ServerId};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
@@ -283,6 +284,7 @@ impl Node {
         let told = Box::new(ledger.inheritance(run, cuts));
         let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
         let gone: Vec<PeerMessage> = gone
+            .filter(|_| before.is_none() || !seeded(Bug::TellsOnceWhoHasGone))
             .map(|(rank, died)| PeerMessage::GuardedRankGone { stream: name(), run, rank, died })
             .collect();
         let coordinator = self.coordinator_of(state, stream);

@@ -81,7 +81,6 @@ impl Plan {
         Plan {
             servers,
             servers_max: servers as usize + 5,
-            hosts: 1 + (seed % 8) as usize,
             ranks: 6,
             steps: 40,
             faults_apart: 100_000,

@@ -4,6 +4,7 @@ use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::demand::Demand;
 use crate::ids::{ServerId, StepNumber};
+use crate::seeded::{Bug, seeded};
 use crate::steps::Effect;
 use crate::steps::run::{Rank, RankState, Run};
 use std::sync::Arc;
@@ -46,8 +47,9 @@ impl StreamCoordinator {
 
     /// Decides the change that is being agreed, if all that it depends on is known.
     fn decide(&mut self) -> Vec<Effect> {
-        let ended = |run| self.runs.get(&run).and_then(Run::highest_ended);
-        let decision = (!self.untold).then(|| self.cut.decide(ended)).flatten();
+        let at_once = seeded(Bug::DecidesBeforeAllHaveTold);
+        let ended = |run| self.runs.get(&run).and_then(Run::highest_ended).filter(|_| !at_once);
+        let decision = (!self.untold || at_once).then(|| self.cut.decide(ended)).flatten();
         let Some(decision) = decision else { return Vec::new() };
         if let Some(run) = self.runs.get_mut(&decision.run) {
             run.cuts.decide(decision.from, decision.demand.clone());

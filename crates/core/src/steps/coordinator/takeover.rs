@@ -8,6 +8,7 @@ use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::seeded::{Bug, seeded};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
 use crate::steps::run::{Rank, RankState, Run};
 use crate::steps::{Attachment, AttachmentId, AttachmentRecord, BackTo, Effect, Joined, RunOptions};
@@ -69,6 +70,7 @@ impl StreamCoordinator {
             let cuts = Cuts::from_parts(first, later);
             // Of a run that has gone on here, the homes were told from which step on each demand holds.
             let learns = run.inherited && (!run.cuts_known || !run.stood_in);
+            let learns = learns || seeded(Bug::TakesCutsFromAnybody);
             if learns && (!run.cuts_known || run.cuts.are_before(&cuts)) {
                 run.cuts = cuts;
             }
@@ -251,7 +253,7 @@ impl StreamCoordinator {
 
     /// Whether it is not known yet if a step is one of those that the coordinator before this one knew.
     pub(super) fn waits_to_settle(&self) -> bool {
-        self.takeover.telling
+        self.takeover.telling && !seeded(Bug::ClosesBeforeAllHaveTold)
     }
 
     /// Whether nobody has told of a run yet, but may: a home that tells of its steps already does not know of the next view,
