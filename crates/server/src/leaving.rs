@@ -118,22 +118,16 @@ impl Node {
                 }
             };
             self.at_membership(None, |membership, now| membership.wish(Change::Leave(self.id, epoch), now));
-            let agreed = timeout_at(deadline, async {
-                tokio::select! {
-                    biased;
-                    _ = out.wait_for(|out| *out) => true,
-                    () = self.epoch_after(epoch) => false,
-                }
-            });
-            match agreed.await {
+            match timeout_at(deadline, self.is_let_go_after(epoch)).await {
                 Ok(true) if self.state.lock().leaving.goes() => return Ok(()),
                 Ok(true) => return Err(given_up_it()),
                 // The members are others: they may not hold all of it.
                 Ok(false) => self.state.lock().leaving.phase = Phase::Pauses,
                 Err(_) => {
+                    self.stay_if_not_let_go(epoch);
                     return Err(Error::timeout(format!(
                         "{} holds nothing any more that no other server does, but the others have not agreed in time \
-                         that it leaves: it does when they have",
+                         that it leaves: it does when they have, and stays if the members change otherwise before",
                         self.id
                     )));
                 }
@@ -141,12 +135,25 @@ impl Node {
         }
     }
 
-    /// Waits until the members are others than in this epoch.
-    async fn epoch_after(&self, epoch: Epoch) {
-        let mut epochs = self.epochs.subscribe();
-        if epochs.wait_for(|now| *now > epoch).await.is_err() {
-            std::future::pending().await
+    /// Waits until this server is no member any more, or the members are others than in this epoch and it still is one.
+    async fn is_let_go_after(&self, epoch: Epoch) -> bool {
+        let (mut out, mut epochs) = (self.hosted.out.subscribe(), self.epochs.subscribe());
+        tokio::select! {
+            biased;
+            _ = out.wait_for(|out| *out) => true,
+            _ = epochs.wait_for(|now| *now > epoch) => false,
         }
+    }
+
+    /// Nobody waits any more for this server to leave. What it wished holds for this epoch alone: if the members change and it
+    /// is one of them still, it stays.
+    fn stay_if_not_let_go(&self, epoch: Epoch) {
+        let Some(node) = self.me.upgrade() else { return };
+        tokio::spawn(async move {
+            if !node.is_let_go_after(epoch).await {
+                node.stay();
+            }
+        });
     }
 
     /// The group has given this server up, while it waited to leave: it comes back with what it holds, as others do.
