@@ -1,10 +1,14 @@
 //! One server's part in agreeing on who the members of its group are.
 //!
-//! Whoever notices that a server wants to join or leave, or seems to be gone, **wishes** for a change. The first member
-//! that nobody suspects gathers wishes for a moment and proposes the next [`Roster`]; others propose themselves if it
-//! does not come about in time. The members of the roster in force vote ([`crate::agreement`]), one instance for each
+//! Whoever notices that a server wants to join or leave **wishes** for a change, and whoever notices that a member seems to
+//! be gone **doubts** it. The first member that nobody doubts gathers what is wished for a moment and proposes the next
+//! [`Roster`], without those that enough members doubt; others propose themselves if it does not come about in time. The members of the roster in force vote ([`crate::agreement`]), one instance for each
 //! epoch. A roster that leaves somebody out who may still be running comes into force only when that member's
 //! [lease](crate::lease) has certainly run out.
+
+mod doubts;
+
+pub use doubts::Evidence;
 
 use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
 use crate::error::{Error, Result};
@@ -13,6 +17,7 @@ use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
 use crate::roster::{Change, Roster};
 use crate::seeded::{Bug, seeded};
 use crate::view::mix;
+use doubts::Doubts;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +50,12 @@ pub enum Message {
     Wish(Change),
     /// It is wished for no more.
     Withdraw(Change),
+    /// To who proposes, or has asked: I take this member for gone.
+    Doubt(ServerId, Evidence),
+    /// I do not any more.
+    Trust(ServerId),
+    /// Somebody takes this member for gone: see whether it answers you, and tell me if not.
+    Check(ServerId),
     /// I know the roster of this epoch: tell me yours if it is later, as I do.
     Know(Epoch),
     /// Grant me a lease in this epoch; the number comes back with the answer.
@@ -60,6 +71,9 @@ impl Message {
             Message::Ask(_, Question::Accept(_, roster))
             | Message::Answer(_, Answer::Promised(_, Some((_, roster))))
             | Message::InForce(roster) => roster.check(),
+            Message::Wish(Change::Evict(id)) | Message::Withdraw(Change::Evict(id)) => {
+                Err(Error::protocol(format!("nobody wishes {id} to go: it is doubted, or not")))
+            }
             _ => Ok(()),
         }
     }
@@ -70,7 +84,11 @@ impl Message {
             Message::Ask(next, _) | Message::Answer(next, _) => next.saturating_sub(1),
             Message::InForce(roster) => roster.epoch,
             Message::Know(epoch) | Message::Renew(epoch, _) | Message::Granted(epoch, _) => *epoch,
-            Message::Wish(_) | Message::Withdraw(_) => 0,
+            Message::Wish(_)
+            | Message::Withdraw(_)
+            | Message::Doubt(..)
+            | Message::Trust(_)
+            | Message::Check(_) => 0,
         }
     }
 }
@@ -82,6 +100,8 @@ pub enum Effect {
     Send(ServerId, Message),
     /// Ask the witness about the roster of this epoch, and call [`Membership::witness_answered`].
     AskWitness(Epoch, Question<Arc<Roster>>),
+    /// See whether a member answers this one: call [`Membership::doubt`] or [`Membership::trust`].
+    Check(ServerId),
     /// This roster is in force from now on.
     InForce(Arc<Roster>),
     /// A later roster leaves this server out: it acknowledges nothing any more. It is still needed, until
@@ -135,7 +155,11 @@ pub struct Membership {
     /// No attempt before then: somebody else has made one.
     quiet_until: Duration,
     wishes: Vec<Wish>,
-    suspected: BTreeSet<ServerId>,
+    doubts: Doubts,
+    /// Who wants to be told if this member takes another one for gone.
+    checked_for: BTreeMap<ServerId, BTreeSet<ServerId>>,
+    /// When it was last looked at what is due.
+    ticked_at: Duration,
     /// Members whose processes have ended for certain.
     dead: BTreeSet<ServerId>,
     /// The latest epoch that each server is known to know.
@@ -159,7 +183,9 @@ impl Membership {
             round: 0,
             quiet_until: Duration::ZERO,
             wishes: Vec::new(),
-            suspected: BTreeSet::new(),
+            doubts: Doubts::default(),
+            checked_for: BTreeMap::new(),
+            ticked_at: now,
             dead: BTreeSet::new(),
             known: BTreeMap::new(),
             random: seed,
@@ -216,20 +242,20 @@ impl Membership {
         self.tell_others(&Message::Renew(epoch, number));
     }
 
-    /// Somebody wishes for a change: this server, one that wants to join, or another member.
+    /// Somebody wishes for a change: this server wants to leave, or one wants to join.
     pub fn wish(&mut self, change: Change, now: Duration) {
         let known = self.wishes.iter().any(|wish| wish.change == change);
         if known || self.is_out() || !self.roster.lacks(&change) || self.wishes.len() == WISHES_MAX {
             return;
         }
-        let before: Vec<ServerId> = self.proposers(&change).take_while(|id| *id != self.me).collect();
-        let at = match before.first() {
-            None => now + GATHER,
-            Some(first) => {
-                self.effects.push(Effect::Send(*first, Message::Wish(change.clone())));
-                now + PATIENCE * before.len().min(8) as u32
-            }
+        let goes = match &change {
+            Change::Leave(id, _) => Some(*id),
+            _ => None,
         };
+        let at = now + self.patience(goes);
+        if let Some(first) = self.first_proposer(goes) {
+            self.effects.push(Effect::Send(first, Message::Wish(change.clone())));
+        }
         self.wishes.push(Wish { change, at });
     }
 
@@ -237,8 +263,7 @@ impl Membership {
     pub fn withdraw(&mut self, change: &Change) {
         let known = self.wishes.len();
         self.wishes.retain(|wish| wish.change != *change);
-        let first = self.proposers(change).next().filter(|first| *first != self.me);
-        if let Some(first) = first.filter(|_| self.wishes.len() < known) {
+        if let Some(first) = self.first_proposer(None).filter(|_| self.wishes.len() < known) {
             self.effects.push(Effect::Send(first, Message::Withdraw(change.clone())));
         }
     }
@@ -265,21 +290,38 @@ impl Membership {
         }
     }
 
-    /// A member does not answer. Wish for its eviction too, if it is to go.
-    pub fn suspect(&mut self, id: ServerId) {
-        self.suspected.insert(id);
+    /// This member takes another one for gone, until it trusts it again. To be repeated while it does: what it tells others may
+    /// be lost.
+    pub fn doubt(&mut self, id: ServerId, evidence: Evidence, now: Duration) {
+        if evidence == Evidence::Dead {
+            self.dead.insert(id);
+        }
+        if self.is_out() || id == self.me || !self.roster.contains(id) {
+            return;
+        }
+        let before = self.first_proposer(None);
+        let changes = self.doubts.add(id, self.me, evidence, now);
+        let evidence = self.doubts.of(id, self.me).unwrap_or(evidence);
+        let mut told = self.checked_for.remove(&id).unwrap_or_default();
+        told.extend(self.first_proposer(Some(id)));
+        self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Doubt(id, evidence))));
+        // Who proposes now was not told of the others.
+        if let Some(first) = self.first_proposer(None).filter(|_| before == Some(id)) {
+            let others = self.doubts.by(self.me).filter(|(about, _)| *about != id);
+            self.effects.extend(others.map(|(id, why)| Effect::Send(first, Message::Doubt(id, why))));
+        }
+        if changes {
+            self.tick(now);
+        }
     }
 
-    /// A suspected member has answered: it is not to be evicted any more.
+    /// A member answers this one: it is not to go for its sake.
     pub fn trust(&mut self, id: ServerId) {
-        self.suspected.remove(&id);
-        self.withdraw(&Change::Evict(id));
-    }
-
-    /// The process of a member has ended for certain: nothing it held must be waited for.
-    pub fn proven_dead(&mut self, id: ServerId) {
-        self.dead.insert(id);
-        self.suspected.insert(id);
+        let mut told = self.checked_for.remove(&id).unwrap_or_default();
+        if self.doubts.remove(id, self.me) {
+            told.extend(self.first_proposer(Some(id)));
+            self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
+        }
     }
 
     /// When [`Membership::tick`] is to be called next.
@@ -291,12 +333,16 @@ impl Membership {
                 None => (*tell_at).min(self.since + STOOD_FOR),
             }),
             Work::Released => None,
-            Work::Nothing => self.wishes.iter().map(|wish| wish.at.max(self.quiet_until)).min(),
+            Work::Nothing => {
+                let wishes = self.wishes.iter().map(|wish| wish.at.max(self.quiet_until));
+                wishes.chain(self.looks_at_doubts()).min()
+            }
         }
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Duration) {
+        self.ticked_at = now;
         match &mut self.work {
             Work::Out(_, at) if now >= *at => {
                 *at = now + TELL_AGAIN;
@@ -309,9 +355,12 @@ impl Membership {
         }
         if matches!(self.work, Work::Nothing)
             && now >= self.quiet_until
-            && self.wishes.iter().any(|wish| now >= wish.at)
+            && (self.wishes.iter().any(|wish| now >= wish.at) || self.some_are_to_go(now))
         {
             self.attempt(now);
+        }
+        if matches!(self.work, Work::Nothing) {
+            self.ask_about_doubts(now);
         }
     }
 
@@ -339,6 +388,9 @@ impl Membership {
             Message::Wish(_) if self.roster.has_left(from) => {}
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
+            Message::Doubt(about, evidence) => self.hears_a_doubt(from, about, evidence, now),
+            Message::Trust(about) => drop(self.doubts.remove(about, from)),
+            Message::Check(about) => self.checks(from, about),
             Message::Know(epoch) => self.heard_epoch(from, epoch),
             Message::Renew(epoch, number) => {
                 self.heard_epoch(from, epoch);
@@ -388,15 +440,95 @@ impl Membership {
         Voters::of(self.roster.ids())
     }
 
-    /// Who proposes a change, in order: members that nobody suspects, without those who are to go.
-    fn proposers(&self, change: &Change) -> impl Iterator<Item = ServerId> + '_ {
-        let goes = match change {
-            Change::Evict(id) | Change::Leave(id, _) => Some(*id),
-            Change::Join(_) => None,
-        };
+    /// Who proposes, in order: members that this one does not take for gone, without the one that is to go.
+    fn proposers(&self, goes: Option<ServerId>) -> impl Iterator<Item = ServerId> + '_ {
         let me = self.me;
-        let able = move |id: &ServerId| *id == me || !(self.suspected.contains(id) || Some(*id) == goes);
-        self.roster.ids().filter(able)
+        self.roster.ids().filter(move |id| *id == me || !(self.is_doubted(*id) || Some(*id) == goes))
+    }
+
+    /// Who is to propose, if it is not this member.
+    fn first_proposer(&self, goes: Option<ServerId>) -> Option<ServerId> {
+        self.proposers(goes).next().filter(|first| *first != self.me)
+    }
+
+    /// How long this member waits before it proposes itself.
+    fn patience(&self, goes: Option<ServerId>) -> Duration {
+        let before = self.proposers(goes).take_while(|id| *id != self.me).take(8).count();
+        if before == 0 { GATHER } else { PATIENCE * before as u32 }
+    }
+
+    /// Whether this member takes another one for gone.
+    fn is_doubted(&self, id: ServerId) -> bool {
+        self.doubts.of(id, self.me).is_some()
+    }
+
+    /// Another member takes a third for gone.
+    fn hears_a_doubt(&mut self, from: ServerId, about: ServerId, evidence: Evidence, now: Duration) {
+        if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
+            return;
+        }
+        if evidence == Evidence::Dead {
+            self.dead.insert(about);
+        }
+        if self.doubts.add(about, from, evidence, now) {
+            self.tick(now);
+        }
+    }
+
+    /// Another member wants to know whether this one takes a third for gone.
+    fn checks(&mut self, from: ServerId, about: ServerId) {
+        if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
+            return;
+        }
+        match self.doubts.of(about, self.me) {
+            Some(evidence) if evidence > Evidence::Silent => {
+                self.effects.push(Effect::Send(from, Message::Doubt(about, evidence)));
+            }
+            _ => {
+                self.checked_for.entry(about).or_default().insert(from);
+                self.effects.push(Effect::Check(about));
+            }
+        }
+    }
+
+    /// Who is to go.
+    fn to_go(&self, now: Duration) -> BTreeSet<ServerId> {
+        self.doubts.to_go(&self.voters(), self.me, now)
+    }
+
+    /// Whether it is up to this member to propose that somebody goes.
+    fn some_are_to_go(&self, now: Duration) -> bool {
+        let to_go = self.to_go(now);
+        let due = |(about, since): (ServerId, Duration)| now >= since + self.patience(Some(about));
+        !to_go.is_empty() && self.doubts.iter().any(due)
+    }
+
+    /// When it is to be looked again who is to go.
+    fn looks_at_doubts(&self) -> Option<Duration> {
+        let waits = self.some_are_to_go(self.ticked_at).then_some(self.quiet_until);
+        let looks = self.doubts.iter().flat_map(|(about, since)| {
+            let due = since + self.patience(Some(about));
+            let later = self.doubts.looks_at(about).map(move |at| at.max(due));
+            later.chain([due]).filter(|at| *at > self.ticked_at)
+        });
+        looks.chain(waits).min()
+    }
+
+    /// Has the others see whether they reach those that are doubted, but not by so many that they go.
+    fn ask_about_doubts(&mut self, now: Duration) {
+        let to_go = self.to_go(now);
+        let doubted: Vec<(ServerId, Duration)> =
+            self.doubts.iter().filter(|(id, _)| !to_go.contains(id)).collect();
+        for (about, since) in doubted {
+            if now < since + self.patience(Some(about)) || !self.doubts.asks(about, now) {
+                continue;
+            }
+            let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
+            self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
+            if self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent) {
+                self.effects.push(Effect::Check(about));
+            }
+        }
     }
 
     /// Whether this voter lets a member go on in this epoch: not one that a roster leaves out which it accepted, and
@@ -417,7 +549,7 @@ impl Membership {
     }
 
     fn attempt(&mut self, now: Duration) {
-        let Some(next) = self.next_roster() else { return self.back_off(now) };
+        let Some(next) = self.next_roster(now) else { return self.back_off(now) };
         let first = self.roster.members.first().map_or(self.me, |member| member.id);
         let (proposer, question) =
             Proposer::attempt(self.voters(), self.me, first, self.round, Arc::new(next));
@@ -430,8 +562,9 @@ impl Membership {
     /// them, should they all die before they have done anything. Nobody leaves while others are given up, which may be all
     /// that hold what it had; and the last ones leave only when others have come. No more are given up than the others can
     /// decide without: who takes so many for gone is the one that is cut off, and may be heard by them all.
-    fn next_roster(&self) -> Option<Roster> {
-        let is_kept = |id: &ServerId| !self.wishes_for(&Change::Evict(*id));
+    fn next_roster(&self, now: Duration) -> Option<Roster> {
+        let to_go = self.to_go(now);
+        let is_kept = |id: &ServerId| !to_go.contains(id);
         let kept = self.roster.ids().filter(is_kept);
         let voters = self.voters();
         let votes = |voter: &Voter| match voter {
@@ -443,9 +576,9 @@ impl Membership {
         let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) = kept.partition(|id| self.wishes_to_leave(*id));
         let none_given_up = leaving.len() + stay.len() == self.roster.members.len();
         let may_leave = (none_given_up || seeded(Bug::LeavesAmidEvictions))
-            && stay.iter().any(|id| !self.suspected.contains(id));
+            && stay.iter().any(|id| !self.is_doubted(*id));
         let stay = if may_leave { stay } else { [stay, leaving].concat() };
-        let living = stay.iter().filter(|id| !self.suspected.contains(id)).count();
+        let living = stay.iter().filter(|id| !self.is_doubted(**id)).count();
         let mut room = (2 * living).saturating_sub(stay.len());
         let changes = self.wishes.iter().map(|wish| &wish.change).filter(|change| match change {
             Change::Join(_) => {
@@ -454,9 +587,11 @@ impl Membership {
                 admitted
             }
             Change::Leave(..) => may_leave,
-            Change::Evict(_) => may_give_up,
+            Change::Evict(_) => false,
         });
-        self.roster.next(changes)
+        let given_up: Vec<Change> =
+            to_go.iter().filter(|_| may_give_up).map(|id| Change::Evict(*id)).collect();
+        self.roster.next(given_up.iter().chain(changes))
     }
 
     fn ask(&mut self, question: &Question<Arc<Roster>>, now: Duration) {
@@ -550,11 +685,8 @@ impl Membership {
 
     /// Whether a server has wished to leave.
     fn wishes_to_leave(&self, id: ServerId) -> bool {
-        self.wishes_for(&Change::Leave(id, self.roster.epoch))
-    }
-
-    fn wishes_for(&self, change: &Change) -> bool {
-        self.wishes.iter().any(|wish| wish.change == *change)
+        let leaves = Change::Leave(id, self.roster.epoch);
+        self.wishes.iter().any(|wish| wish.change == leaves)
     }
 
     /// Another attempt in a while, if it is still needed.
@@ -588,7 +720,8 @@ impl Membership {
         self.since = now;
         self.round = 0;
         self.quiet_until = now;
-        self.suspected.retain(|id| roster.contains(*id));
+        self.doubts.follow(|id| roster.contains(id), now);
+        self.checked_for.clear();
         let is_near = |id: &ServerId| roster.contains(*id) || roster.former.contains(id);
         self.dead.retain(is_near);
         self.known.retain(|id, _| is_near(id));

@@ -284,7 +284,13 @@ impl Node {
             // If too much of it waits, it is lost, as datagrams may be.
             M::Gossip(said) => drop(self.gossip.try_send((from, said))),
             // Their connections take these by themselves.
-            M::Guard { .. } | M::JoinGroup(_) | M::WhichRoster | M::Admitted(_) | M::Membership(_) => {}
+            M::AreYouThere(_)
+            | M::IAmThere(_)
+            | M::Guard { .. }
+            | M::JoinGroup(_)
+            | M::WhichRoster
+            | M::Admitted(_)
+            | M::Membership(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ impl Node {
             if self.use_lease() {
                 return Ok(());
             }
-            if *self.hosted.out.borrow() {
+            if self.hosted.out.get() {
                 return Err(Error::unreachable(format!("the group has gone on without {}", self.id)));
             }
             if Instant::now() >= deadline {

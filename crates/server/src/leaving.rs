@@ -97,14 +97,13 @@ impl Node {
         self.begin_to_leave(discard)?;
         let given_up_it =
             || Error::unreachable(format!("the group has given up {} before it could leave", self.id));
-        let mut out = self.hosted.out.subscribe();
         tokio::pin!(given_up);
         loop {
             let drained = tokio::select! {
                 biased;
                 drained = self.drain_all(discard, deadline) => drained,
                 () = &mut given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
-                _ = out.wait_for(|out| *out) => Err(given_up_it()),
+                _ = self.hosted.out.wait_for(|out| out) => Err(given_up_it()),
             };
             let epoch = match drained {
                 Ok(Drained::WithTheGroup) => {
@@ -137,11 +136,10 @@ impl Node {
 
     /// Waits until this server is no member any more, or the members are others than in this epoch and it still is one.
     async fn is_let_go_after(&self, epoch: Epoch) -> bool {
-        let (mut out, mut epochs) = (self.hosted.out.subscribe(), self.epochs.subscribe());
         tokio::select! {
             biased;
-            _ = out.wait_for(|out| *out) => true,
-            _ = epochs.wait_for(|now| *now > epoch) => false,
+            _ = self.hosted.out.wait_for(|out| out) => true,
+            _ = self.epochs.wait_for(|now| now > epoch) => false,
         }
     }
 
@@ -217,7 +215,7 @@ impl Node {
     /// This server stays after all.
     fn stay(&self) {
         tracing::warn!("{} stays in the group", self.id);
-        self.leaves.send_replace(false);
+        self.leaves.set(false);
         let mut state = self.state.lock();
         state.leaving.phase = Phase::Stays;
         for server in std::mem::take(&mut state.leaving.told) {
@@ -247,7 +245,7 @@ impl Node {
             }
             let mut refused = None;
             if !waits {
-                self.leaves.send_if_modified(|leaves| !std::mem::replace(leaves, true));
+                self.leaves.set(true);
                 self.announce().await;
                 self.let_workers_go();
                 refused = self.hand_over_all(discard, &mut given_up).await;

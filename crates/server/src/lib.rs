@@ -20,6 +20,7 @@
 
 mod answers;
 mod attachments;
+mod checking;
 mod directory;
 mod forming;
 mod guarded;
@@ -46,6 +47,7 @@ mod status;
 mod surroundings;
 mod takeover;
 mod waking;
+mod watched;
 mod workers;
 
 pub use options::ServerOptions;

@@ -5,9 +5,10 @@ use crate::node::Node;
 use crate::peers;
 use crate::process::Process;
 use crate::surroundings::{HashMap, Surroundings, off_thread};
+use crate::watched::Watched;
 use forebay_core::agreement::Question;
 use forebay_core::ids::{Epoch, ServerId};
-use forebay_core::membership::{Effect, Membership, Message};
+use forebay_core::membership::{Effect, Evidence, Membership, Message};
 use forebay_core::roster::{Candidate, Change, Incarnation, Member, Roster};
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// How many servers may wait to be told that they are members.
 const JOINING_MAX: usize = 256;
@@ -67,7 +68,7 @@ pub(crate) struct Hosted {
     /// The epoch of which the connection file is known to tell.
     filed: AtomicU64,
     /// Whether a later roster leaves this server out.
-    pub(crate) out: watch::Sender<bool>,
+    pub(crate) out: Watched<bool>,
     /// Enough others know that roster.
     pub(crate) released: Notify,
 }
@@ -106,7 +107,7 @@ impl Hosted {
             joining: Mutex::default(),
             adopting: Mutex::default(),
             filed: AtomicU64::new(0),
-            out: watch::Sender::new(false),
+            out: Watched::new(false),
             released: Notify::new(),
         }
     }
@@ -180,6 +181,11 @@ impl Node {
                     }
                 }
                 Effect::AskWitness(epoch, question) => self.ask_witness(epoch, question),
+                Effect::Check(member) => {
+                    // What the check finds is told to the agreement, whose lock is held now.
+                    let Some(node) = self.me.upgrade() else { return };
+                    tokio::spawn(async move { node.check(member) });
+                }
                 Effect::InForce(roster) => self.adopt_in_turn(roster),
                 Effect::Out(roster) => self.is_out(&roster),
                 Effect::Released => self.hosted.released.notify_one(),
@@ -260,13 +266,7 @@ impl Node {
             return;
         }
         self.peer_gone(peer);
-        self.at_membership(None, |membership, now| {
-            if proven {
-                membership.proven_dead(peer);
-            }
-            membership.suspect(peer);
-            membership.wish(Change::Evict(peer), now);
-        });
+        self.doubts(peer, if proven { Evidence::Dead } else { Evidence::Lost });
     }
 
     /// Another roster is in force: here, too, when all is handled that those had said who are gone.
@@ -286,7 +286,7 @@ impl Node {
                 }
                 let mut adopting = node.hosted.adopting.lock();
                 // What this server is none of it tells nothing of.
-                if !*node.hosted.out.borrow() {
+                if !node.hosted.out.get() {
                     node.adopt(roster);
                 }
                 adopting.pop_front();
@@ -348,7 +348,7 @@ impl Node {
             state.places.elsewhere.retain(|_, server| !left.contains(server));
             state.places.moved.clear();
             *self.standing.write() = standing.clone();
-            self.epochs.send_replace(roster.epoch);
+            self.epochs.set(roster.epoch);
             for server in &came {
                 state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
             }
@@ -384,7 +384,7 @@ impl Node {
             self.does_not_go();
         }
         let wanted = self.state.lock().leaving.goes();
-        match (self.hosted.out.send_replace(true), wanted) {
+        match (self.hosted.out.set(true), wanted) {
             (true, _) => {}
             (false, true) => tracing::info!("epoch {}: this server has left", roster.epoch),
             (false, false) => {
@@ -482,10 +482,8 @@ async fn look(node: &Arc<Node>) {
         standing.view.members.iter().filter(|id| state.gone.contains(id)).copied().collect()
     };
     if !gone.is_empty() {
-        // A member that sees them may have withdrawn the wish; this one will never speak to them again.
-        node.at_membership(None, |membership, now| {
-            gone.iter().for_each(|id| membership.wish(Change::Evict(*id), now));
-        });
+        // Those that were told may not have heard it; this server will never speak to them again.
+        gone.iter().for_each(|id| node.doubts(*id, Evidence::Lost));
     }
     let gone = !gone.is_empty();
     if !gone && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {

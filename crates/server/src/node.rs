@@ -3,6 +3,7 @@
 use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::attachments::Attachments;
+use crate::checking::Checking;
 use crate::directory::Directory;
 use crate::forming::Formed;
 use crate::guarded::Guarded;
@@ -18,6 +19,7 @@ use crate::silence;
 use crate::space::Space;
 use crate::surroundings::{HashMap, Surroundings};
 use crate::waking::Waking;
+use crate::watched::Watched;
 use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
@@ -38,7 +40,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long to wait before a server is asked again that named another one, which named it.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
@@ -68,6 +70,8 @@ pub(crate) struct Node {
     /// What other servers of this host tell this one.
     pub(crate) hearing: Hearing,
     pub(crate) waking: Waking,
+    /// The members that are asked whether they are there.
+    pub(crate) checking: Checking,
     /// Which process this server is.
     pub(crate) incarnation: Incarnation,
     /// How long another server may be silent.
@@ -75,7 +79,7 @@ pub(crate) struct Node {
     /// What others say to whom watches for the silent.
     pub(crate) gossip: mpsc::Sender<(ServerId, Vec<u8>)>,
     /// The epoch of the roster in force.
-    pub(crate) epochs: watch::Sender<Epoch>,
+    pub(crate) epochs: Watched<Epoch>,
     pub(crate) started: Instant,
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<State>,
@@ -88,7 +92,7 @@ pub(crate) struct Node {
     pub(crate) memory_freed: Notify,
     pub(crate) shutdown: Notify,
     /// Whether this server leaves: its sessions let their ranks go.
-    pub(crate) leaves: watch::Sender<bool>,
+    pub(crate) leaves: Watched<bool>,
     /// Starts workers.
     pub(crate) spawner: Spawner,
     /// For tasks that outlive the call that starts them.
@@ -239,10 +243,11 @@ impl Node {
             peers: Peers::default(),
             hearing: Hearing::default(),
             waking: Waking::new(silence),
+            checking: Checking::default(),
             incarnation,
             silence,
             gossip,
-            epochs: watch::Sender::default(),
+            epochs: Watched::default(),
             started: Instant::now(),
             state: Mutex::default(),
             store: Mutex::new(Store::new(budget)),
@@ -250,7 +255,7 @@ impl Node {
             places_known: Notify::new(),
             memory_freed: Notify::new(),
             shutdown: Notify::new(),
-            leaves: watch::Sender::new(false),
+            leaves: Watched::new(false),
             spawner,
             counter: AtomicU64::new(1),
         });

@@ -188,7 +188,9 @@ fn is_counted(message: &PeerMessage) -> bool {
     use PeerMessage as M;
     matches!(
         message,
-        M::StepEnded { .. }
+        M::AreYouThere(_)
+            | M::IAmThere(_)
+            | M::StepEnded { .. }
             | M::Keep { .. }
             | M::KeepNoMore { .. }
             | M::Answer { .. }

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use storing::Storing;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use writing::Writing;
@@ -67,8 +67,6 @@ pub(crate) struct Session {
     driving: JoinSet<()>,
     /// The numbers of its mappings of arenas.
     readers: BTreeSet<u64>,
-    /// Whether the server leaves the group.
-    leaves: watch::Receiver<bool>,
 }
 
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
@@ -120,7 +118,6 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
     let mut session = Session {
         shared_memory,
         patience: Duration::from_millis(hello.patience_ms / 10 * 9).min(PATIENCE_MAX),
-        leaves: node.leaves.subscribe(),
         node,
         receiver,
         outbox,
@@ -174,6 +171,10 @@ async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, ou
                 let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster)));
             }
             Ok(PeerMessage::Membership(message)) => node.heard_of_members(peer, message, Some(outbox)),
+            Ok(PeerMessage::AreYouThere(number)) => {
+                let _ = node.peers.send(peer, PeerMessage::IAmThere(number));
+            }
+            Ok(PeerMessage::IAmThere(number)) => node.checking.answered(peer, number),
             Ok(PeerMessage::Guard { arena, bytes }) => node.guard(peer, arena, bytes, files.pop()),
             Ok(message) => {
                 if node.goes_on().await {
@@ -208,13 +209,17 @@ impl Session {
         }
         let process = self.process.clone();
         let mut gone = false;
-        while !(*self.leaves.borrow_and_update() && self.let_go().await) {
+        loop {
+            let leaves = self.node.leaves.get();
+            if leaves && self.let_go().await {
+                break;
+            }
             // A process that died is gone even if a forked child of it keeps the connection open; what it
             // said before is heard first.
             let next = tokio::select! {
                 biased;
                 next = self.receiver.next() => next?,
-                Ok(()) = self.leaves.changed() => continue,
+                _ = self.node.leaves.wait_for(|now| now != leaves) => continue,
                 () = process_ended(process.as_deref(), gone) => {
                     if gone {
                         break;

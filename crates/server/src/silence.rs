@@ -1,6 +1,7 @@
 //! Members that fall silent: their process stands still, or their host is cut off. SWIM (Das, Gupta and Motivala, 2002), as
 //! the library `foca` has it, hosted: it asks one member a second, has others ask where nobody answers, and gives up who has
-//! not answered for long. It only suspects; the members agree on who goes. (Design note 13.)
+//! not answered for long. It only suspects: each member then asks for itself ([`crate::checking`]), and they agree on who
+//! goes. (Design note 13.)
 //!
 //! What it says travels in datagrams, to the port on which a server listens for TCP; where none of a member come through,
 //! over the connections between servers as well. Between servers of one host it always takes those: the host's network may
@@ -11,7 +12,7 @@ use crate::node::{Gossip, Node};
 use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
-use forebay_core::roster::{Change, Roster};
+use forebay_core::roster::Roster;
 use forebay_transport::Address;
 use forebay_wire::datagram::{DatagramKey, ReplayWindow};
 use forebay_wire::peer::PeerMessage;
@@ -112,12 +113,18 @@ struct Watch {
     period: Duration,
 }
 
+/// How often a member is asked, and how long it may take to answer.
+pub(crate) fn period(silence: Duration) -> Duration {
+    (silence / PROBES).min(PROBE_MAX)
+}
+
 fn config(silence: Duration) -> Config {
-    let period = (silence / PROBES).min(PROBE_MAX);
+    let period = period(silence);
     Config {
         probe_period: period,
         probe_rtt: period / 2,
-        suspect_to_down_after: silence / 2,
+        // Then it is asked once more by each member.
+        suspect_to_down_after: silence / 2 - 2 * period,
         num_indirect_probes: NonZeroUsize::MIN.saturating_add(2),
         max_transmissions: NonZeroU8::MIN.saturating_add(9),
         max_packet_size: NonZeroUsize::MIN.saturating_add(SAID_MAX - 1),
@@ -164,10 +171,10 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
         node: node.clone(),
     };
     let mut buffer = vec![0; DATAGRAM_MAX];
-    let mut epochs = node.epochs.subscribe();
     watch.follow(node.standing().roster.clone(), true);
     loop {
         let due = watch.due.first_key_value().map(|((at, _), _)| *at);
+        let known = watch.roster.epoch;
         let wake = async {
             match due {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -183,10 +190,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
         tokio::select! {
             biased;
             () = wake => watch.tick(),
-            changed = epochs.changed() => match changed {
-                Ok(()) => watch.follow(node.standing().roster.clone(), false),
-                Err(_) => return Ok(()),
-            },
+            _ = node.epochs.wait_for(|epoch| epoch > known) => watch.follow(node.standing().roster.clone(), false),
             received = datagram => match received {
                 Ok((length, _)) => {
                     let datagram = buffer.get(..length).unwrap_or_default().to_vec();
@@ -303,16 +307,12 @@ fn udp(server: &forebay_transport::group_file::ServerEntry) -> Option<SocketAddr
 }
 
 impl Node {
-    /// A member does not answer: it is to go, if the others agree.
+    /// It is said that a member does not answer: whether that is so, each member sees for itself.
     fn fell_silent(&self, peer: ServerId) {
-        if !self.standing().view.members.contains(&peer) {
-            return;
+        if self.standing().view.members.contains(&peer) {
+            tracing::info!("{peer} is said to be silent");
+            self.check(peer);
         }
-        tracing::warn!("{peer} is silent");
-        self.at_membership(None, |membership, now| {
-            membership.suspect(peer);
-            membership.wish(Change::Evict(peer), now);
-        });
     }
 
     /// A member answers, maybe one that was to go.

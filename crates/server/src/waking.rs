@@ -7,13 +7,13 @@
 use crate::forming;
 use crate::node::Node;
 use crate::surroundings::off_thread;
+use crate::watched::Watched;
 use forebay_core::membership::Message;
 use forebay_core::seeded::{Bug, seeded};
 use forebay_transport::group_file::ConnectionFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// How long the others may take to say whether they have gone on without it. After that it goes on as if they had not.
@@ -27,22 +27,22 @@ pub(crate) struct Waking {
     /// When it was last seen to run, in nanoseconds of its clock.
     ran: AtomicU64,
     /// Whether it has stood still, and does not know yet what has become of it.
-    doubts: watch::Sender<bool>,
+    doubts: Watched<bool>,
 }
 
 impl Waking {
     /// Of a server that is given up when it was `silent` for so long.
     pub(crate) fn new(silent: Duration) -> Waking {
-        Waking { still: silent / 3, ran: AtomicU64::new(u64::MAX), doubts: watch::Sender::new(false) }
+        Waking { still: silent / 3, ran: AtomicU64::new(u64::MAX), doubts: Watched::new(false) }
     }
 
     /// Whether all is well, now being what the clock says.
     fn is_sure(&self, now: Duration) -> bool {
         let ran = Duration::from_nanos(self.ran.load(Ordering::SeqCst));
         if now.saturating_sub(ran) > self.still {
-            self.doubts.send_replace(true);
+            self.doubts.set(true);
         }
-        !*self.doubts.borrow()
+        !self.doubts.get()
     }
 
     /// It runs now. To be called more often than the time after which it has stood still.
@@ -57,7 +57,7 @@ impl Waking {
     fn asked(&self, began: Duration, now: Duration) {
         self.runs(now);
         if now.saturating_sub(began) <= ANSWER + self.still {
-            self.doubts.send_replace(false);
+            self.doubts.set(false);
         }
     }
 }
@@ -67,10 +67,10 @@ impl Node {
     /// be done any more by who asks. Costs a look at the clock.
     pub(crate) async fn goes_on(&self) -> bool {
         if !self.waking.is_sure(self.hosted.now()) {
-            let _ = self.waking.doubts.subscribe().wait_for(|doubts| !doubts).await;
+            self.waking.doubts.wait_for(|doubts| !doubts).await;
         }
         // One that has left still answers who has not gone elsewhere yet.
-        !*self.hosted.out.borrow() || self.state.lock().leaving.goes()
+        !self.hosted.out.get() || self.state.lock().leaving.goes()
     }
 
     /// Asks the other members for their rosters, and those that the connection file names: all that this server knows may
@@ -96,7 +96,6 @@ impl Node {
 
 /// Sees that this server runs, and asks what has become of it when it has not.
 pub(crate) async fn run(node: Arc<Node>) {
-    let mut doubts = node.waking.doubts.subscribe();
     loop {
         while !node.waking.runs(node.hosted.now()) {
             tracing::info!("this server stood still: it asks whether the group has gone on without it");
@@ -104,7 +103,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             node.ask_what_has_become().await;
             node.waking.asked(began, node.hosted.now());
         }
-        let _ = timeout(node.waking.still / 4, doubts.wait_for(|doubts| *doubts)).await;
+        let _ = timeout(node.waking.still / 4, node.waking.doubts.wait_for(|doubts| doubts)).await;
     }
 }
 

@@ -120,6 +120,10 @@ pub enum PeerMessage {
     Admitted(Result<Arc<Roster>, Error>),
     /// What members agree on.
     Membership(membership::Message),
+    /// Are you there? Answer: `IAmThere`, with the same number.
+    AreYouThere(u64),
+    /// Yes.
+    IAmThere(u64),
     /// What watches for members that fall silent says, where its datagrams do not come through.
     Gossip(Vec<u8>),
     /// The sender knows the roster of this epoch. Of the streams whose place is with other servers in that, it coordinates

@@ -53,6 +53,13 @@ impl Stage {
                         let answer = self.witness.entry(epoch).or_default().answer(question);
                         self.act(from.0, |member, now| member.witness_answered(epoch, answer, now));
                     }
+                    Effect::Check(about) => {
+                        let reached = self.comes_through(from, about);
+                        self.act(from.0, |member, now| match reached {
+                            true => member.trust(about),
+                            false => member.doubt(about, Evidence::Silent, now),
+                        });
+                    }
                     _ => {}
                 }
             }
@@ -101,10 +108,7 @@ fn the_evicted_acknowledge(bug: Option<Bug>) -> bool {
     assert_eq!(second.members.len(), 6);
     stage.members.insert(ServerId(5), Membership::new(ServerId(5), second, 1, stage.now));
     for gone in [2, 3, 4].map(ServerId) {
-        stage.act(0, |member, now| {
-            member.suspect(gone);
-            member.wish(Change::Evict(gone), now);
-        });
+        stage.act(0, |member, now| member.doubt(gone, Evidence::Lost, now));
     }
     let broken = std::cell::Cell::new(false);
     stage.pass(Duration::from_secs(8), |stage| {
@@ -128,21 +132,14 @@ fn who_missed_two_rosters_acknowledges_nothing() {
 
 #[test]
 fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
-    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
-    let roster = Arc::new(roster);
-    let members =
-        roster.ids().map(|id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO))).collect();
-    let cut_off = [ServerId(2)].into();
-    let mut stage = Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off };
+    let mut stage = group_of(3);
+    let roster = stage.members[&ServerId(0)].roster().clone();
+    stage.cut_off = [ServerId(2)].into();
     // Its connection has ended: it may still be running.
-    stage.act(0, |member, now| {
-        member.suspect(ServerId(2));
-        member.wish(Change::Evict(ServerId(2)), now);
-    });
+    stage.act(0, |member, now| member.doubt(ServerId(2), Evidence::Lost, now));
     stage.pass(Duration::from_millis(100), |_| {});
     assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch);
-    stage.act(0, |member, _| member.proven_dead(ServerId(2)));
+    stage.act(0, |member, now| member.doubt(ServerId(2), Evidence::Dead, now));
     stage.pass(STEP, |_| {});
     let next = stage.members[&ServerId(1)].roster();
     assert_eq!((next.epoch, next.contains(ServerId(2))), (roster.epoch + 1, false));
@@ -150,18 +147,11 @@ fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
 
 #[test]
 fn a_group_that_lost_most_members_is_healed() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
-    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
-    let roster = Arc::new(roster);
-    let members =
-        roster.ids().map(|id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO))).collect();
-    let cut_off = [1, 2].map(ServerId).into();
-    let mut stage = Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off };
+    let mut stage = group_of(3);
+    let roster = stage.members[&ServerId(0)].roster().clone();
+    stage.cut_off = [1, 2].map(ServerId).into();
     for gone in [1, 2].map(ServerId) {
-        stage.act(0, |member, now| {
-            member.suspect(gone);
-            member.wish(Change::Evict(gone), now);
-        });
+        stage.act(0, |member, now| member.doubt(gone, Evidence::Lost, now));
     }
     stage.pass(Duration::from_secs(5), |_| {});
     assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch, "nobody can agree");
@@ -174,10 +164,7 @@ fn a_group_that_lost_most_members_is_healed() {
     let epoch = healed.epoch;
     stage.act(0, |member, now| member.enforce(healed, now));
     // What the others agree on meanwhile does not count.
-    stage.act(1, |member, now| {
-        member.suspect(ServerId(0));
-        member.wish(Change::Evict(ServerId(0)), now);
-    });
+    stage.act(1, |member, now| member.doubt(ServerId(0), Evidence::Lost, now));
     stage.pass(Duration::from_secs(5), |_| {});
     assert_eq!(stage.members[&ServerId(1)].roster().epoch, roster.epoch + 1);
     stage.cut_off.clear();
@@ -191,26 +178,61 @@ fn a_group_that_lost_most_members_is_healed() {
     }
 }
 
-/// A cable was cut for a while: what was wished for on the other side comes late.
+/// A group that is founded with so many members, on a stage.
+fn group_of(members: u32) -> Stage {
+    let founded = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
+    let others: Vec<Change> = (1..members).map(|number| Change::Join(candidate(number))).collect();
+    let roster = Arc::new(founded.next(&others).unwrap());
+    let member = |id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO));
+    let members = roster.ids().map(member).collect();
+    Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off: BTreeSet::new() }
+}
+
+/// A cable was cut for a while: what was said on the other side comes late.
 #[test]
-fn wishes_of_who_has_left_or_trusts_again_do_not_count() {
-    let mut roster = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
-    roster = roster.next(&[1, 2].map(|number| Change::Join(candidate(number)))).unwrap();
+fn doubts_of_who_has_left_or_trusts_again_do_not_count() {
+    let mut stage = group_of(3);
+    let roster = stage.members[&ServerId(0)].roster().clone();
     let without = roster.next(&[Change::Evict(ServerId(2))]).unwrap();
-    let wish = Message::Wish(Change::Evict(ServerId(1)));
     let mut member = Membership::new(ServerId(0), Arc::new(without), 1, Duration::ZERO);
-    member.receive(ServerId(2), wish.clone(), Duration::ZERO);
+    member.receive(ServerId(2), Message::Doubt(ServerId(1), Evidence::Lost), Duration::ZERO);
     assert_eq!(member.wake_at(), None);
 
-    let roster = Arc::new(roster);
-    let mut member = Membership::new(ServerId(0), roster.clone(), 1, Duration::ZERO);
-    let mut other = Membership::new(ServerId(2), roster, 1, Duration::ZERO);
-    other.suspect(ServerId(1));
-    other.wish(Change::Evict(ServerId(1)), Duration::ZERO);
-    other.trust(ServerId(1));
-    for effect in other.effects() {
-        let Effect::Send(ServerId(0), message) = effect else { panic!("{effect:?}") };
-        member.receive(ServerId(2), message, Duration::ZERO);
+    stage.act(2, |other, now| {
+        other.doubt(ServerId(1), Evidence::Silent, now);
+        other.trust(ServerId(1));
+    });
+    stage.settle(None);
+    assert_eq!([0, 2].map(|id| stage.members[&ServerId(id)].wake_at()), [None, None]);
+}
+
+/// Who hears nobody takes all for gone, and may be heard by all.
+#[test]
+fn one_that_takes_others_for_gone_is_not_believed_alone() {
+    let mut stage = group_of(5);
+    let epoch = stage.members[&ServerId(0)].roster().epoch;
+    for gone in [1, 2].map(ServerId) {
+        stage.act(0, |member, now| member.doubt(gone, Evidence::Silent, now));
+        stage.act(4, |member, now| member.doubt(gone, Evidence::Silent, now));
     }
-    assert_eq!((member.wake_at(), other.wake_at()), (None, None));
+    stage.pass(Duration::from_secs(20), |_| {});
+    assert!(stage.members.values().all(|member| member.roster().epoch == epoch));
+    // The others do not reach one of them, either, when they are asked.
+    stage.cut_off = [ServerId(1)].into();
+    stage.act(4, |member, now| member.doubt(ServerId(1), Evidence::Silent, now));
+    stage.pass(Duration::from_secs(20), |_| {});
+    let last = stage.members[&ServerId(3)].roster();
+    assert_eq!(last.ids().collect::<Vec<_>>(), [0, 2, 3, 4].map(ServerId));
+}
+
+/// Two servers have lost each other for good, and the others reach both.
+#[test]
+fn of_two_that_do_not_reach_each_other_one_goes() {
+    let mut stage = group_of(4);
+    stage.act(1, |member, now| member.doubt(ServerId(2), Evidence::Lost, now));
+    stage.act(2, |member, now| member.doubt(ServerId(1), Evidence::Lost, now));
+    stage.pass(Duration::from_secs(5), |_| {});
+    let last = stage.members[&ServerId(0)].roster();
+    assert_eq!(last.ids().collect::<Vec<_>>(), [0, 1, 3].map(ServerId));
+    assert!(stage.members[&ServerId(2)].is_out());
 }

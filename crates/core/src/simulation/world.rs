@@ -5,7 +5,7 @@ use super::checks::{History, Violation};
 use super::faults::Plan;
 use crate::agreement::{Acceptor, Answer, Question, Voter, Voters};
 use crate::ids::{Epoch, Lineage, ServerId};
-use crate::membership::{Effect, Membership, Message};
+use crate::membership::{Effect, Evidence, Membership, Message};
 use crate::roster::{Candidate, Change, Incarnation, Roster, Settings};
 use crate::seeded::{Bug, seeded};
 use crate::view::mix;
@@ -89,6 +89,7 @@ enum Event {
     Tick(usize),
     Renew(usize),
     Look(usize),
+    Check(usize, ServerId),
     Join(usize),
     Fault,
 }
@@ -102,6 +103,7 @@ impl Event {
             | Event::Tick(node)
             | Event::Renew(node)
             | Event::Look(node)
+            | Event::Check(node, _)
             | Event::Join(node) => Some(*node),
             Event::Witness { .. } | Event::Fault => None,
         }
@@ -402,6 +404,13 @@ impl World {
                 self.plan_in(LOOK_EVERY, Event::Look(node));
                 self.look(node)
             }
+            Event::Check(node, about) => {
+                let answers = self.answers(node, about);
+                self.with_member(node, |member, now| match answers {
+                    true => member.trust(about),
+                    false => member.doubt(about, Evidence::Silent, now),
+                })
+            }
             Event::Join(node) => self.join(node),
             Event::Fault => {
                 if self.faulty {
@@ -433,6 +442,10 @@ impl World {
                 Effect::AskWitness(epoch, question) => {
                     let wait = 50 + self.chance(2000);
                     self.plan_in(wait, Event::Witness { node: index, epoch, question: Box::new(question) });
+                }
+                Effect::Check(about) => {
+                    let wait = 50 + self.chance(self.plan.slowest);
+                    self.plan_in(wait, Event::Check(index, about));
                 }
                 Effect::InForce(roster) => {
                     for member in &roster.members {
@@ -582,15 +595,10 @@ impl World {
         let place = ids.iter().position(|id| *id == me).unwrap_or(0);
         let others = ids.iter().cycle().skip(place + 1).take(ids.len() - 1).take(NEIGHBOURS);
         for id in others.copied().collect::<Vec<_>>() {
-            // One that asked to join, was admitted late, and had asked again under another name, is nobody.
-            let other = self.processes.get(&id).map(|other| (*other, &self.nodes[*other]));
-            let answers = other.is_some_and(|(other, node)| {
-                let is_it = node.member().is_some_and(|member| member.me() == id);
-                let cut = self.cut.contains(&(index, other)) || self.cut.contains(&(other, index));
-                node.state == State::Running && is_it && !cut
-            });
-            let host = self.nodes[index].host;
-            let proven = other.is_some_and(|(_, node)| node.is_dead() && node.host == host);
+            let answers = self.answers(index, id);
+            let (host, other) = (self.nodes[index].host, self.processes.get(&id));
+            let proven =
+                other.map(|other| &self.nodes[*other]).is_some_and(|n| n.is_dead() && n.host == host);
             let wrong = self.faulty && self.chance(2000) == 0;
             let now = self.now;
             let silent = &mut self.nodes[index].silent;
@@ -603,15 +611,23 @@ impl World {
             let since = *silent.entry(id).or_insert(now);
             if proven || wrong || now - since >= SILENT {
                 self.with_member(index, |member, now| {
-                    if proven {
-                        member.proven_dead(id);
-                    }
-                    member.suspect(id);
-                    member.wish(Change::Evict(id), now);
+                    let evidence = if proven { Evidence::Dead } else { Evidence::Silent };
+                    member.doubt(id, evidence, now);
                 })?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a member answers this one. One that asked to join, was admitted late, and had asked again under another name,
+    /// is nobody.
+    fn answers(&self, index: usize, id: ServerId) -> bool {
+        self.processes.get(&id).is_some_and(|other| {
+            let node = &self.nodes[*other];
+            let is_it = node.member().is_some_and(|member| member.me() == id);
+            let cut = self.cut.contains(&(index, *other)) || self.cut.contains(&(*other, index));
+            node.state == State::Running && is_it && !cut
+        })
     }
 
     fn wake(&mut self, index: usize) {

@@ -182,7 +182,7 @@ impl Session {
             self.node.check_replicas(put.replicas)?;
             block.extent.bytes(field.dtype)
         });
-        let leaves = *self.node.leaves.borrow();
+        let leaves = self.node.leaves.get();
         let bytes = match checked {
             Ok(bytes) if !leaves => bytes,
             refused => {

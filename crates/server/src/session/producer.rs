@@ -50,7 +50,7 @@ impl Session {
         if self.producing.is_some() {
             return Err(Error::protocol("this connection produces already"));
         }
-        if *self.node.leaves.borrow() {
+        if self.node.leaves.get() {
             return Ok(Some(ToClient::Leaves));
         }
         if back_to.is_none() {
@@ -267,7 +267,7 @@ impl Session {
         let deadline = Instant::now() + patience;
         let node = self.node.clone();
         self.give_up_open_step(step)?;
-        if *node.leaves.borrow() {
+        if node.leaves.get() {
             self.steps_are_told().await;
             if self.let_rank_go() {
                 return Ok(ToClient::Leaves);

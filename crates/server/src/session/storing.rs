@@ -74,7 +74,7 @@ impl Session {
         if self.producing.is_some() || self.storing.is_some() {
             return Err(Error::protocol("this connection stores for a rank already"));
         }
-        if *self.node.leaves.borrow() {
+        if self.node.leaves.get() {
             return Err(leaves(self.node.id));
         }
         let writing = Writing::open(&self.node, self.shared_memory)?;

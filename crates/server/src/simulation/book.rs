@@ -21,6 +21,8 @@ struct Seen {
     demands: BTreeMap<(RunNumber, StepNumber), Vec<Needs>>,
     /// What ranks were told is kept, and where its blocks were put, until the reader has it that reads all.
     acknowledged: BTreeMap<(RunNumber, StepNumber, u32), Vec<Location>>,
+    /// The blocks of each rank's open step of which it was told that other servers hold them, too.
+    open: BTreeMap<u32, (RunNumber, StepNumber, Vec<Location>)>,
     /// The last step that it has.
     read: Option<(RunNumber, StepNumber)>,
     ranks_ended: usize,
@@ -51,6 +53,18 @@ impl Book {
         let text =
             format!("step {step} of run {run} was put with the demand {first:?} and with {contracts:?}");
         Err(Error::conflict(text))
+    }
+
+    /// A rank was told that these blocks of a step that it has not ended yet are held by several servers.
+    pub(super) fn placed(&self, run: RunNumber, step: StepNumber, rank: u32, blocks: Vec<Location>) {
+        self.0.lock().open.insert(rank, (run, step, blocks));
+    }
+
+    /// The blocks of steps that ranks have not ended yet, as far as they know, which several servers hold until they are read.
+    pub(super) fn open(&self) -> Vec<(RunNumber, StepNumber, Vec<Location>)> {
+        let seen = self.0.lock();
+        let unread = |(run, step, _): &&(RunNumber, StepNumber, _)| seen.read < Some((*run, *step));
+        seen.open.values().filter(unread).cloned().collect()
     }
 
     /// A rank was told that its step is kept.

@@ -150,6 +150,7 @@ impl<'a> Rank<'a> {
                     }
                     put => {
                         written.push(put?);
+                        self.note_placed(step, &written);
                         break;
                     }
                 }
@@ -165,6 +166,7 @@ impl<'a> Rank<'a> {
             }
         }
         self.book.ended(self.run, step, &self.demand)?;
+        self.note_placed(step, &[]);
         if self.plan.options.copies() > 0 {
             let Rank { run, plan, .. } = self;
             self.book.acknowledged(
@@ -180,6 +182,12 @@ impl<'a> Rank<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Says which blocks of the open step others hold, too.
+    fn note_placed(&self, step: StepNumber, written: &[Written]) {
+        let placed = written.iter().filter(|written| written.placed).filter_map(|written| written.location);
+        self.book.placed(self.run, step, self.plan.rank, placed.collect());
     }
 
     async fn begin(&mut self, step: StepNumber) -> Result<Demand> {
@@ -279,6 +287,7 @@ impl<'a> Rank<'a> {
             }
         }
         *written = again;
+        self.note_placed(step, written);
         Ok(())
     }
 

@@ -119,6 +119,12 @@ pub(super) fn holds(node: &Node, id: &StepId, block: &Location) -> bool {
     })
 }
 
+/// Whether a server holds the bytes of a block of a step that a rank of it has not ended, or puts again.
+pub(super) fn holds_open(node: &Node, id: &StepId, block: &Location) -> bool {
+    let in_use = |arena| node.store.lock().length_of(arena, block.offset, block.generation).is_some();
+    (block.server == node.id && in_use(block.arena)) || holds(node, id, block)
+}
+
 /// Whether a server knows what a rank told of a step.
 fn was_told(node: &Node, id: &StepId, rank: u32) -> bool {
     let state = node.state.lock();

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::process::{Micros, Process};
 use super::rank::{self, RankPlan};
 use super::reader::{self, ReaderPlan};
-use super::server::{self, Ended, Known, Start, has, leftovers, told_by};
+use super::server::{self, Ended, Known, Start, has, holds_open, leftovers, told_by};
 use crate::node::Node;
 use crate::offer::Offer;
 use crate::options::ServerOptions;
@@ -60,7 +60,7 @@ impl Server {
     /// Its state, if it is a member as far as it knows.
     fn member(&self) -> Option<Arc<Node>> {
         self.process.as_ref()?;
-        self.known.node().filter(|node| !*node.hosted.out.borrow())
+        self.known.node().filter(|node| !node.hosted.out.get())
     }
 }
 
@@ -512,6 +512,13 @@ impl World {
             let id = StepId { stream: STREAM.into(), run, step };
             if let Err(what) = has(servers, &id, rank, &blocks) {
                 return Some(what);
+            }
+        }
+        for (run, step, blocks) in self.book.open() {
+            let id = StepId { stream: STREAM.into(), run, step };
+            let lost = blocks.iter().find(|block| !servers.iter().any(|node| holds_open(node, &id, block)));
+            if let Some(block) = lost {
+                return Some(format!("a block of {id}, which is not ended yet, put at {block:?}"));
             }
         }
         None

@@ -1,0 +1,226 @@
+//! Members that others take for gone. One member's word is not enough where nothing proves it: the one that is cut off takes
+//! all others for gone, and may be heard by them. So a member goes when so many take it for gone that they are a quorum,
+//! with the witness where it votes; who proposes has the others check, who reach it or not, each for itself.
+//!
+//! A connection that has ended is never made again. Where two members have lost each other and the others reach both, one
+//! of them goes nevertheless: the one that has lost most, or else the one that joined last.
+
+use crate::agreement::{Voter, Voters};
+use crate::ids::ServerId;
+use crate::seeded::{Bug, seeded};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long the others have to say that they have lost a member, too, before they are asked.
+const ASK: Duration = Duration::from_millis(100);
+/// How long to wait before they are asked again, at first; twice as long each time, up to the latter.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(8);
+/// How long it counts that a member did not get an answer.
+const COUNTS: Duration = Duration::from_secs(3);
+/// After this long without enough others that have lost it, too, what two have lost is their connection.
+const SETTLES: Duration = Duration::from_secs(1);
+
+/// Why a member is taken for gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Evidence {
+    /// It does not answer.
+    Silent,
+    /// The connection to it has ended, or cannot be made.
+    Lost,
+    /// Its process has ended for certain.
+    Dead,
+}
+
+/// That a member is taken for gone.
+#[derive(Debug)]
+struct Doubt {
+    /// By whom, why, and when they said so last.
+    by: BTreeMap<ServerId, (Evidence, Duration)>,
+    /// Since when somebody does, in this epoch.
+    since: Duration,
+    /// When the others are to be asked.
+    ask_at: Duration,
+    /// How long to wait after that.
+    ask_again: Duration,
+}
+
+/// Who is taken for gone, as far as one member knows.
+#[derive(Debug, Default)]
+pub(super) struct Doubts(BTreeMap<ServerId, Doubt>);
+
+impl Doubts {
+    /// One member takes another for gone. Returns whether it said something else before, or nothing.
+    pub(super) fn add(&mut self, about: ServerId, by: ServerId, evidence: Evidence, now: Duration) -> bool {
+        let doubt = self.0.entry(about).or_insert_with(|| Doubt::since(now));
+        let before = doubt.by.get(&by).map(|(evidence, _)| *evidence);
+        let evidence = before.map_or(evidence, |before| before.max(evidence));
+        doubt.by.insert(by, (evidence, now));
+        before != Some(evidence)
+    }
+
+    /// A member does not take another one for gone any more. Returns whether it had.
+    pub(super) fn remove(&mut self, about: ServerId, by: ServerId) -> bool {
+        let Some(doubt) = self.0.get_mut(&about) else { return false };
+        let had = doubt.by.remove(&by).is_some();
+        if doubt.by.is_empty() {
+            self.0.remove(&about);
+        }
+        had
+    }
+
+    /// Others are members now.
+    pub(super) fn follow(&mut self, is_member: impl Fn(ServerId) -> bool, now: Duration) {
+        self.0.retain(|about, doubt| {
+            doubt.by.retain(|by, _| is_member(*by));
+            doubt.restart(now);
+            is_member(*about) && !doubt.by.is_empty()
+        });
+    }
+
+    /// Why a member takes another one for gone, if it does.
+    pub(super) fn of(&self, about: ServerId, by: ServerId) -> Option<Evidence> {
+        self.0.get(&about)?.by.get(&by).map(|(evidence, _)| *evidence)
+    }
+
+    /// Whom a member takes for gone, and why.
+    pub(super) fn by(&self, by: ServerId) -> impl Iterator<Item = (ServerId, Evidence)> + '_ {
+        self.0.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.0)))
+    }
+
+    /// All that somebody takes for gone, and since when.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Duration)> + '_ {
+        self.0.iter().map(|(about, doubt)| (*about, doubt.since))
+    }
+
+    /// Who is to go.
+    pub(super) fn to_go(&self, voters: &Voters, me: ServerId, now: Duration) -> BTreeSet<ServerId> {
+        let enough = self.0.iter().filter(|(_, doubt)| doubt.is_enough(voters, me, now));
+        let to_go: BTreeSet<ServerId> = enough.map(|(about, _)| *about).collect();
+        if to_go.is_empty() { self.odd_one(now).into_iter().collect() } else { to_go }
+    }
+
+    /// When it is to be looked again who is to go, and when the others are to be asked about a member.
+    pub(super) fn looks_at(&self, about: ServerId) -> impl Iterator<Item = Duration> + use<> {
+        let doubt = self.0.get(&about);
+        let settles =
+            doubt.filter(|doubt| doubt.has_lost().next().is_some()).map(|doubt| doubt.since + SETTLES);
+        doubt.map(|doubt| doubt.ask_at).into_iter().chain(settles)
+    }
+
+    /// Whether the others are to be asked now whether a member is gone; they are then not to be again for a while.
+    pub(super) fn asks(&mut self, about: ServerId, now: Duration) -> bool {
+        let Some(doubt) = self.0.get_mut(&about).filter(|doubt| now >= doubt.ask_at) else { return false };
+        doubt.ask_at = now + doubt.ask_again;
+        doubt.ask_again = (2 * doubt.ask_again).min(ASK_AGAIN_MAX);
+        true
+    }
+
+    /// Of those that have lost each other while others reach both, the one that goes.
+    fn odd_one(&self, now: Duration) -> Option<ServerId> {
+        let settled = self.0.iter().filter(|(_, doubt)| now >= doubt.since + SETTLES);
+        let pairs: BTreeSet<(ServerId, ServerId)> = settled
+            .flat_map(|(about, doubt)| doubt.has_lost().map(|by| (by.min(*about), by.max(*about))))
+            .collect();
+        let mut lost: BTreeMap<ServerId, usize> = BTreeMap::new();
+        for (one, other) in pairs {
+            *lost.entry(one).or_default() += 1;
+            *lost.entry(other).or_default() += 1;
+        }
+        lost.into_iter().map(|(id, times)| (times, id)).max().map(|(_, id)| id)
+    }
+}
+
+impl Doubt {
+    fn since(now: Duration) -> Doubt {
+        Doubt { by: BTreeMap::new(), since: now, ask_at: now + ASK, ask_again: ASK_AGAIN }
+    }
+
+    fn restart(&mut self, now: Duration) {
+        *self = Doubt { by: std::mem::take(&mut self.by), ..Doubt::since(now) };
+    }
+
+    /// Who has lost the connection.
+    fn has_lost(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.by.iter().filter(|(_, (evidence, _))| *evidence == Evidence::Lost).map(|(by, _)| *by)
+    }
+
+    fn is_enough(&self, voters: &Voters, me: ServerId, now: Duration) -> bool {
+        let counts = |by: &ServerId, evidence: Evidence, at: Duration| {
+            *by == me || evidence > Evidence::Silent || now <= at + COUNTS
+        };
+        let doubting = self.by.iter().filter(|(by, (evidence, at))| counts(by, *evidence, *at));
+        let doubting = doubting.map(|(by, _)| Voter::Member(*by)).chain([Voter::Witness]).collect();
+        let proven = self.by.values().any(|(evidence, _)| *evidence == Evidence::Dead);
+        proven || voters.are_enough(&doubting) || seeded(Bug::BelievesEachDoubt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOST: Evidence = Evidence::Lost;
+
+    fn ids(ids: &[u32]) -> BTreeSet<ServerId> {
+        ids.iter().copied().map(ServerId).collect()
+    }
+
+    /// Who goes of so many members, in the eyes of server 0, by what was said at some times, at another time.
+    fn to_go(members: u32, said: &[(u32, u32, Evidence, u64)], now: u64) -> BTreeSet<ServerId> {
+        let mut doubts = Doubts::default();
+        for (by, about, evidence, at) in said {
+            doubts.add(ServerId(*about), ServerId(*by), *evidence, Duration::from_millis(*at));
+        }
+        doubts.to_go(&Voters::of((0..members).map(ServerId)), ServerId(0), Duration::from_millis(now))
+    }
+
+    #[test]
+    fn as_many_as_decide_must_doubt() {
+        let silent = |by, about| (by, about, Evidence::Silent, 0);
+        assert_eq!(to_go(5, &[silent(1, 4), silent(2, 4)], 10), ids(&[]));
+        assert_eq!(to_go(5, &[silent(1, 4), silent(2, 4), silent(0, 4)], 10), ids(&[4]));
+        assert_eq!(to_go(4, &[silent(1, 3), silent(2, 3)], 10), ids(&[3]), "the witness votes, too");
+        assert_eq!(to_go(2, &[silent(0, 1)], 10), ids(&[1]));
+        assert_eq!(to_go(5, &[(3, 4, Evidence::Dead, 0)], 10), ids(&[4]), "it is proven");
+        let cut_off = [0, 1, 2, 3].map(|about| silent(4, about));
+        assert_eq!(to_go(5, &cut_off, 60_000), ids(&[]), "one that hears nobody is not believed");
+    }
+
+    #[test]
+    fn that_somebody_did_not_answer_counts_for_a_while() {
+        let said =
+            [(1, 4, Evidence::Silent, 0), (2, 4, Evidence::Silent, 2000), (0, 4, Evidence::Silent, 2000)];
+        assert_eq!(to_go(5, &said, 3000), ids(&[4]));
+        assert_eq!(to_go(5, &said, 3001), ids(&[]));
+        let lost = [(1, 4, LOST, 0), (2, 4, LOST, 2000), (0, 4, LOST, 2000)];
+        assert_eq!(to_go(5, &lost, 30_000), ids(&[4]));
+    }
+
+    #[test]
+    fn of_two_that_have_lost_each_other_one_goes() {
+        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (2, 1, LOST, 0)], 999), ids(&[]));
+        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (2, 1, LOST, 0)], 1000), ids(&[2]), "the later one");
+        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (1, 3, LOST, 0)], 1000), ids(&[1]), "who has lost more");
+        let beside = [(1, 2, LOST, 0), (0, 4, LOST, 0), (1, 4, LOST, 0), (2, 4, LOST, 0)];
+        assert_eq!(to_go(5, &beside, 1000), ids(&[4]), "the one that nobody reaches at first");
+    }
+
+    #[test]
+    fn the_others_are_asked_more_and_more_seldom() {
+        let at = Duration::from_millis;
+        let mut doubts = Doubts::default();
+        assert!(doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
+        assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
+        assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
+        let asked: Vec<u64> = (0..20_000).filter(|now| doubts.asks(ServerId(1), at(*now))).collect();
+        assert_eq!(asked, [100, 600, 1600, 3600, 7600, 15_600]);
+        assert!(doubts.add(ServerId(1), ServerId(2), LOST, at(20_000)));
+        assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));
+        doubts.follow(|id| id != ServerId(3), at(30_000));
+        assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
+        assert!(doubts.remove(ServerId(1), ServerId(2)) && !doubts.remove(ServerId(1), ServerId(2)));
+        assert_eq!(doubts.iter().count(), 0);
+    }
+}
