@@ -52,9 +52,9 @@ pub enum Message {
     Withdraw(Change),
     /// To who proposes, or has asked: I take this member for gone.
     Doubt(ServerId, Evidence),
-    /// I do not any more.
+    /// I do not any more, or was asked and do not.
     Trust(ServerId),
-    /// Somebody takes this member for gone: see whether it answers you, and tell me if not.
+    /// Somebody takes this member for gone: see whether it answers you, and tell me.
     Check(ServerId),
     /// I know the roster of this epoch: tell me yours if it is later, as I do.
     Know(Epoch),
@@ -316,12 +316,12 @@ impl Membership {
     }
 
     /// A member answers this one: it is not to go for its sake.
-    pub fn trust(&mut self, id: ServerId) {
+    pub fn trust(&mut self, id: ServerId, now: Duration) {
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
-        if self.doubts.remove(id, self.me) {
+        if self.doubts.remove(id, self.me, now) {
             told.extend(self.first_proposer(Some(id)));
-            self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
         }
+        self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
     }
 
     /// When [`Membership::tick`] is to be called next.
@@ -389,7 +389,8 @@ impl Membership {
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
             Message::Doubt(about, evidence) => self.hears_a_doubt(from, about, evidence, now),
-            Message::Trust(about) => drop(self.doubts.remove(about, from)),
+            Message::Trust(about) if self.roster.contains(from) => drop(self.doubts.remove(about, from, now)),
+            Message::Trust(_) => {}
             Message::Check(about) => self.checks(from, about),
             Message::Know(epoch) => self.heard_epoch(from, epoch),
             Message::Renew(epoch, number) => {

@@ -78,7 +78,7 @@ impl Node {
             return;
         }
         if answers {
-            self.at_membership(None, |membership, _| membership.trust(member));
+            self.at_membership(None, |membership, now| membership.trust(member, now));
         } else {
             tracing::warn!("{member} does not answer");
             self.doubts(member, Evidence::Silent);

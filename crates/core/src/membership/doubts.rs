@@ -2,8 +2,9 @@
 //! all others for gone, and may be heard by them. So a member goes when so many take it for gone that they are a quorum,
 //! with the witness where it votes; who proposes has the others check, who reach it or not, each for itself.
 //!
-//! A connection that has ended is never made again. Where two members have lost each other and the others reach both, one
-//! of them goes nevertheless: the one that has lost most, or else the one that joined last.
+//! A connection that has ended is never made again. Where two members have lost each other and so many others say that they
+//! reach both that those are a quorum, one of the two goes nevertheless: the one that has lost most, or else the one that
+//! joined last.
 
 use crate::agreement::{Voter, Voters};
 use crate::ids::ServerId;
@@ -17,9 +18,9 @@ const ASK: Duration = Duration::from_millis(100);
 /// How long to wait before they are asked again, at first; twice as long each time, up to the latter.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(8);
-/// How long it counts that a member did not get an answer.
+/// How long it counts that a member did not get an answer, or did.
 const COUNTS: Duration = Duration::from_secs(3);
-/// After this long without enough others that have lost it, too, what two have lost is their connection.
+/// After this long, what two have lost of whom others reach both is their connection.
 const SETTLES: Duration = Duration::from_secs(1);
 
 /// Why a member is taken for gone.
@@ -38,6 +39,8 @@ pub enum Evidence {
 struct Doubt {
     /// By whom, why, and when they said so last.
     by: BTreeMap<ServerId, (Evidence, Duration)>,
+    /// Who reached it, and when they said so last.
+    reached: BTreeMap<ServerId, Duration>,
     /// Since when somebody does, in this epoch.
     since: Duration,
     /// When the others are to be asked.
@@ -57,13 +60,15 @@ impl Doubts {
         let before = doubt.by.get(&by).map(|(evidence, _)| *evidence);
         let evidence = before.map_or(evidence, |before| before.max(evidence));
         doubt.by.insert(by, (evidence, now));
+        doubt.reached.remove(&by);
         before != Some(evidence)
     }
 
-    /// A member does not take another one for gone any more. Returns whether it had.
-    pub(super) fn remove(&mut self, about: ServerId, by: ServerId) -> bool {
+    /// A member reaches another one: it does not take it for gone any more. Returns whether it had.
+    pub(super) fn remove(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
         let Some(doubt) = self.0.get_mut(&about) else { return false };
         let had = doubt.by.remove(&by).is_some();
+        doubt.reached.insert(by, now);
         if doubt.by.is_empty() {
             self.0.remove(&about);
         }
@@ -98,7 +103,7 @@ impl Doubts {
     pub(super) fn to_go(&self, voters: &Voters, me: ServerId, now: Duration) -> BTreeSet<ServerId> {
         let enough = self.0.iter().filter(|(_, doubt)| doubt.is_enough(voters, me, now));
         let to_go: BTreeSet<ServerId> = enough.map(|(about, _)| *about).collect();
-        if to_go.is_empty() { self.odd_one(now).into_iter().collect() } else { to_go }
+        if to_go.is_empty() { self.odd_one(voters, now).into_iter().collect() } else { to_go }
     }
 
     /// When it is to be looked again who is to go, and when the others are to be asked about a member.
@@ -118,8 +123,13 @@ impl Doubts {
     }
 
     /// Of those that have lost each other while others reach both, the one that goes.
-    fn odd_one(&self, now: Duration) -> Option<ServerId> {
-        let settled = self.0.iter().filter(|(_, doubt)| now >= doubt.since + SETTLES);
+    fn odd_one(&self, voters: &Voters, now: Duration) -> Option<ServerId> {
+        let lives = |about: ServerId, doubt: &Doubt| {
+            let reach = doubt.reached.iter().filter(|(_, at)| now <= **at + COUNTS).map(|(by, _)| *by);
+            let who = reach.chain([about]).map(Voter::Member).chain([Voter::Witness]).collect();
+            now >= doubt.since + SETTLES && voters.are_enough(&who)
+        };
+        let settled = self.0.iter().filter(|(about, doubt)| lives(**about, doubt));
         let pairs: BTreeSet<(ServerId, ServerId)> = settled
             .flat_map(|(about, doubt)| doubt.has_lost().map(|by| (by.min(*about), by.max(*about))))
             .collect();
@@ -134,7 +144,13 @@ impl Doubts {
 
 impl Doubt {
     fn since(now: Duration) -> Doubt {
-        Doubt { by: BTreeMap::new(), since: now, ask_at: now + ASK, ask_again: ASK_AGAIN }
+        Doubt {
+            by: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            since: now,
+            ask_at: now + ASK,
+            ask_again: ASK_AGAIN,
+        }
     }
 
     fn restart(&mut self, now: Duration) {
@@ -200,11 +216,36 @@ mod tests {
 
     #[test]
     fn of_two_that_have_lost_each_other_one_goes() {
-        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (2, 1, LOST, 0)], 999), ids(&[]));
-        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (2, 1, LOST, 0)], 1000), ids(&[2]), "the later one");
-        assert_eq!(to_go(5, &[(1, 2, LOST, 0), (1, 3, LOST, 0)], 1000), ids(&[1]), "who has lost more");
-        let beside = [(1, 2, LOST, 0), (0, 4, LOST, 0), (1, 4, LOST, 0), (2, 4, LOST, 0)];
-        assert_eq!(to_go(5, &beside, 1000), ids(&[4]), "the one that nobody reaches at first");
+        let lost = |pairs: &[(u32, u32)], reached: &[(u32, u32)], now| {
+            let mut doubts = Doubts::default();
+            for (by, about) in pairs {
+                doubts.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
+            }
+            for (by, about) in reached {
+                doubts.remove(ServerId(*about), ServerId(*by), Duration::ZERO);
+            }
+            let voters = Voters::of((0..5).map(ServerId));
+            doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
+        };
+        let each_other = [(1, 2), (2, 1)];
+        let reached = [(0, 1), (3, 1), (0, 2), (3, 2)];
+        assert_eq!(lost(&each_other, &reached, 999), ids(&[]));
+        assert_eq!(lost(&each_other, &reached, 1000), ids(&[2]), "the later one");
+        assert_eq!(
+            lost(&each_other, &[(0, 1), (0, 2)], 1000),
+            ids(&[]),
+            "the others do not say that they live"
+        );
+        assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
+        let more = [(0, 2), (4, 2), (0, 3), (4, 3)];
+        assert_eq!(lost(&[(1, 2), (1, 3)], &more, 1000), ids(&[1]), "who has lost more");
+        assert_eq!(
+            lost(&[(0, 1), (0, 2)], &[], 60_000),
+            ids(&[]),
+            "two may have died, and the others be slow"
+        );
+        let beside = [(1, 2), (0, 4), (1, 4), (2, 4)];
+        assert_eq!(lost(&beside, &reached, 1000), ids(&[4]), "the one that nobody reaches at first");
     }
 
     #[test]
@@ -220,7 +261,9 @@ mod tests {
         assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));
         doubts.follow(|id| id != ServerId(3), at(30_000));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
-        assert!(doubts.remove(ServerId(1), ServerId(2)) && !doubts.remove(ServerId(1), ServerId(2)));
+        assert!(
+            doubts.remove(ServerId(1), ServerId(2), at(1)) && !doubts.remove(ServerId(1), ServerId(2), at(1))
+        );
         assert_eq!(doubts.iter().count(), 0);
     }
 }

@@ -56,7 +56,7 @@ impl Stage {
                     Effect::Check(about) => {
                         let reached = self.comes_through(from, about);
                         self.act(from.0, |member, now| match reached {
-                            true => member.trust(about),
+                            true => member.trust(about, now),
                             false => member.doubt(about, Evidence::Silent, now),
                         });
                     }
@@ -200,7 +200,7 @@ fn doubts_of_who_has_left_or_trusts_again_do_not_count() {
 
     stage.act(2, |other, now| {
         other.doubt(ServerId(1), Evidence::Silent, now);
-        other.trust(ServerId(1));
+        other.trust(ServerId(1), now);
     });
     stage.settle(None);
     assert_eq!([0, 2].map(|id| stage.members[&ServerId(id)].wake_at()), [None, None]);

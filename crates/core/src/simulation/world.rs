@@ -407,7 +407,7 @@ impl World {
             Event::Check(node, about) => {
                 let answers = self.answers(node, about);
                 self.with_member(node, |member, now| match answers {
-                    true => member.trust(about),
+                    true => member.trust(about, now),
                     false => member.doubt(about, Evidence::Silent, now),
                 })
             }
@@ -604,7 +604,7 @@ impl World {
             let silent = &mut self.nodes[index].silent;
             if answers && !wrong {
                 if silent.remove(&id).is_some() {
-                    self.with_member(index, |member, _| member.trust(id))?;
+                    self.with_member(index, |member, now| member.trust(id, now))?;
                 }
                 continue;
             }

@@ -329,6 +329,7 @@ impl World {
         if self.now >= self.next_look {
             self.next_look = self.now + LOOK_EVERY;
             self.all_is_there()?;
+            self.heal_what_holds_all();
         }
         if self.faulty && self.now >= self.next_fault {
             self.next_fault = self.now + self.chance(2 * self.plan.faults_apart);
@@ -436,6 +437,16 @@ impl World {
             "host {host} is cut off, {}",
             ["both ways", "from others", "to others"][ways as usize]
         ));
+    }
+
+    /// A host that is cut off is there again if something was acknowledged meanwhile of which it has all copies: it may be
+    /// given up, and nothing is promised then.
+    fn heal_what_holds_all(&mut self) {
+        let there: Vec<usize> =
+            (0..self.servers.len()).filter(|index| self.servers[*index].host == self.cut.host).collect();
+        if self.cut.lasts && self.survivors(&there).is_none_or(|others| self.lacking(&others).is_some()) {
+            self.heal();
+        }
     }
 
     fn heal(&mut self) {
