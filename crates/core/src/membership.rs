@@ -1,10 +1,10 @@
 //! One server's part in agreeing on who the members of its group are.
 //!
 //! Whoever notices that a server wants to join or leave **wishes** for a change, and whoever notices that a member seems to
-//! be gone **doubts** it. The first member that nobody doubts gathers what is wished for a moment and proposes the next
-//! [`Roster`], without those that enough members doubt; others propose themselves if it does not come about in time. The members of the roster in force vote ([`crate::agreement`]), one instance for each
-//! epoch. A roster that leaves somebody out who may still be running comes into force only when that member's
-//! [lease](crate::lease) has certainly run out.
+//! be gone **doubts** it ([`doubts`]). The first member that nobody doubts gathers wishes for a moment and proposes the next
+//! [`Roster`], without those that enough members doubt; others propose themselves if it does not come about in time. The
+//! members of the roster in force vote ([`crate::agreement`]), one instance for each epoch. A roster that leaves somebody out
+//! who may still be running comes into force only when that member's [lease](crate::lease) has certainly run out.
 
 mod doubts;
 
@@ -318,7 +318,7 @@ impl Membership {
     /// A member answers this one: it is not to go for its sake.
     pub fn trust(&mut self, id: ServerId, now: Duration) {
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
-        if self.doubts.remove(id, self.me, now) {
+        if self.doubts.reaches(id, self.me, now) {
             told.extend(self.first_proposer(Some(id)));
         }
         self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
@@ -389,7 +389,9 @@ impl Membership {
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
             Message::Doubt(about, evidence) => self.hears_a_doubt(from, about, evidence, now),
-            Message::Trust(about) if self.roster.contains(from) => drop(self.doubts.remove(about, from, now)),
+            Message::Trust(about) if self.roster.contains(from) => {
+                self.doubts.reaches(about, from, now);
+            }
             Message::Trust(_) => {}
             Message::Check(about) => self.checks(from, about),
             Message::Know(epoch) => self.heard_epoch(from, epoch),
@@ -494,6 +496,10 @@ impl Membership {
 
     /// Who is to go.
     fn to_go(&self, now: Duration) -> BTreeSet<ServerId> {
+        // Nearly always, and asked after each message.
+        if self.doubts.is_empty() {
+            return BTreeSet::new();
+        }
         self.doubts.to_go(&self.voters(), self.me, now)
     }
 

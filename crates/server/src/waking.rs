@@ -27,22 +27,22 @@ pub(crate) struct Waking {
     /// When it was last seen to run, in nanoseconds of its clock.
     ran: AtomicU64,
     /// Whether it has stood still, and does not know yet what has become of it.
-    doubts: Watched<bool>,
+    unsure: Watched<bool>,
 }
 
 impl Waking {
     /// Of a server that is given up when it was `silent` for so long.
     pub(crate) fn new(silent: Duration) -> Waking {
-        Waking { still: silent / 3, ran: AtomicU64::new(u64::MAX), doubts: Watched::new(false) }
+        Waking { still: silent / 3, ran: AtomicU64::new(u64::MAX), unsure: Watched::new(false) }
     }
 
     /// Whether all is well, now being what the clock says.
     fn is_sure(&self, now: Duration) -> bool {
         let ran = Duration::from_nanos(self.ran.load(Ordering::SeqCst));
         if now.saturating_sub(ran) > self.still {
-            self.doubts.set(true);
+            self.unsure.set(true);
         }
-        !self.doubts.get()
+        !self.unsure.get()
     }
 
     /// It runs now. To be called more often than the time after which it has stood still.
@@ -57,7 +57,7 @@ impl Waking {
     fn asked(&self, began: Duration, now: Duration) {
         self.runs(now);
         if now.saturating_sub(began) <= ANSWER + self.still {
-            self.doubts.set(false);
+            self.unsure.set(false);
         }
     }
 }
@@ -67,7 +67,7 @@ impl Node {
     /// be done any more by who asks. Costs a look at the clock.
     pub(crate) async fn goes_on(&self) -> bool {
         if !self.waking.is_sure(self.hosted.now()) {
-            self.waking.doubts.wait_for(|doubts| !doubts).await;
+            self.waking.unsure.wait_for(|unsure| !unsure).await;
         }
         // One that has left still answers who has not gone elsewhere yet.
         !self.hosted.out.get() || self.state.lock().leaving.goes()
@@ -103,7 +103,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             node.ask_what_has_become().await;
             node.waking.asked(began, node.hosted.now());
         }
-        let _ = timeout(node.waking.still / 4, node.waking.doubts.wait_for(|doubts| doubts)).await;
+        let _ = timeout(node.waking.still / 4, node.waking.unsure.wait_for(|unsure| unsure)).await;
     }
 }
 

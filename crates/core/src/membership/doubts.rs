@@ -65,7 +65,7 @@ impl Doubts {
     }
 
     /// A member reaches another one: it does not take it for gone any more. Returns whether it had.
-    pub(super) fn remove(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
+    pub(super) fn reaches(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
         let Some(doubt) = self.0.get_mut(&about) else { return false };
         let had = doubt.by.remove(&by).is_some();
         doubt.reached.insert(by, now);
@@ -82,6 +82,10 @@ impl Doubts {
             doubt.restart(now);
             is_member(*about) && !doubt.by.is_empty()
         });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Why a member takes another one for gone, if it does.
@@ -222,7 +226,7 @@ mod tests {
                 doubts.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
             }
             for (by, about) in reached {
-                doubts.remove(ServerId(*about), ServerId(*by), Duration::ZERO);
+                doubts.reaches(ServerId(*about), ServerId(*by), Duration::ZERO);
             }
             let voters = Voters::of((0..5).map(ServerId));
             doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
@@ -262,7 +266,8 @@ mod tests {
         doubts.follow(|id| id != ServerId(3), at(30_000));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
         assert!(
-            doubts.remove(ServerId(1), ServerId(2), at(1)) && !doubts.remove(ServerId(1), ServerId(2), at(1))
+            doubts.reaches(ServerId(1), ServerId(2), at(1))
+                && !doubts.reaches(ServerId(1), ServerId(2), at(1))
         );
         assert_eq!(doubts.iter().count(), 0);
     }
