@@ -121,6 +121,10 @@ pub(crate) struct Open {
     pub(crate) counts: HashMap<(String, u64), (u64, String)>,
     /// Puts that the server has not answered yet.
     pub(crate) pending: Pending,
+    /// The home is being told of its end.
+    is_ending: bool,
+    /// A new home has said that the one before told others of its end.
+    has_ended: bool,
 }
 
 /// Memory that was given and not yet committed.
@@ -472,7 +476,8 @@ impl Producer {
 
     /// As `tell_end`, for the home, or for another one where the step goes on when that has died.
     fn tell_home_of_end(&self, mut open: Open) -> (Open, Result<()>) {
-        loop {
+        open.is_ending = true;
+        while !open.has_ended {
             let home = self.home();
             let told = self.tell_end(&home, &open.end());
             let Err(error) = told else { return (open, told) };
@@ -486,6 +491,7 @@ impl Producer {
                 return (open, Err(error));
             }
         }
+        (open, Ok(()))
     }
 
     /// As `tell_end`, for a server that is not the home. What one held that has died is lost, and said so to those who

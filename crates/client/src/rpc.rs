@@ -209,8 +209,10 @@ impl Rpc {
     }
 
     /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
-    /// take the bytes. The payload is the caller's again on return.
+    /// take the bytes. The payload is the caller's again on return. If the server is known to have ended the connection, that
+    /// is an error now: what is sent to it would be lost.
     pub(crate) fn post(&self, message: &ToServer, payload: Option<Payload<'_>>) -> Result<u64> {
+        lock(&self.sender).check_not_ended()?;
         let request = self.expect(false);
         let sent = self.send(request, message, payload, Instant::now() + self.patience);
         if sent.is_err() {

@@ -203,6 +203,11 @@ impl Membership {
         &self.roster
     }
 
+    /// The next roster that this voter has accepted, if it has: it may be the next one.
+    pub fn accepted(&self) -> Option<&Arc<Roster>> {
+        self.acceptor.accepted()
+    }
+
     /// Whether a later roster leaves this server out.
     pub fn is_out(&self) -> bool {
         matches!(self.work, Work::Out(..) | Work::Released)

@@ -159,6 +159,7 @@ pub struct Joined {
     pub cuts: Cuts,
     /// The version of the change of the demand that is being agreed, if any.
     pub agreeing: Option<u64>,
-    /// The coordinator knows all that the rank did in the steps below this one.
+    /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides that
+    /// these were made, or are needed no more.
     pub below: StepNumber,
 }

@@ -53,12 +53,8 @@ impl Node {
                         return;
                     }
                     None => {
-                        if !state.places.defer(from, M::Join { token, stream, rank, options, back_to }) {
-                            let error =
-                                Error::conflict("too many ranks join while the group changes: try again");
-                            self.tell(state, from, M::Answer { token, result: Err(error) });
-                        }
-                        return;
+                        let join = M::Join { token, stream, rank, options, back_to };
+                        return self.defer(state, from, token, join);
                     }
                 }
                 if let Some(back_to) = &back_to
@@ -104,6 +100,10 @@ impl Node {
                     return;
                 };
                 if let Ok(JoinedRun { run, options, demand, cuts, agreeing, .. }) = &result {
+                    // It coordinates the stream, also if the view has changed meanwhile.
+                    if !state.gone.contains(&from) {
+                        self.note_place(state, &pending.stream, from);
+                    }
                     let member = state.members.entry(pending.stream.clone()).or_default();
                     let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
                     member.cut.open_run(*run, cuts, *agreeing);
@@ -139,14 +139,20 @@ impl Node {
                 self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
+            // The rank's home knows a view that has the stream here; it may be elsewhere all the same.
+            M::Define { token, ref stream, .. } | M::SetAttr { token, ref stream, .. }
+                if self.place_of(state, stream) != Some(self.id) =>
+            {
+                match self.place_of(state, stream) {
+                    Some(server) => drop(self.tell(state, from, M::AskInstead { token, server })),
+                    None => self.defer(state, from, token, message),
+                }
+            }
             // The rank's home may learn of this coordinator before it has told it of the run.
             M::Define { token, ref stream, run, .. } | M::SetAttr { token, ref stream, run, .. }
                 if self.coordinator(state, stream).is_still_to_be_told(run) =>
             {
-                if !state.places.defer(from, message) {
-                    let error = Error::conflict("too much is told while the group changes: try again");
-                    self.tell(state, from, M::Answer { token, result: Err(error) });
-                }
+                self.defer(state, from, token, message);
             }
             M::Define { token, stream, run, rank, field } => {
                 let result = self.coordinator(state, &stream).define(run, rank, field);
@@ -178,9 +184,13 @@ impl Node {
                 self.coordinator(state, &stream).reached(run, step);
                 self.forget_idle(state, &stream);
             }
-            M::StepEnded { stream, run, rank, ended } => {
+            M::StepEnded { stream, run, rank, ended, copied } => {
                 let ended = Arc::unwrap_or_clone(ended);
-                let effects = self.coordinator(state, &stream).step_ended(run, rank, from, ended);
+                let coordinator = self.coordinator(state, &stream);
+                if copied {
+                    coordinator.has_copies(run, rank, ended.step);
+                }
+                let effects = coordinator.step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
             }
             M::RankGone { stream, run, rank, died } => {
@@ -291,6 +301,14 @@ impl Node {
             | M::WhichRoster
             | M::Admitted(_)
             | M::Membership(_) => {}
+        }
+    }
+
+    /// A question waits until it is known who coordinates its stream.
+    fn defer(&self, state: &mut State, from: ServerId, token: u64, question: PeerMessage) {
+        if !state.places.defer(from, question) {
+            let error = Error::conflict("too much is asked while the group changes: try again");
+            self.tell(state, from, PeerMessage::Answer { token, result: Err(error) });
         }
     }
 

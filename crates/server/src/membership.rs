@@ -53,7 +53,7 @@ impl Standing {
 /// A server's part in the agreement, with what it needs around it.
 #[derive(Debug)]
 pub(crate) struct Hosted {
-    membership: Mutex<Membership>,
+    pub(crate) membership: Mutex<Membership>,
     /// When it is to be called next may have changed.
     changed: Notify,
     /// Whether this server may acknowledge something may have changed.
@@ -485,8 +485,9 @@ async fn look(node: &Arc<Node>) {
         // Those that were told may not have heard it; this server will never speak to them again.
         gone.iter().for_each(|id| node.doubts(*id, Evidence::Lost));
     }
-    let gone = !gone.is_empty();
-    if !gone && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
+    // Those whom it is to tell of the roster without it may have gone, too: then a later one lets it end.
+    let asks = !gone.is_empty() || node.hosted.out.get();
+    if !asks && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
         return;
     }
     let path = node.group.clone();
@@ -500,7 +501,7 @@ async fn look(node: &Arc<Node>) {
     if file.epoch == standing.view.epoch {
         node.hosted.filed.store(file.epoch, Ordering::Relaxed);
     }
-    if file.epoch == standing.view.epoch || !gone {
+    if file.epoch == standing.view.epoch || !asks {
         return;
     }
     for server in &file.servers {

@@ -58,17 +58,22 @@ impl Node {
         self.tell_workers_again(state, stream, to);
     }
 
-    /// A rank has ended a step: tells its stream's coordinator, and whichever takes that one's place.
+    /// A rank has ended a step, which has as many copies as it is to have or not: tells its stream's coordinator, and whichever
+    /// takes that one's place.
     pub(crate) fn tell_ended(
         &self,
         state: &mut State,
         (stream, run, rank): (String, RunNumber, u32),
         ended: Arc<StepEnded>,
+        copied: bool,
     ) {
         let coordinator = self.coordinator_of(state, &stream);
         let kept = state.ledger.ended(&stream, run, rank, ended.clone());
+        if copied {
+            state.ledger.has_copies(&stream, run, rank, ended.step);
+        }
         let id = StepId { stream: stream.clone(), run, step: ended.step };
-        let told = self.tell(state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended });
+        let told = self.tell(state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended, copied });
         if !told && (self.is_too_far_behind(state, coordinator) || kept > UNTOLD_MAX) {
             // Nobody will ever read it.
             self.forget_step(state, &id);
@@ -220,7 +225,9 @@ pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<Pe
 /// What a coordinator is told of a rank: the steps that it has ended, and whether it is gone.
 fn tell_rank(stream: &str, run: RunNumber, rank: u32, told: &RankLedger, messages: &mut Vec<PeerMessage>) {
     let name = || stream.to_owned();
-    let steps = told.steps.values().cloned();
-    messages.extend(steps.map(|ended| PeerMessage::StepEnded { stream: name(), run, rank, ended }));
+    messages.extend(told.steps.values().cloned().map(|ended| {
+        let copied = told.is_safe(ended.step);
+        PeerMessage::StepEnded { stream: name(), run, rank, ended, copied }
+    }));
     messages.extend(told.gone.map(|died| PeerMessage::RankGone { stream: name(), run, rank, died }));
 }

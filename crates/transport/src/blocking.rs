@@ -273,6 +273,18 @@ impl Sender {
         &self.end.peer
     }
 
+    /// An error if the peer has ended the connection: what is sent to a dead one is taken without an error at first. One
+    /// system call.
+    pub fn check_not_ended(&self) -> Result<()> {
+        self.end.check()?;
+        let mut waiting = [PollFd::from_borrowed_fd(self.end.link.descriptor(), PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match rustix::event::poll(&mut waiting, Some(&now)) {
+            Ok(1..) => Err(self.end.gone("it closed the connection")),
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps a message to be sent together with the next one: waking the peer costs more than all else. Many
     /// bytes are sent at once; then it waits while the peer does not take them.
     pub fn queue<M: Serialize>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {

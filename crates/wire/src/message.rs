@@ -637,7 +637,8 @@ pub enum ToClient {
     Producing {
         /// The run that was joined.
         run: RunNumber,
-        /// The coordinator knows all that the rank did in the steps below this one.
+        /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides
+        /// that these were made, or are needed no more.
         below: StepNumber,
         /// The arena to write to and its size, if memory is shared.
         arena: Option<(u32, u64)>,

@@ -103,7 +103,8 @@ pub struct JoinedRun {
     pub cuts: Vec<(StepNumber, Demand)>,
     /// The version of a change that is being agreed: until it is decided, no step can begin.
     pub agreeing: Option<u64>,
-    /// The coordinator knows all that the rank did in the steps below this one.
+    /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides that
+    /// these were made, or are needed no more.
     pub below: StepNumber,
 }
 
@@ -253,6 +254,8 @@ pub enum PeerMessage {
         rank: u32,
         /// What it put.
         ended: Arc<StepEnded>,
+        /// Whether it has as many copies as it is to have.
+        copied: bool,
     },
     /// A rank closed its handle or died.
     RankGone {

@@ -8,7 +8,7 @@ use super::{OnLoss, Producer, State};
 use crate::group::Group;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::BackTo;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
@@ -25,6 +25,13 @@ const LATER: Duration = Duration::from_millis(200);
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How long to wait before the servers are asked again in one attempt.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// A server that takes this rank.
+pub(super) struct Found {
+    pub(super) home: Arc<Storage>,
+    /// The stream's coordinator knows that the rank has ended all steps below this one.
+    pub(super) below: StepNumber,
+}
+
 /// How many servers may die one right after the other, each as it is the home of one call.
 pub(super) const DEATHS_MAX: u32 = 4;
 
@@ -57,7 +64,7 @@ impl Producer {
         let patience = if state.come_back_at.is_none() { self.patience_to_go_on() } else { LATER };
         drop(state);
         let found = self.find_home(now + patience, first);
-        let result = found.and_then(|home| home.rpc.tell(&ToServer::Settles).map(|()| home));
+        let result = found.and_then(|Found { home, .. }| home.rpc.tell(&ToServer::Settles).map(|()| home));
         let mut state = lock(&self.state);
         match result {
             Ok(home) => {
@@ -170,7 +177,7 @@ impl Producer {
         &self,
         deadline: Instant,
         mut first: Option<(ServerId, Arc<Rpc>)>,
-    ) -> Result<Arc<Storage>> {
+    ) -> Result<Found> {
         let (home_lives, was_let_go) = {
             let state = lock(&self.state);
             (state.members.home_lives(), state.members.was_let_go())
@@ -203,7 +210,7 @@ impl Producer {
                 }
             };
             match rpc.and_then(|rpc| self.move_to(&group, server, rpc)) {
-                Ok(Some(home)) => return Ok(home),
+                Ok(Some(found)) => return Ok(found),
                 // It leaves, too.
                 Ok(None) => dead.push(server),
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
@@ -234,7 +241,7 @@ impl Producer {
 
     /// Joins the run again, through this server, and tells it what this rank offers, and what the home before may not have
     /// told; `None` if the server leaves the group.
-    fn move_to(&self, group: &Group, server: ServerId, rpc: Arc<Rpc>) -> Result<Option<Arc<Storage>>> {
+    fn move_to(&self, group: &Group, server: ServerId, rpc: Arc<Rpc>) -> Result<Option<Found>> {
         let back_to = {
             let mut state = lock(&self.state);
             state.attempts += 1;
@@ -269,6 +276,6 @@ impl Producer {
             home.rpc.call_within(&set, None, group.limit(), "to take an attribute")?;
         }
         self.put_ended_again(&home, below)?;
-        Ok(Some(home))
+        Ok(Some(Found { home, below }))
     }
 }

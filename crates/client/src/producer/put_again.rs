@@ -4,8 +4,11 @@
 //! and since small blocks are remembered. What went over the network only the home had: if other servers hold copies of it,
 //! the new home is told where; else the step is lost with the server, and told as torn. A block has a number within its
 //! step, so that it harms nobody if some of it was known already.
+//!
+//! Where the home dies as it answers that the step has ended, with its copies, the new home says so: then nothing is put again,
+//! and it may have been read and freed meanwhile.
 
-use super::come_back::DEATHS_MAX;
+use super::come_back::{DEATHS_MAX, Found};
 use super::ended::Ended;
 use super::joiners::Members;
 use super::{Open, Producer, State};
@@ -115,10 +118,10 @@ impl Producer {
         let mut deaths = 0;
         loop {
             self.check_open_step()?;
-            let home = self.find_home(deadline, None)?;
-            match self.move_open_step_to(&home) {
+            let found = self.find_home(deadline, None)?;
+            match self.move_open_step_to(&found) {
                 Err(error) if error.kind == ErrorKind::Unreachable && deaths < DEATHS_MAX => {
-                    tracing::info!("stream '{}': {} died, too: {error}", self.stream, home.server);
+                    tracing::info!("stream '{}': {} died, too: {error}", self.stream, found.home.server);
                     deaths += 1;
                 }
                 moved => return moved,
@@ -126,18 +129,28 @@ impl Producer {
         }
     }
 
-    /// The open step, if all that was put in it can be put again.
+    /// The open step, if all that was put in it can be put again, or the home may have told others of its end.
     fn check_open_step(&self) -> Result<(StepNumber, f64)> {
         let state = lock(&self.state);
         let open = state.open.as_ref().filter(|open| !open.passing);
         let open = open.ok_or_else(|| Error::not_found("no step is open"))?;
-        check_all_there(&open.written)?;
+        if !(open.is_ending && self.options.copies() > 0) {
+            check_all_there(&open.written)?;
+        }
         Ok((open.step, open.time))
     }
 
-    /// Begins the open step at another server, puts there what was put in it, and makes that one the home.
-    fn move_open_step_to(&self, home: &Arc<Storage>) -> Result<ServerId> {
+    /// Begins the open step at another server, puts there what was put in it, and makes that one the home; if the step has
+    /// ended, does only the last.
+    fn move_open_step_to(&self, Found { home, below }: &Found) -> Result<ServerId> {
         let (step, time) = self.check_open_step()?;
+        if step < *below {
+            let mut state = lock(&self.state);
+            let Some(open) = state.open.as_mut() else { return Err(Error::not_found("the step was ended")) };
+            open.has_ended = true;
+            self.stays_at(&mut state, home);
+            return Ok(home.server);
+        }
         let (demand, grants) = begin_again(home, step, time)?;
         let (mut again, mut done, mut dropped) = (Vec::new(), 0, 0);
         loop {
@@ -149,18 +162,13 @@ impl Producer {
                 };
                 let next = open.written[done..].to_vec();
                 if next.is_empty() {
-                    // Before anybody puts there. If that dies just now, the next question to it finds it.
-                    let _ = home.rpc.tell(&ToServer::Settles);
                     // What was not wanted before may have been put, and was not taken.
                     let taken = |field: &Field| before.wants(field, step) || !demand.wants(field, step);
                     open.dropped |= !fields.values().all(|field| taken(field));
                     open.go_on(again, grants, dropped);
                     state.demand = demand;
+                    self.stays_at(&mut state, home);
                     state.answered = true;
-                    state.small = None;
-                    state.come_back_at = None;
-                    state.members = Members::new(&self.group.known());
-                    *lock(&self.home) = home.clone();
                     return Ok(home.server);
                 }
                 check_all_there(&next)?;
@@ -174,6 +182,16 @@ impl Producer {
                 }
             }
         }
+    }
+
+    /// This server is the home from now on, before anybody puts there. If it dies just now, the next question to it finds it.
+    fn stays_at(&self, state: &mut State, home: &Arc<Storage>) {
+        let _ = home.rpc.tell(&ToServer::Settles);
+        state.answered = false;
+        state.small = None;
+        state.come_back_at = None;
+        state.members = Members::new(&self.group.known());
+        *lock(&self.home) = home.clone();
     }
 
     /// The rank has ended a step, and its home was told. That may not have told anybody when it dies; where copies are made,

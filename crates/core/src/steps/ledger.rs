@@ -73,6 +73,8 @@ pub struct InheritedRank {
     pub rank: u32,
     /// It has finished all steps below this one.
     pub below: StepNumber,
+    /// All that it ended below this step had as many copies as it was to have, or is needed no more.
+    pub safe_below: StepNumber,
     /// Whether its home is dead, and the sender had only copies.
     pub away: bool,
 }
@@ -104,6 +106,7 @@ pub struct RunLedger {
 #[derive(Debug, Default)]
 pub struct RankLedger {
     below: StepNumber,
+    safe_below: StepNumber,
     /// It has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     away: bool,
     /// Whether it has gone, and if so whether it died.
@@ -116,6 +119,15 @@ impl RankLedger {
     /// Whether it has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     pub fn is_away(&self) -> bool {
         self.away
+    }
+
+    /// Whether what it ended in this step had as many copies as it was to have, or is needed no more.
+    pub fn is_safe(&self, step: StepNumber) -> bool {
+        step < self.safe_below
+    }
+
+    fn safe_to(&mut self, step: StepNumber) {
+        self.safe_below = self.safe_below.max(step.saturating_add(1));
     }
 }
 
@@ -157,8 +169,15 @@ impl Ledger {
             run.begun = true;
             if let Some(rank) = run.ranks.get_mut(&rank) {
                 rank.below = rank.below.max(step);
+                rank.safe_below = rank.safe_below.max(step);
             }
         }
+    }
+
+    /// What a rank has ended in a step has as many copies as it is to have.
+    pub fn has_copies(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
+        let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
+        rank.into_iter().for_each(|rank| rank.safe_to(step));
     }
 
     /// A rank has ended a step. Returns how many of its steps are kept.
@@ -224,7 +243,9 @@ impl Ledger {
     pub fn free(&mut self, id: &StepId) {
         let Some(run) = self.run_mut(&id.stream, id.run) else { return };
         for rank in run.ranks.values_mut() {
-            rank.steps.remove(&id.step);
+            if rank.steps.remove(&id.step).is_some() {
+                rank.safe_to(id.step);
+            }
         }
         self.forget_if_idle(&id.stream, id.run);
     }
@@ -276,6 +297,7 @@ impl Ledger {
         for rank in told.ranks {
             let known = run.ranks.entry(rank.rank).or_default();
             known.below = known.below.max(rank.below);
+            known.safe_below = known.safe_below.max(rank.safe_below);
             known.away = true;
         }
     }
@@ -303,6 +325,7 @@ impl Ledger {
                 let known =
                     run.ranks.entry(number).or_insert(RankLedger { away: true, ..RankLedger::default() });
                 known.below = known.below.max(rank.below);
+                known.safe_below = known.safe_below.max(rank.safe_below);
                 known.gone = known.gone.or(rank.gone);
                 known.steps.extend(rank.steps);
             }
@@ -383,7 +406,10 @@ impl RunLedger {
             ranks: self
                 .ranks
                 .iter()
-                .map(|(rank, state)| InheritedRank { rank: *rank, below: state.below, away: state.away })
+                .map(|(rank, state)| {
+                    let RankLedger { below, safe_below, away, .. } = *state;
+                    InheritedRank { rank: *rank, below, safe_below, away }
+                })
                 .collect(),
             begun: self.begun,
         }
@@ -435,7 +461,7 @@ mod tests {
         ledger.reached("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
         let told = run.inheritance(1, None);
-        let rank = |rank| InheritedRank { rank, below: 7, away: false };
+        let rank = |rank| InheritedRank { rank, below: 7, safe_below: 7, away: false };
         assert_eq!((told.ranks, told.reached), (vec![rank(0), rank(1)], Some(6)));
         for number in 5..7 {
             ledger.free(&StepId { stream: "s".into(), run: 1, step: number });

@@ -186,6 +186,8 @@ pub(super) struct Rank {
     /// The same, as far as others have told in the place of its home, while it is away. Several do, each of some steps: what
     /// is missing between them may only not have been told yet.
     pub(super) told_below: StepNumber,
+    /// All that it ended below this step had as many copies as it was to have, or is needed no more.
+    pub(super) safe_below: StepNumber,
     /// It went away after its home had told all of it: nobody tells of it in the place of that.
     pub(super) moved: bool,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
@@ -205,7 +207,8 @@ pub(super) enum RankState {
 
 impl Rank {
     pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
-        Rank { server, state, below, told_below: 0, moved: false, stranded: Vec::new(), attempt: 0 }
+        let (told_below, safe_below, moved, stranded, attempt) = (0, 0, false, Vec::new(), 0);
+        Rank { server, state, below, told_below, safe_below, moved, stranded, attempt }
     }
 }
 

@@ -300,7 +300,7 @@ impl Node {
                         local.note(error.during(format!("step {step}")));
                     }
                     if ending.copies == 0 {
-                        self.tell_ended(state, (stream, run, rank), Arc::new(ending.finish()));
+                        self.tell_ended(state, (stream, run, rank), Arc::new(ending.finish()), false);
                         continue;
                     }
                     let (id, copies, done) = (ending.id.clone(), ending.copies, ending.done.take());
@@ -316,7 +316,7 @@ impl Node {
                     let (node, key, safe) = (self.me.clone(), key.clone(), keeping.is_safe());
                     if safe {
                         done.into_iter().for_each(|done| drop(done.send(Ok(()))));
-                        self.tell_ended(state, key.clone(), ended);
+                        self.tell_ended(state, key.clone(), ended, keeping.are_enough());
                     } else if let Some(queue) = state.directory.endings.by_rank.get_mut(&key) {
                         queue.push_front(Item::Keeping { step, ended, done });
                     }
@@ -326,10 +326,11 @@ impl Node {
                         if safe {
                             return;
                         }
-                        node.answer_rank(&key, step, kept);
+                        let enough = *kept.as_ref().unwrap_or(&false);
+                        node.answer_rank(&key, step, kept.map(drop));
                         // It goes on while the others are told.
                         tokio::task::yield_now().await;
-                        node.step_kept(&key, step);
+                        node.step_kept(&key, step, enough);
                     });
                     if safe {
                         continue;
@@ -357,8 +358,9 @@ impl Node {
         }
     }
 
-    /// Nothing more is waited for before others are told that a rank has ended a step.
-    fn step_kept(&self, key: &RankKey, step: StepNumber) {
+    /// Nothing more is waited for before others are told that a rank has ended a step; it has as many copies as it is to have,
+    /// or not.
+    fn step_kept(&self, key: &RankKey, step: StepNumber, copied: bool) {
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
@@ -366,7 +368,7 @@ impl Node {
             return;
         }
         let Some(Item::Keeping { ended, .. }) = queue.pop_front() else { return };
-        self.tell_ended(state, key.clone(), ended);
+        self.tell_ended(state, key.clone(), ended, copied);
         self.tell_endings(state, key);
         self.drain(state);
     }

@@ -42,6 +42,11 @@ impl Keeping {
     pub(crate) fn is_safe(&self) -> bool {
         self.asked.iter().all(|asked| asked.is_sure)
     }
+
+    /// Whether as many were asked as are wanted.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.asked.len() >= self.copies as usize
+    }
 }
 
 /// The error where copies take too long.
@@ -89,23 +94,23 @@ impl Node {
     }
 
     /// Waits until they do; one that dies meanwhile is replaced. With fewer servers than are wanted, as many do as there are.
-    /// The caller sets the deadline.
-    pub(crate) async fn finish_keep(&self, keeping: Keeping) -> Result<()> {
+    /// The caller sets the deadline. Returns whether as many do as are wanted, or none is needed any more.
+    pub(crate) async fn finish_keep(&self, keeping: Keeping) -> Result<bool> {
         let Keeping { part, copies, asked } = keeping;
         let (mut done, refused) = self.keep_at(&part, copies, asked).await;
-        let differ = {
+        let (enough, differ) = {
             let mut state = self.state.lock();
             done.retain(|guardian| self.is_member(&state, *guardian));
-            let Some(step) = state.replicas.kept.get_mut(&part.id) else { return Ok(()) };
+            let Some(step) = state.replicas.kept.get_mut(&part.id) else { return Ok(true) };
             let keep_this = done.len();
             step.part_done(done);
-            step.asking == 0 && step.kept_by().len() < keep_this
+            (keep_this >= copies as usize, step.asking == 0 && step.kept_by().len() < keep_this)
         };
         if differ {
             // The parts of it have copies, but not on the same servers.
             self.keep_these_again(vec![part.id]);
         }
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(enough), Err)
     }
 
     /// As `begin_keep` and `finish_keep`, for what is to be kept already, of all that is held here of it: by so many
@@ -221,7 +226,7 @@ impl Node {
         let keeping = self.begin_keep(&mut self.state.lock(), id, copies, ranges, Vec::new());
         let is_safe = keeping.is_safe();
         // It goes on if it takes longer.
-        let keeping = tokio::spawn(async move { node.finish_keep(keeping).await });
+        let keeping = tokio::spawn(async move { node.finish_keep(keeping).await.map(drop) });
         if is_safe {
             return Ok(());
         }
@@ -252,7 +257,8 @@ impl Node {
                 self.peers.send_with(guardian, PeerMessage::Guard { arena: *arena, bytes }, Some(file));
             }
         }
-        if let Some(id) = keep.id.step().filter(|_| !keep.ended.is_empty()) {
+        // Also of blocks of a step that no rank has ended yet: who looks after a run of which nobody tells lets them go.
+        if let Some(id) = keep.id.step() {
             self.tell_guardian_of_run(state, guardian, &id.stream, id.run);
         }
         if let Some(step) = state.replicas.kept.get_mut(&keep.id) {

@@ -127,7 +127,7 @@ impl Producing {
         if register || self.copies > 0 {
             node.end_in_order(&mut state, id, rank, ended, register, (self.copies, done));
         } else {
-            node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended));
+            node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended), false);
         }
         if self.behind(node, &state).is_some()
             && let Some(member) = state.members.get_mut(&self.stream)

@@ -60,6 +60,15 @@ struct Ended {
     written: Vec<Written>,
 }
 
+/// What became of an open step whose home has died.
+#[derive(PartialEq)]
+enum Moved {
+    /// It is put again at the next one.
+    GoesOn,
+    /// The one that died had told others of its end.
+    HasEnded,
+}
+
 /// A block that was put.
 #[derive(Clone)]
 struct Written {
@@ -160,7 +169,9 @@ impl<'a> Rank<'a> {
         loop {
             match self.end(step, &written).await {
                 Err(error) if error.kind == ErrorKind::Unreachable => {
-                    self.move_step(step, &mut written).await?;
+                    if self.move_step(step, &mut written).await? == Moved::HasEnded {
+                        break;
+                    }
                 }
                 ended => break ended?,
             }
@@ -257,17 +268,21 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// The open step goes on at another home, where all that was put in it is put again.
-    async fn move_step(&mut self, step: StepNumber, written: &mut Vec<Written>) -> Result<()> {
+    /// The open step goes on at another home, where all that was put in it is put again; if it has not ended.
+    async fn move_step(&mut self, step: StepNumber, written: &mut Vec<Written>) -> Result<Moved> {
         loop {
-            self.find_home().await?;
+            let below = self.find_home().await?;
+            if step < below {
+                let _ = self.home.caller.tell(&ToServer::Settles);
+                return Ok(Moved::HasEnded);
+            }
             match self.put_step_again(step, written).await {
                 Err(error) if error.kind == ErrorKind::Unreachable => {}
                 again => {
                     again?;
                     // If that dies just now, the next question to it finds it.
                     let _ = self.home.caller.tell(&ToServer::Settles);
-                    return Ok(());
+                    return Ok(Moved::GoesOn);
                 }
             }
         }
@@ -302,12 +317,13 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// A server that takes this rank, and is told what it offers, and what the home before may not have told.
-    async fn find_home(&mut self) -> Result<()> {
+    /// A server that takes this rank, and is told what it offers, and what the home before may not have told. Below which step
+    /// all is known that the rank has ended.
+    async fn find_home(&mut self) -> Result<StepNumber> {
         let began = Instant::now();
         loop {
             match self.try_home().await {
-                Ok(true) => return Ok(()),
+                Ok(Some(below)) => return Ok(below),
                 Err(error) if is_final(&error) => return Err(error.during("coming back")),
                 Err(error) if began.elapsed() > PATIENCE => return Err(error.during("coming back")),
                 _ => self.client.pause(Duration::from_millis(10)).await,
@@ -315,8 +331,8 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Tries one; `false` if it leaves.
-    async fn try_home(&mut self) -> Result<bool> {
+    /// Tries one; `None` if it leaves.
+    async fn try_home(&mut self) -> Result<Option<StepNumber>> {
         let server = self.client.any().await;
         let caller = self.client.greet(server, Role::Producer).await?;
         self.attempts += 1;
@@ -324,7 +340,7 @@ impl<'a> Rank<'a> {
         let produce = self.plan.produce(Some(back_to));
         let joined = timeout(SHORT, Home::join(caller, &produce)).await;
         let Some((home, run, below)) = joined.unwrap_or_else(|_| Err(late("a home")))? else {
-            return Ok(false);
+            return Ok(None);
         };
         if run != self.run {
             return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
@@ -337,7 +353,7 @@ impl<'a> Rank<'a> {
             self.put_step_again(step, &mut written).await?;
             self.end(step, &written).await?;
         }
-        Ok(true)
+        Ok(Some(below))
     }
 
     /// Goes on at another server, since it may.

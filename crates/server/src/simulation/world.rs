@@ -43,6 +43,8 @@ struct Server {
     stands_still: bool,
     /// Since when it runs again after it stood still: the others may just have agreed to go on without it.
     runs_since: Micros,
+    /// Whether it was given up before, and came back with what it held.
+    came_back: bool,
 }
 
 impl Server {
@@ -55,6 +57,12 @@ impl Server {
         let doubted = |since: Micros| since > 0 && now <= since + DOUBTED;
         let was_cut = cut.host == self.host && (cut.lasts || doubted(cut.until));
         self.runs() && !doubted(self.runs_since) && !was_cut
+    }
+
+    /// Whether it was given up, and is going to offer what it holds as a new member.
+    fn comes_back(&self) -> bool {
+        let was_out = |node: Arc<Node>| node.hosted.out.get() && !node.state.lock().leaving.goes();
+        self.process.is_some() && self.known.node().map_or(self.came_back, was_out)
     }
 
     /// Its state, if it is a member as far as it knows.
@@ -214,6 +222,7 @@ impl World {
             private_place: None,
             leash: None,
         };
+        let came_back = offer.is_some();
         let start = Start {
             network: self.network.clone(),
             process: number,
@@ -228,7 +237,7 @@ impl World {
         let speed = 990 + self.chance(21);
         let process = Process::start(self.now, speed, &number.to_string(), server::run(start, known.clone()));
         let (process, stands_still, runs_since) = (Some(process), false, 0);
-        self.servers.push(Server { number, host, process, known, stands_still, runs_since });
+        self.servers.push(Server { number, host, process, known, stands_still, runs_since, came_back });
     }
 
     fn client(&mut self) -> (Network, usize, PathBuf, u64) {
@@ -382,7 +391,8 @@ impl World {
         match self.chance(12) {
             0..3 if processes < self.plan.servers_max => {
                 self.start_server(None, None);
-                self.happens(format!("process {} is started", self.processes));
+                let host = self.servers.last().map_or(0, |server| server.host);
+                self.happens(format!("process {} is started on host {host}", self.processes));
             }
             3 => {
                 // The last one would end with the group.
@@ -480,7 +490,7 @@ impl World {
         self.servers[index].process = None;
         self.servers[index].stands_still = false;
         self.network.close(number);
-        self.happens(format!("process {number}, {id:?}, is killed"));
+        self.happens(format!("process {number}, {id:?}, on host {host}, is killed"));
         let Some(dead) = id else { return };
         let beside: Vec<u32> = self
             .servers
@@ -514,7 +524,17 @@ impl World {
             .collect();
         let latest = others.iter().max_by_key(|node| node.epoch()).map(|node| node.standing())?;
         let living = latest.roster.ids().filter(|id| others.iter().any(|node| node.id == *id)).count();
-        (2 * living > latest.roster.members.len()).then_some(others)
+        let stay = others.into_iter().filter(|node| !self.is_being_given_up(node.id)).collect();
+        (2 * living > latest.roster.members.len()).then_some(stay)
+    }
+
+    /// Whether some have agreed, or may have, to go on without a server, whether or not others can know that by now.
+    fn is_being_given_up(&self, id: ServerId) -> bool {
+        self.servers.iter().filter_map(Server::member).any(|node| {
+            let membership = node.hosted.membership.lock();
+            let rosters = [Some(membership.roster()), membership.accepted()];
+            rosters.into_iter().flatten().any(|roster| roster.has_left(id))
+        })
     }
 
     /// Something acknowledged that none of these servers has.
@@ -535,11 +555,14 @@ impl World {
         None
     }
 
-    /// All that was acknowledged is held by a server that is a member, or stands still.
+    /// All that was acknowledged is held by a server that is a member, or stands still; or by one that was given up, and is
+    /// just coming back with it.
     fn all_is_there(&self) -> Result<(), Violation> {
         match self.lacking(&self.members()) {
-            Some(what) => Err(self.violation(format!("no server has {what}"))),
-            None => Ok(()),
+            Some(what) if !self.servers.iter().any(Server::comes_back) => {
+                Err(self.violation(format!("no server has {what}")))
+            }
+            _ => Ok(()),
         }
     }
 

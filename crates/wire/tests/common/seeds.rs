@@ -125,7 +125,7 @@ pub(crate) fn peer() -> Vec<PeerMessage> {
     let fields = vec![EndedField::new(field(), blocks())];
     let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
     vec![
-        PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended: Arc::new(ended) },
+        PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended: Arc::new(ended), copied: true },
         PeerMessage::SpaceRegister { token: 9, step: 3, description: 0, report: field_report() },
         PeerMessage::SpaceFree { token: 9, locations: blocks().iter().map(|block| block.location).collect() },
     ]

@@ -76,13 +76,19 @@ impl StreamCoordinator {
             }
             run.cuts_known = true;
         }
-        for InheritedRank { rank, below, away } in told.ranks {
+        for InheritedRank { rank, below, safe_below, away } in told.ranks {
             let state = if away { RankState::Away } else { RankState::Open };
             let fresh = Rank::new(home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
             if known.state == RankState::Away && !away {
-                *known = Rank { below: below.max(known.below).max(known.told_below), ..fresh };
+                let below = below.max(known.below).max(known.told_below);
+                *known = Rank { below, safe_below: known.safe_below, ..fresh };
+            } else {
+                // Each of those that had copies of what its home told knows as much as it was told itself. What it has of the
+                // rank's steps follows.
+                known.told_below = known.told_below.max(below);
             }
+            known.safe_below = known.safe_below.max(safe_below);
         }
         self.takeover.homes.insert(home);
         Ok(())
@@ -316,8 +322,9 @@ impl StreamCoordinator {
         if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
             known.cuts = Cuts::new(Arc::new(demand));
         }
+        let ended = if options.copies() > 0 { entry.safe_below } else { below };
         let cuts = known.cuts.clone();
-        let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below };
+        let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below: ended };
         // All have told by now: what was left out until then, it has left out.
         let mut effects = Vec::new();
         self.finished_below(run, rank, below, &mut effects);
