@@ -564,3 +564,40 @@ def test_a_pipeline_gets_workers_on_servers_that_join(own_place: Path, child: Ca
         assert [int(number) for number, _, _ in lines()] == list(range(number + 1))
         assert lines()[-1][1] == "2"
         admin.destroy_pipeline("sum")
+
+
+def test_a_worker_takes_part_when_it_has_warmed_up(own_place: Path) -> None:
+    """Until then its server holds data already, and the others execute every step without it."""
+    warm = (
+        "    def warm_up(self):\n        while not os.path.exists(self.config['warm']): time.sleep(0.01)\n\n"
+    )
+    code = COUNT.replace("    def execute", f"{warm}    def execute", 1)
+    (own_place / "sum.py").write_text(f"import os, time\n{code}")
+    out, go = own_place / "sums", own_place / "warm"
+    go.touch()
+    with forebay.local(servers=1, budget=BUDGET) as group:
+        admin = forebay.Admin(group=group.path, timeout=30)
+        config = {"out": str(out), "warm": str(go)}
+        admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config=config, stream="s")
+
+        def ready() -> tuple[int, int]:
+            """Workers that take part, and that are there."""
+            (pipeline,) = told(group)["pipelines"]
+            return pipeline["workers_ready"], len(pipeline["workers"])
+
+        def sizes() -> list[int]:
+            return [int(line.split()[1]) for line in out.read_text().splitlines()] if out.exists() else []
+
+        with producer(group, "s", policy="block", placement=lambda block: block.number) as sim:
+            sim.array("U", dtype="f8", shape=SHAPE)
+            go.unlink()
+            group.add_servers()
+            wait_until(lambda: ready() == (1, 2))
+            write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: sizes() == [1, 1, 1])
+            assert ready() == (1, 2)
+            go.touch()
+            wait_until(lambda: ready() == (2, 2))
+            write_steps([sim], [3], lambda number: reference(SHAPE, "f8", number))
+            wait_until(lambda: sizes() == [1, 1, 1, 2])
+        admin.destroy_pipeline("sum")

@@ -266,6 +266,11 @@ def test_errors_and_tracebacks(two: forebay.LocalGroup, code: Callable[[str], st
             "class Check(forebay.Pipeline):\n    def __init__(self, config):\n        raise RuntimeError('no, thanks')\n",
             "no, thanks",
         ),
+        (
+            "class Check(forebay.Pipeline):\n    def warm_up(self):\n        raise RuntimeError('too cold')\n"
+            "    def execute(self, step, comm): ...\n",
+            "too cold",
+        ),
         ("class Check(forebay.Pipeline):\n    fields = 'U'\n", "fields"),
         ("class Check(forebay.Pipeline):\n    fields = {'U': -1}\n", "every"),
         (
@@ -282,6 +287,7 @@ def test_errors_and_tracebacks(two: forebay.LocalGroup, code: Callable[[str], st
         "no class",
         "no pipeline",
         "init",
+        "warm up",
         "fields",
         "period",
         "no fields",

@@ -25,7 +25,7 @@ The configuration, all of it optional:
 from pathlib import Path
 
 import numpy as np
-from iso_scene import Scene
+from iso_scene import Scene, warm_up
 from iso_surface import Grid, Surface, cut
 
 import forebay
@@ -43,6 +43,9 @@ class Isosurface(forebay.Pipeline):
         self.isovalues = config.get("isovalues", [0.5])
         self.output = Path(config.get("output", "."))
         self.scene = None
+
+    def warm_up(self):
+        warm_up(self.config)
 
     def execute(self, step, comm):
         field = step.field(self.field)

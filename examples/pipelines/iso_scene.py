@@ -4,10 +4,12 @@
 import ctypes.util
 import itertools
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import vtkmodules.vtkRenderingFreeType  # VTK finds its implementations by such imports
 import vtkmodules.vtkRenderingOpenGL2  # noqa: F401
+from iso_surface import Grid, Surface
 from vtkmodules.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
 from vtkmodules.vtkCommonCore import vtkPoints
 from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPolyData
@@ -207,6 +209,15 @@ class Scene:
         writer.SetFileName(str(partial))
         writer.Write()
         partial.replace(path)
+
+
+def warm_up(config):
+    """Draws a surface that nobody sees: the first frame of a process opens what draws, and compiles its shaders."""
+    corners = np.eye(3, dtype="f4")
+    triangle = Surface(corners, corners, corners[0], np.zeros(3, "?"), np.array([[0, 1, 2]]))
+    scene = Scene(config, Grid((2, 2, 2), (1.0,) * 3, (0.0,) * 3), "")
+    scene.show(triangle, SimpleNamespace(number=0, time=0.0))
+    scene.window.Render()
 
 
 def hidden_window():

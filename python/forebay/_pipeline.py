@@ -35,6 +35,13 @@ class Pipeline:
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
 
+    def warm_up(self) -> None:
+        """Called once, before this worker takes part in any step: no step waits for it.
+
+        What makes a first step slow belongs here, such as drawing a frame that nobody sees. What it raises
+        fails the worker, as in `__init__`.
+        """
+
     def execute(self, step: Step, comm: Comm) -> None:
         """Runs on one closed step, on every worker at the same time.
 

@@ -103,6 +103,7 @@ def main() -> int:
         needs = as_needs(pipeline.fields)
         if type(pipeline).execute is Pipeline.execute:
             raise TypeError(f"{given.code} has no method execute(self, step, comm)")
+        pipeline.warm_up()
     except BaseException:
         worker.failed(traceback.format_exc())
         return 1

@@ -5,6 +5,18 @@ use forebay_core::ids::StepNumber;
 use forebay_core::steps::Durability;
 use std::time::Duration;
 
+/// How often each thing goes wrong, of all that do.
+#[derive(Debug, Clone)]
+pub(super) struct Odds {
+    pub(super) starts: u64,
+    pub(super) leaves: u64,
+    pub(super) dies: u64,
+    pub(super) stands_still: u64,
+    pub(super) is_cut_off: u64,
+    pub(super) is_healed: u64,
+    pub(super) goes_on: u64,
+}
+
 /// What a simulation does.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
@@ -25,6 +37,7 @@ pub(super) struct Plan {
     pub(super) durability: Durability,
     /// Whether servers die, stand still, or are cut off.
     pub(super) harms: bool,
+    pub(super) odds: Odds,
     /// The longest that a rank computes, and a reader looks at a step.
     pub(super) computes: Duration,
     /// Microseconds between two things that go wrong, on average.
@@ -51,6 +64,15 @@ impl Plan {
             replicas: 2,
             durability: if seed.is_multiple_of(2) { Durability::Local } else { Durability::Replicated },
             harms: true,
+            odds: Odds {
+                starts: 3,
+                leaves: 1,
+                dies: 3,
+                stands_still: 1,
+                is_cut_off: 1,
+                is_healed: 1,
+                goes_on: 2,
+            },
             computes: Duration::from_millis(60),
             faults_apart: 300_000,
             slowest: 1_000,
@@ -73,6 +95,18 @@ impl Plan {
     /// No copies: servers come and leave, and nothing is lost.
     pub(super) fn no_copies(seed: u64) -> Plan {
         Plan { hosts: 1 + (seed % 2) as usize, replicas: 1, harms: false, ..Plan::one_host(seed) }
+    }
+
+    /// Servers come and leave all the time, and some die.
+    pub(super) fn many_leave(seed: u64) -> Plan {
+        let odds = Odds { starts: 6, leaves: 5, dies: 2, ..Plan::one_host(seed).odds };
+        Plan { servers: 4, servers_max: 7, odds, faults_apart: 150_000, ..Plan::one_host(seed) }
+    }
+
+    /// Servers stand still, often for so long that they are given up, and wake.
+    pub(super) fn many_wake(seed: u64) -> Plan {
+        let odds = Odds { stands_still: 4, goes_on: 1, ..Plan::one_host(seed).odds };
+        Plan { servers: 4, servers_max: 7, odds, computes: Duration::from_millis(100), ..Plan::one_host(seed) }
     }
 
     /// Many servers.

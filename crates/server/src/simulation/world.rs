@@ -3,7 +3,7 @@
 use super::book::Book;
 use super::caller::Client;
 use super::network::{Network, Place};
-use super::plan::Plan;
+use super::plan::{Odds, Plan};
 use super::process::{Micros, Process};
 use super::rank::{self, RankPlan};
 use super::reader::{self, ReaderPlan};
@@ -70,6 +70,18 @@ impl Server {
         self.process.as_ref()?;
         self.known.node().filter(|node| !node.hosted.out.get())
     }
+}
+
+/// What may go wrong, or right again.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Starts,
+    Leaves,
+    Dies,
+    StandsStill,
+    IsCutOff,
+    IsHealed,
+    GoesOn,
 }
 
 /// The host that was cut off last.
@@ -388,31 +400,49 @@ impl World {
             (0..self.servers.len()).filter(|index| self.servers[*index].member().is_some()).collect();
         let run: Vec<usize> = there.iter().copied().filter(|index| self.servers[*index].runs()).collect();
         let processes = self.servers.iter().filter(|server| server.process.is_some()).count();
-        match self.chance(12) {
-            0..3 if processes < self.plan.servers_max => {
+        let Odds { starts, leaves, dies, stands_still, is_cut_off, is_healed, goes_on } = self.plan.odds.clone();
+        let all = [
+            (Fault::Starts, starts),
+            (Fault::Leaves, leaves),
+            (Fault::Dies, dies),
+            (Fault::StandsStill, stands_still),
+            (Fault::IsCutOff, is_cut_off),
+            (Fault::IsHealed, is_healed),
+            (Fault::GoesOn, goes_on),
+        ];
+        let mut drawn = self.chance(all.iter().map(|(_, odds)| odds).sum());
+        let fault = all.into_iter().find_map(|(fault, odds)| match drawn.checked_sub(odds) {
+            None => Some(fault),
+            Some(rest) => {
+                drawn = rest;
+                None
+            }
+        });
+        match fault.unwrap_or(Fault::GoesOn) {
+            Fault::Starts if processes < self.plan.servers_max => {
                 self.start_server(None, None);
                 let host = self.servers.last().map_or(0, |server| server.host);
                 self.happens(format!("process {} is started on host {host}", self.processes));
             }
-            3 => {
+            Fault::Leaves => {
                 // The last one would end with the group.
                 if let Some(index) = self.pick(&run).filter(|index| self.survivors(&[*index]).is_some()) {
                     self.leave(index);
                 }
             }
-            4..7 if self.plan.harms => {
+            Fault::Dies if self.plan.harms => {
                 if let Some(index) = self.pick(&run).filter(|index| self.may_go(&[*index])) {
                     self.kill(index);
                 }
             }
-            7 if self.plan.harms => {
+            Fault::StandsStill if self.plan.harms => {
                 if let Some(index) = self.pick(&run).filter(|index| self.may_go(&[*index])) {
                     self.servers[index].stands_still = true;
                     self.happens(format!("process {} stands still", self.servers[index].number));
                 }
             }
-            8 if self.plan.hosts > 1 && self.plan.harms && !self.cut.lasts => self.cut_off(),
-            9 if self.cut.lasts => self.heal(),
+            Fault::IsCutOff if self.plan.hosts > 1 && self.plan.harms && !self.cut.lasts => self.cut_off(),
+            Fault::IsHealed if self.cut.lasts => self.heal(),
             _ => {
                 let still: Vec<usize> =
                     (0..self.servers.len()).filter(|index| self.servers[*index].stands_still).collect();
@@ -468,20 +498,23 @@ impl World {
     }
 
     fn leave(&mut self, index: usize) {
+        // Some who want it to leave do not wait until it has.
+        let patience = match self.chance(3) {
+            0 => Duration::from_millis(20 + self.chance(400)),
+            _ => Duration::from_secs(30),
+        };
         let server = &mut self.servers[index];
         let (Some(process), Some(node)) = (&server.process, server.known.node()) else { return };
         let (id, number) = (node.id, server.number);
-        let book = self.book.clone();
         process.within(|| {
             tokio::spawn(async move {
-                let left = node.leave(false, Duration::from_secs(30), std::future::pending()).await;
+                let left = node.leave(false, patience, std::future::pending()).await;
                 if let Err(error) = left {
                     tracing::info!("{id} does not leave: {error}");
-                    drop(book);
                 }
             });
         });
-        self.happens(format!("process {number}, {id}, is told to leave"));
+        self.happens(format!("process {number}, {id}, is told to leave in {patience:?}"));
     }
 
     fn kill(&mut self, index: usize) {
