@@ -31,10 +31,14 @@ def addresses(group: forebay.LocalGroup) -> dict[str, list[object]]:
 
 
 def dial(group: forebay.LocalGroup, transport: str, server: int = 0) -> socket.socket:
+    return connect(transport, addresses(group)[transport][server])
+
+
+def connect(transport: str, address: object) -> socket.socket:
     family = socket.AF_UNIX if transport == "shm" else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.settimeout(15)
-    made.connect(addresses(group)[transport][server])
+    made.connect(address)
     return made
 
 
@@ -56,11 +60,12 @@ class Proxy:
     def __init__(self, group: forebay.LocalGroup, path: Path, transport: str) -> None:
         """`spoil(bytes, position, direction)` returns what is passed on instead, or None to cut the line."""
         self.spoil: Callable[[bytes, int, str], bytes | None] = lambda data, _position, _direction: data
-        self.group = group
         self.transport = transport
+        self.behind = addresses(group)[transport]
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
-        self.listeners = []
+        self.listeners: list[socket.socket] = []
+        self.sockets: list[socket.socket] = []
         content = json.loads(Path(group.path).read_text())
         for index, server in enumerate(content["servers"]):
             if transport == "tcp":
@@ -91,7 +96,8 @@ class Proxy:
                 client, _ = listener.accept()
             except TimeoutError:
                 continue
-            server = dial(self.group, self.transport, index)
+            server = connect(self.transport, self.behind[index])
+            self.sockets += [client, server]
             self._start(self._pass_on, client, server, "up")
             self._start(self._pass_on, server, client, "down")
 
@@ -134,5 +140,5 @@ class Proxy:
         self.stop.set()
         for thread in self.threads:
             thread.join(5)
-        for listener in self.listeners:
-            listener.close()
+        for made in self.listeners + self.sockets:
+            made.close()

@@ -137,8 +137,6 @@ def proxy(one: forebay.LocalGroup, own_place: Path, transport: str) -> Iterator[
     made = Proxy(one, own_place / "proxy.json", transport)
     yield made
     made.close()
-    # The sockets are closed by their threads' frames only when collected.
-    made.threads.clear()
 
 
 def small_session(path: str, transport: str, values: list[float]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from spoiling import Proxy
 from support import BUDGET, consumer, is_given_back, producer, reference, wait_until
-from test_elastic import kill, name_at
+from test_elastic import ids, kill, name_at
 
 import forebay
 
@@ -164,6 +166,8 @@ def test_what_has_copies_is_not_put_again(own_place: Path, transport: str, wait:
                         if number == DIES_IN and row == 2:
                             step.wait()
                             kill(group, 0, wait=True)
+                            # What is sent to a server before its end is known may be gone with it.
+                            wait_until(lambda: 0 not in ids(group))
                         step.put(
                             "U", whole[row * 20 : row * 20 + 20], offset=(row * 20, 0), number=row, wait=wait
                         )
@@ -171,6 +175,55 @@ def test_what_has_copies_is_not_put_again(own_place: Path, transport: str, wait:
                 assert not sim.lost
                 with reader.next() as found:
                     check(found, number)
+        wait_until(lambda: is_given_back(group))
+
+
+@pytest.mark.parametrize("durability", ["local", "replicated"])
+def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> None:
+    """The step is ended, read, and freed; the rank, which was not answered, must not take it for lost."""
+    hold, pass_on = threading.Event(), threading.Event()
+
+    def answers_wait(data: bytes, _position: int, direction: str) -> bytes | None:
+        if direction == "down" and hold.is_set():
+            assert pass_on.wait(20)
+            return None
+        return data
+
+    with forebay.local(servers=3, budget=BUDGET) as group:
+        stream = name_at(group, 2)
+        proxy = Proxy(group, own_place / "proxy.json", "tcp")
+        proxy.spoil = answers_wait
+
+        def read_and_kill() -> None:
+            with reader.next() as found:
+                check(found, 1)
+            wait_until(lambda: is_given_back(group))
+            kill(group, 0, wait=True)
+            hold.clear()
+            pass_on.set()
+
+        with (
+            contextlib.closing(proxy),
+            consumer(group, stream, transport="tcp") as reader,
+            producer(
+                proxy.path, stream, transport="tcp", replicas=2, durability=durability, on_loss="fail"
+            ) as sim,
+        ):
+            declare(sim)
+            for number in range(3):
+                with sim.step(number) as step:
+                    put(step, number, range(3))
+                    step.wait()
+                    if number == 1:
+                        hold.set()
+                        killer = threading.Thread(target=read_and_kill)
+                        killer.start()
+                assert not sim.lost
+                if number == 1:
+                    killer.join()
+                else:
+                    with reader.next() as found:
+                        check(found, number)
         wait_until(lambda: is_given_back(group))
 
 
