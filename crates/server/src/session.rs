@@ -298,7 +298,7 @@ impl Session {
         let copies_at_once = self.producing.as_ref().is_some_and(Producing::copies_at_once)
             || self.storing.as_ref().is_some_and(Storing::copies_at_once);
         match message {
-            M::End { .. } | M::Flush | M::SpacePut(_) | M::SpaceRemove { .. } => true,
+            M::End { .. } | M::Flush | M::Leave | M::SpacePut(_) | M::SpaceRemove { .. } => true,
             M::Put(_) | M::Place { .. } => copies_at_once,
             _ => false,
         }

@@ -168,6 +168,8 @@ impl Session {
             }
             _ => {
                 self.leave_cleanly();
+                // Else the coordinator would take it for one that has lost its home, if this server is gone in a moment.
+                self.hear_of_steps().await;
                 Ok(Some(ToClient::Done))
             }
         }
@@ -573,7 +575,6 @@ impl Session {
         if !producing.moved && producing.is_between_steps(&self.node) {
             producing.moved = true;
             producing.writing.abort_all(&self.node);
-            producing.keep_cuts(&self.node);
             producing.take_off(&self.node, |stream, run, rank| PeerMessage::RankMoves { stream, run, rank });
         }
         producing.moved
@@ -584,6 +585,7 @@ impl Session {
         if let Some(producing) = &mut self.producing {
             // Within a step that is not ended, it leaves the step torn.
             producing.leave(&self.node, producing.open.is_some());
+            producing.unheard = true;
             // It writes no more, and its arena is not used again: its process needs not be waited for.
             producing.writing.abort_all(&self.node);
         }

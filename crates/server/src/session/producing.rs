@@ -195,6 +195,11 @@ impl Producing {
             member.cut.note_begun(run, step);
         }
         let reached = member.cut.highest_begun(run);
+        // Others of its run may still be before steps that it has ended: whoever has to know which demands hold at those may
+        // have only this server to ask.
+        if let Some(cuts) = member.cut.cuts(run).map(cuts_to_tell) {
+            state.ledger.keep_cuts(&stream, run, cuts);
+        }
         if let Some(member) = state.members.get_mut(&stream) {
             if !member.ranks.keys().any(|(other, _)| *other == run) {
                 member.cut.close_run(run);
@@ -213,15 +218,6 @@ impl Producing {
         let why = why(stream.clone(), run, rank);
         node.tell_of_rank(&mut state, &(stream, run, rank), why);
         node.drain(&mut state);
-    }
-
-    /// Remembers which demands hold: when the rank has moved away, nobody may know here.
-    pub(super) fn keep_cuts(&self, node: &Node) {
-        let mut state = node.state.lock();
-        let cuts = state.members.get(&self.stream).and_then(|member| member.cut.cuts(self.run));
-        if let Some(cuts) = cuts.map(cuts_to_tell) {
-            state.ledger.keep_cuts(&self.stream, self.run, cuts);
-        }
     }
 
     /// Whether the rank is between two steps, all that it told of those before has come, and the coordinator is told.

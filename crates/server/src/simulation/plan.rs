@@ -15,6 +15,8 @@ pub(super) struct Odds {
     pub(super) is_cut_off: u64,
     pub(super) is_healed: u64,
     pub(super) goes_on: u64,
+    /// Another reader comes, for a few steps.
+    pub(super) reads: u64,
 }
 
 /// What a simulation does.
@@ -72,6 +74,7 @@ impl Plan {
                 is_cut_off: 1,
                 is_healed: 1,
                 goes_on: 2,
+                reads: 0,
             },
             computes: Duration::from_millis(60),
             faults_apart: 300_000,
@@ -106,7 +109,28 @@ impl Plan {
     /// Servers stand still, often for so long that they are given up, and wake.
     pub(super) fn many_wake(seed: u64) -> Plan {
         let odds = Odds { stands_still: 4, goes_on: 1, ..Plan::one_host(seed).odds };
-        Plan { servers: 4, servers_max: 7, odds, computes: Duration::from_millis(100), ..Plan::one_host(seed) }
+        Plan {
+            servers: 4,
+            servers_max: 7,
+            odds,
+            computes: Duration::from_millis(100),
+            ..Plan::one_host(seed)
+        }
+    }
+
+    /// Short runs, so that ranks often come and go just as servers do, and readers that change what is wanted.
+    pub(super) fn short_runs(seed: u64) -> Plan {
+        let odds =
+            Odds { starts: 6, leaves: 3, dies: 4, stands_still: 2, reads: 3, ..Plan::one_host(seed).odds };
+        Plan {
+            servers: 4,
+            servers_max: 7,
+            ranks: 2 + (seed % 3) as u32,
+            steps: 12,
+            odds,
+            faults_apart: 70_000,
+            ..Plan::one_host(seed)
+        }
     }
 
     /// Many servers.

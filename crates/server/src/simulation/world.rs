@@ -82,6 +82,7 @@ enum Fault {
     IsCutOff,
     IsHealed,
     GoesOn,
+    Reads,
 }
 
 /// The host that was cut off last.
@@ -400,7 +401,8 @@ impl World {
             (0..self.servers.len()).filter(|index| self.servers[*index].member().is_some()).collect();
         let run: Vec<usize> = there.iter().copied().filter(|index| self.servers[*index].runs()).collect();
         let processes = self.servers.iter().filter(|server| server.process.is_some()).count();
-        let Odds { starts, leaves, dies, stands_still, is_cut_off, is_healed, goes_on } = self.plan.odds.clone();
+        let Odds { starts, leaves, dies, stands_still, is_cut_off, is_healed, goes_on, reads } =
+            self.plan.odds.clone();
         let all = [
             (Fault::Starts, starts),
             (Fault::Leaves, leaves),
@@ -409,6 +411,7 @@ impl World {
             (Fault::IsCutOff, is_cut_off),
             (Fault::IsHealed, is_healed),
             (Fault::GoesOn, goes_on),
+            (Fault::Reads, reads),
         ];
         let mut drawn = self.chance(all.iter().map(|(_, odds)| odds).sum());
         let fault = all.into_iter().find_map(|(fault, odds)| match drawn.checked_sub(odds) {
@@ -443,6 +446,10 @@ impl World {
             }
             Fault::IsCutOff if self.plan.hosts > 1 && self.plan.harms && !self.cut.lasts => self.cut_off(),
             Fault::IsHealed if self.cut.lasts => self.heal(),
+            Fault::Reads => {
+                let (every, until) = (1 + self.chance(3) as u32, 1 + self.chance(4));
+                self.start_reader(every, Some(until));
+            }
             _ => {
                 let still: Vec<usize> =
                     (0..self.servers.len()).filter(|index| self.servers[*index].stands_still).collect();
