@@ -66,6 +66,10 @@ pub enum Bug {
     YieldsToTheGivenUp,
     /// A server that wakes asks only those that it knew.
     AsksOnlyThoseItKnew,
+    /// Nobody remembers which demands held when all ranks of a run with their home on a server have gone.
+    ForgetsCutsOfThoseGone,
+    /// A rank's leaving is answered before the coordinator knows of it.
+    AnswersLeavesAtOnce,
     /// A guardian says that it keeps what it does not.
     KeepsNothing,
     /// Copies that a dead guardian had are not made again.

@@ -13,6 +13,7 @@ use crate::heal::Healed;
 use crate::node::Node;
 use crate::process::{self, Process};
 use forebay_core::ids::ServerId;
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{Attachment, AttachmentId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
@@ -298,7 +299,8 @@ impl Session {
         let copies_at_once = self.producing.as_ref().is_some_and(Producing::copies_at_once)
             || self.storing.as_ref().is_some_and(Storing::copies_at_once);
         match message {
-            M::End { .. } | M::Flush | M::Leave | M::SpacePut(_) | M::SpaceRemove { .. } => true,
+            M::End { .. } | M::Flush | M::SpacePut(_) | M::SpaceRemove { .. } => true,
+            M::Leave => !seeded(Bug::AnswersLeavesAtOnce),
             M::Put(_) | M::Place { .. } => copies_at_once,
             _ => false,
         }

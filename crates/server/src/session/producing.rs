@@ -8,6 +8,7 @@ use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, StepEnded};
 use forebay_core::{Error, Result};
 use forebay_wire::message::Grant;
@@ -197,7 +198,9 @@ impl Producing {
         let reached = member.cut.highest_begun(run);
         // Others of its run may still be before steps that it has ended: whoever has to know which demands hold at those may
         // have only this server to ask.
-        if let Some(cuts) = member.cut.cuts(run).map(cuts_to_tell) {
+        if let Some(cuts) = member.cut.cuts(run).map(cuts_to_tell)
+            && !seeded(Bug::ForgetsCutsOfThoseGone)
+        {
             state.ledger.keep_cuts(&stream, run, cuts);
         }
         if let Some(member) = state.members.get_mut(&stream) {
