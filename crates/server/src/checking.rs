@@ -41,14 +41,16 @@ impl Checking {
 
     /// A member has answered.
     pub(crate) fn answered(&self, member: ServerId, number: u64) {
-        let mut asked = self.asked.lock();
-        if let Some((_, answered)) = asked.waiting.remove(&member).filter(|(asked, _)| *asked == number) {
+        if let Some(answered) = self.forget(member, number) {
             let _ = answered.send(());
         }
     }
 
-    fn forget(&self, member: ServerId) {
-        self.asked.lock().waiting.remove(&member);
+    /// Nobody waits any more for the answer to this question, if it is the one that is asked.
+    fn forget(&self, member: ServerId, number: u64) -> Option<oneshot::Sender<()>> {
+        let mut asked = self.asked.lock();
+        asked.waiting.get(&member).filter(|(asked, _)| *asked == number)?;
+        asked.waiting.remove(&member).map(|(_, answered)| answered)
     }
 }
 
@@ -63,17 +65,17 @@ impl Node {
         let Some((number, answer)) = self.checking.ask(member) else { return };
         self.peers.send(member, PeerMessage::AreYouThere(number));
         let patience = crate::silence::period(self.silence);
-        tokio::spawn(async move { node.hear_whether_there(member, answer, patience).await });
+        tokio::spawn(async move { node.hear_whether_there((member, number), answer, patience).await });
     }
 
     async fn hear_whether_there(
         self: Arc<Node>,
-        member: ServerId,
+        (member, number): (ServerId, u64),
         answer: oneshot::Receiver<()>,
         patience: Duration,
     ) {
         let answers = matches!(timeout(patience, answer).await, Ok(Ok(())));
-        self.checking.forget(member);
+        self.checking.forget(member, number);
         if !self.goes_on().await {
             return;
         }
@@ -100,7 +102,7 @@ mod tests {
         let (checking, member) = (Checking::default(), ServerId(3));
         let (first, answer) = checking.ask(member).unwrap();
         assert!(checking.ask(member).is_none(), "it is being asked");
-        checking.forget(member);
+        drop(checking.forget(member, first));
         assert!(answer.await.is_err());
         let (second, answer) = checking.ask(member).unwrap();
         checking.answered(ServerId(4), second);
@@ -108,6 +110,8 @@ mod tests {
         assert!(answer.await.is_ok());
         let (third, answer) = checking.ask(member).unwrap();
         checking.answered(member, first);
-        assert!(third > second && answer.await.is_err(), "an answer that comes late says nothing");
+        assert!(checking.forget(member, second).is_none(), "an answer that comes late says nothing");
+        checking.answered(member, third);
+        assert!(third > second && answer.await.is_ok());
     }
 }

@@ -7,7 +7,7 @@ use crate::ServerOptions;
 use crate::node::Node;
 use crate::silence::{SILENCE, SILENCE_MAX, SILENCE_MIN};
 use crate::surroundings::{Machine, Surroundings};
-use forebay_core::ids::{Lineage, ServerId};
+use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Candidate, Incarnation, Roster, Settings};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
@@ -80,7 +80,7 @@ pub(crate) async fn become_member(
     match file.create(&options.group) {
         Ok(()) => {
             let witness = Witness::create(&options.group, lineage)
-                .inspect_err(|_| remove_file(&options.group, &lineage))?;
+                .inspect_err(|_| remove_file(&options.group, &lineage, Epoch::MAX))?;
             let (id, secret, roster) = (ServerId(0), file.secret, Arc::new(roster));
             Ok(Formed { around, id, secret, roster, witness, addresses })
         }
@@ -341,9 +341,10 @@ pub(crate) async fn one_listens(around: &dyn Surroundings, servers: Vec<ServerEn
     false
 }
 
-/// Removes the connection file and the witness beside it, if they are still this group's.
-pub(crate) fn remove_file(path: &Path, lineage: &Lineage) {
-    let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage);
+/// Removes the connection file and the witness beside it, if they are still this group's, and it has not gone on since this
+/// epoch: one that was cut off may take itself for the last one.
+pub(crate) fn remove_file(path: &Path, lineage: &Lineage, epoch: Epoch) {
+    let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage && file.epoch <= epoch);
     if ours {
         let _ = std::fs::remove_file(path);
         let _ = std::fs::remove_file(witness::path_beside(path));

@@ -178,7 +178,8 @@ impl Node {
                 .map(|_| Error::new(ErrorKind::Full, "it is too far behind with fetching copies")),
             None => {
                 let kept = match seeded(Bug::KeepsNothing) {
-                    false => self.keep_ranges(state, from, &keep).map(drop),
+                    false => knows_run(state, from, &keep.id)
+                        .and_then(|()| self.keep_ranges(state, from, &keep).map(drop)),
                     true => Ok(()),
                 };
                 if kept.is_ok() {
@@ -240,6 +241,7 @@ impl Node {
         if self.standing().roster.has_left(from) {
             return Err(Error::unreachable(format!("{from} is no member any more")));
         }
+        knows_run(state, from, &keep.id)?;
         let new = self.keep_ranges(state, from, keep)?;
         if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.id)) {
             step.coming.extend(new.iter().map(|(_, mine)| *mine));
@@ -402,12 +404,30 @@ fn held(range: &Range) -> Held {
     Held { arena: range.arena, offset: range.offset, generation: range.generation }
 }
 
+/// An error if nothing is known of the run of a step that is to be kept: it was forgotten, since many others came after it.
+fn knows_run(state: &State, from: ServerId, id: &Kept) -> Result<()> {
+    let Some(id) = id.step() else { return Ok(()) };
+    let ledger = state.guarded.get(&from).map(|guarded| &guarded.ledger);
+    match ledger.and_then(|ledger| ledger.run(&id.stream, id.run)) {
+        Some(_) => Ok(()),
+        None => Err(Error::new(
+            ErrorKind::Ended,
+            format!("run {} of stream '{}' is not known", id.run, id.stream),
+        )),
+    }
+}
+
 /// What ranks told of a step is kept.
 fn kept_told(state: &mut State, from: ServerId, keep: Keep) {
     let Some(guarded) = state.guarded.get_mut(&from) else { return };
     if let Some(id) = keep.id.step() {
         for (rank, ended) in keep.ended {
+            let step = ended.step;
             guarded.ledger.ended(&id.stream, id.run, rank, ended);
+            // This is the only copy that it is to have.
+            if keep.copies <= 1 {
+                guarded.ledger.has_copies(&id.stream, id.run, rank, step);
+            }
         }
     }
     if let Some(step) = guarded.kept.get_mut(&keep.id) {

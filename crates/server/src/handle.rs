@@ -442,6 +442,9 @@ impl Node {
 
     fn forget_stream(&self, state: &mut State, stream: &str) {
         state.coordinators.remove(stream);
+        if state.places.elsewhere.get(stream) == Some(&self.id) {
+            state.places.elsewhere.remove(stream);
+        }
         for server in self.standing().view.members.iter().filter(|id| **id != self.id) {
             self.tell(state, *server, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
         }

@@ -38,6 +38,8 @@ pub(crate) struct Leaving {
     told: BTreeSet<ServerId>,
     /// Other members that leave.
     pub(crate) others: BTreeSet<ServerId>,
+    /// The group has given this server up.
+    given_up: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,6 +160,7 @@ impl Node {
     pub(crate) fn does_not_go(&self) {
         let mut state = self.state.lock();
         state.leaving.phase = state.leaving.phase.min(Phase::Pauses);
+        state.leaving.given_up = true;
     }
 
     fn begin_to_leave(&self, discard: bool) -> Result<()> {
@@ -446,7 +449,8 @@ impl Node {
     /// If nothing has come meanwhile, and the members are those of this epoch still, this server takes nothing more.
     fn go(&self, epoch: Epoch, given_up: &GivenUp) -> bool {
         let mut state = self.state.lock();
-        let goes = self.epoch() == epoch && self.awaits(&mut state, given_up).is_none();
+        let stands = self.epoch() == epoch && !state.leaving.given_up;
+        let goes = stands && self.awaits(&mut state, given_up).is_none();
         if goes {
             state.leaving.phase = Phase::Goes;
         }

@@ -441,7 +441,7 @@ impl Node {
     /// Removes the connection file, if it is still this group's.
     pub(crate) fn remove_file(&self) {
         let removed = self.hosted.witness.locked_within(REMOVAL, || {
-            crate::forming::remove_file(&self.group, &self.lineage);
+            crate::forming::remove_file(&self.group, &self.lineage, self.epoch());
             Ok(())
         });
         if let Err(error) = removed {
@@ -450,10 +450,18 @@ impl Node {
     }
 }
 
-/// Calls the agreement when it is time, and looks now and then whether the group has gone on without this server.
-pub(crate) async fn run(node: Arc<Node>) {
+/// Looks now and then whether the group has gone on without this server. Apart from all else: a file system may hang.
+pub(crate) async fn look_now_and_then(node: Arc<Node>) {
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        look(&node).await;
+    }
+}
+
+/// Calls the agreement when it is time.
+pub(crate) async fn run(node: Arc<Node>) {
     loop {
         let changed = node.hosted.changed.notified();
         tokio::pin!(changed);
@@ -467,7 +475,6 @@ pub(crate) async fn run(node: Arc<Node>) {
         };
         tokio::select! {
             biased;
-            _ = looks.tick() => look(&node).await,
             () = wake => node.at_membership(None, Membership::tick),
             () = changed => {}
         }

@@ -128,6 +128,14 @@ impl Replicas {
     }
 
     /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
+    /// A guardian knows nothing of the run of a step.
+    fn forgets_run(&mut self, id: &Kept, guardian: ServerId) {
+        let known = id.step().and_then(|id| self.runs.get_mut(&(id.stream.clone(), id.run)));
+        if let Some(known) = known {
+            known.remove(&guardian);
+        }
+    }
+
     fn keep_surely(&mut self, guardians: &BTreeSet<ServerId>, ranges: &[Range]) {
         for guardian in guardians {
             self.sure.entry(*guardian).or_default().extend(ranges.iter().map(|range| range.arena));

@@ -37,6 +37,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(3600);
 const PROBES: u32 = 10;
 /// No member is asked more seldom.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+/// After how many periods one that fell silent is greeted again.
+const GREETED_AGAIN: u32 = 3;
 /// The longest datagram that is sent: it fits into one packet of any network.
 const SAID_MAX: usize = 1200;
 /// The longest that is taken.
@@ -111,6 +113,9 @@ struct Watch {
     addresses: HashMap<ServerId, SocketAddr>,
     heard: BTreeMap<ServerId, Heard>,
     period: Duration,
+    /// The members that foca takes for down. It never asks them again by itself.
+    down: BTreeMap<ServerId, Probed>,
+    greet_at: Instant,
 }
 
 /// How often a member is asked, and how long it may take to answer.
@@ -168,12 +173,15 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
         addresses: HashMap::new(),
         heard: BTreeMap::new(),
         period,
+        down: BTreeMap::new(),
+        greet_at: Instant::now(),
         node: node.clone(),
     };
     let mut buffer = vec![0; DATAGRAM_MAX];
     watch.follow(node.standing().roster.clone(), true);
     loop {
         let due = watch.due.first_key_value().map(|((at, _), _)| *at);
+        let due = due.into_iter().chain((!watch.down.is_empty()).then_some(watch.greet_at)).min();
         let known = watch.roster.epoch;
         let wake = async {
             match due {
@@ -221,6 +229,7 @@ impl Watch {
         let elsewhere = roster.members.iter().map(entry).filter(|server| !self.node.around.is_here(server));
         self.addresses = elsewhere.filter_map(|server| Some((server.id, udp(&server)?))).collect();
         self.heard.retain(|id, _| roster.contains(*id));
+        self.down.retain(|id, _| roster.contains(*id));
         self.roster = roster;
         self.with(|foca, wanted| foca.apply_many(updates.into_iter(), false, wanted));
     }
@@ -248,6 +257,20 @@ impl Watch {
             let timer = next.remove();
             self.with(|foca, wanted| foca.handle_timer(timer, wanted));
         }
+        self.greet_the_silent(now);
+    }
+
+    /// Members that fell silent and were not given up may be there again, or silent once more: they are greeted, so that foca
+    /// watches those that answer, and are asked whether they are there.
+    fn greet_the_silent(&mut self, now: Instant) {
+        if now < self.greet_at {
+            return;
+        }
+        self.greet_at = now + GREETED_AGAIN * self.period;
+        for (id, member) in self.down.clone() {
+            self.with(|foca, wanted| foca.announce(member, wanted));
+            self.node.check(id);
+        }
     }
 
     fn with(
@@ -274,8 +297,19 @@ impl Watch {
         }
         for noticed in wanted.noticed {
             match noticed {
-                OwnedNotification::MemberDown(member) => self.node.fell_silent(member.id),
-                OwnedNotification::MemberUp(member) => self.node.answers_again(member.id),
+                OwnedNotification::MemberDown(member) => {
+                    self.node.fell_silent(member.id);
+                    if self.roster.contains(member.id) {
+                        if self.down.is_empty() {
+                            self.greet_at = now + GREETED_AGAIN * self.period;
+                        }
+                        self.down.insert(member.id, member);
+                    }
+                }
+                OwnedNotification::MemberUp(member) => {
+                    self.down.remove(&member.id);
+                    self.node.answers_again(member.id);
+                }
                 _ => {}
             }
         }

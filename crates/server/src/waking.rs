@@ -56,7 +56,7 @@ impl Waking {
     /// be old: they are to be asked once more.
     fn asked(&self, began: Duration, now: Duration) {
         self.runs(now);
-        if now.saturating_sub(began) <= ANSWER + self.still {
+        if now.saturating_sub(began) <= 2 * ANSWER + self.still {
             self.unsure.set(false);
         }
     }
@@ -78,9 +78,11 @@ impl Node {
     async fn ask_what_has_become(self: &Arc<Node>) {
         let epoch = self.standing().view.epoch;
         let path = self.group.clone();
-        let file = off_thread(move || ConnectionFile::read(&path)).await.flatten();
+        // A file system that hangs must not hold this server up.
+        let file = timeout(ANSWER, off_thread(move || ConnectionFile::read(&path))).await;
         let also = file
             .ok()
+            .and_then(|file| file.flatten().ok())
             .filter(|file| file.lineage == self.lineage && !seeded(Bug::AsksOnlyThoseItKnew))
             .map(|file| file.servers);
         let mut asked = forming::ask_members(self, also.unwrap_or_default(), ANSWER);

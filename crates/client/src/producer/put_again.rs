@@ -119,6 +119,7 @@ impl Producer {
         loop {
             self.check_open_step()?;
             let found = self.find_home(deadline, None)?;
+            self.check_goes_on(&found)?;
             match self.move_open_step_to(&found) {
                 Err(error) if error.kind == ErrorKind::Unreachable && deaths < DEATHS_MAX => {
                     tracing::info!("stream '{}': {} died, too: {error}", self.stream, found.home.server);
@@ -138,6 +139,13 @@ impl Producer {
             check_all_there(&open.written)?;
         }
         Ok((open.step, open.time))
+    }
+
+    /// An error if the open step has not ended, and cannot be put again either.
+    fn check_goes_on(&self, found: &Found) -> Result<()> {
+        let state = lock(&self.state);
+        let open = state.open.as_ref().filter(|open| open.step >= found.below);
+        open.map_or(Ok(()), |open| check_all_there(&open.written))
     }
 
     /// Begins the open step at another server, puts there what was put in it, and makes that one the home; if the step has

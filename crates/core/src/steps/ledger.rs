@@ -75,6 +75,8 @@ pub struct InheritedRank {
     pub below: StepNumber,
     /// All that it ended below this step had as many copies as it was to have, or is needed no more.
     pub safe_below: StepNumber,
+    /// Whether it has begun a step.
+    pub begun: bool,
     /// Whether its home is dead, and the sender had only copies.
     pub away: bool,
 }
@@ -107,6 +109,7 @@ pub struct RunLedger {
 pub struct RankLedger {
     below: StepNumber,
     safe_below: StepNumber,
+    begun: bool,
     /// It has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     away: bool,
     /// Whether it has gone, and if so whether it died.
@@ -170,6 +173,7 @@ impl Ledger {
             if let Some(rank) = run.ranks.get_mut(&rank) {
                 rank.below = rank.below.max(step);
                 rank.safe_below = rank.safe_below.max(step);
+                rank.begun = true;
             }
         }
     }
@@ -254,6 +258,7 @@ impl Ledger {
     fn forget_if_idle(&mut self, stream: &str, run: RunNumber) {
         let key = (stream.to_owned(), run);
         let done = |rank: &RankLedger| (rank.gone.is_some() || rank.away) && rank.steps.is_empty();
+        // One that was idle may not be any more.
         let idle = |run: &RunLedger| run.ranks.values().all(done);
         if !self.runs.get(&key).is_some_and(idle) {
             return;
@@ -273,6 +278,7 @@ impl Ledger {
         }
         if self.idle.len() > IDLE_MAX
             && let Some(oldest) = self.idle.pop_front()
+            && self.runs.get(&oldest).is_some_and(idle)
         {
             self.runs.remove(&oldest);
         }
@@ -298,6 +304,7 @@ impl Ledger {
             let known = run.ranks.entry(rank.rank).or_default();
             known.below = known.below.max(rank.below);
             known.safe_below = known.safe_below.max(rank.safe_below);
+            known.begun |= rank.begun;
             known.away = true;
         }
     }
@@ -326,6 +333,7 @@ impl Ledger {
                     run.ranks.entry(number).or_insert(RankLedger { away: true, ..RankLedger::default() });
                 known.below = known.below.max(rank.below);
                 known.safe_below = known.safe_below.max(rank.safe_below);
+                known.begun |= rank.begun;
                 known.gone = known.gone.or(rank.gone);
                 known.steps.extend(rank.steps);
             }
@@ -407,8 +415,8 @@ impl RunLedger {
                 .ranks
                 .iter()
                 .map(|(rank, state)| {
-                    let RankLedger { below, safe_below, away, .. } = *state;
-                    InheritedRank { rank: *rank, below, safe_below, away }
+                    let RankLedger { below, safe_below, begun, away, .. } = *state;
+                    InheritedRank { rank: *rank, below, safe_below, begun, away }
                 })
                 .collect(),
             begun: self.begun,
@@ -445,6 +453,32 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_idle_is_not_forgotten_when_it_is_used_again() {
+        let mut ledger = Ledger::default();
+        let told = |stream: &str| {
+            let mut home = Ledger::default();
+            home.joined(stream, 1, 0, options());
+            let told = home.runs_of(stream).next().map(|(run, known)| known.inheritance(run, None));
+            (stream.to_owned(), told.unwrap())
+        };
+        let id = |stream: &str, step| StepId { stream: stream.into(), run: 1, step };
+        let mut is_used = |stream: &str, steps: std::ops::Range<StepNumber>| {
+            let (name, told) = told(stream);
+            ledger.copied(&name, told);
+            for number in steps.clone() {
+                ledger.ended(stream, 1, 0, step(number));
+            }
+            ledger.free(&id(stream, steps.start));
+            ledger.told_of(&id("s", 1)).len()
+        };
+        is_used("s", 0..1);
+        assert_eq!(is_used("s", 0..2), 1);
+        for other in 0..2 * IDLE_MAX {
+            assert_eq!(is_used(&format!("other{other}"), 0..1), 1, "after {other} others");
+        }
+    }
+
+    #[test]
     fn steps_are_kept_until_they_are_free_and_runs_for_as_long_as_they_are_the_last() {
         let mut ledger = Ledger::default();
         ledger.joined("s", 1, 0, options());
@@ -461,7 +495,7 @@ mod tests {
         ledger.reached("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
         let told = run.inheritance(1, None);
-        let rank = |rank| InheritedRank { rank, below: 7, safe_below: 7, away: false };
+        let rank = |rank| InheritedRank { rank, below: 7, safe_below: 5, begun: false, away: false };
         assert_eq!((told.ranks, told.reached), (vec![rank(0), rank(1)], Some(6)));
         for number in 5..7 {
             ledger.free(&StepId { stream: "s".into(), run: 1, step: number });

@@ -188,6 +188,8 @@ pub(super) struct Rank {
     pub(super) told_below: StepNumber,
     /// All that it ended below this step had as many copies as it was to have, or is needed no more.
     pub(super) safe_below: StepNumber,
+    /// Whether it has begun a step, and so knows that it has joined.
+    pub(super) begun: bool,
     /// It went away after its home had told all of it: nobody tells of it in the place of that.
     pub(super) moved: bool,
     /// Servers other than its home that hold blocks of a step which the home may not have told of.
@@ -207,16 +209,17 @@ pub(super) enum RankState {
 
 impl Rank {
     pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
-        let (told_below, safe_below, moved, stranded, attempt) = (0, 0, false, Vec::new(), 0);
-        Rank { server, state, below, told_below, safe_below, moved, stranded, attempt }
+        let (told_below, safe_below, begun) = (0, 0, false);
+        let (moved, stranded, attempt) = (false, Vec::new(), 0);
+        Rank { server, state, below, told_below, safe_below, begun, moved, stranded, attempt }
     }
 }
 
 impl Rank {
-    /// Whether it may not know that it has joined, since its home has died: it joins once more. It has ended no step.
+    /// Whether it may not know that it has joined, since its home has died: it joins once more. It has begun no step.
     pub(super) fn may_not_know(&self) -> bool {
         let has_ended_none = self.below.max(self.told_below) == 0;
-        self.state == RankState::Away && has_ended_none && !seeded(Bug::BeginsAnotherRun)
+        self.state == RankState::Away && has_ended_none && !self.begun && !seeded(Bug::BeginsAnotherRun)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::peers::Sent;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -152,11 +152,18 @@ impl Node {
     ) -> (BTreeSet<ServerId>, Option<Error>) {
         let mut done = BTreeSet::new();
         let mut refused = BTreeMap::new();
+        let mut told_again = BTreeSet::new();
         loop {
             for Asked { guardian, answer, .. } in asked {
                 match answer.await {
                     Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
                         done.insert(guardian);
+                    }
+                    // It has forgotten the run: it is told of it, and asked, once more.
+                    Ok(PeerMessage::Answer { result: Err(error), .. })
+                        if error.kind == ErrorKind::Ended && told_again.insert(guardian) =>
+                    {
+                        self.state.lock().replicas.forgets_run(&part.id, guardian);
                     }
                     Ok(PeerMessage::Answer { result: Err(error), .. }) => {
                         tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);

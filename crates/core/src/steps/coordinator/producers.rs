@@ -180,6 +180,9 @@ impl StreamCoordinator {
         }
         self.finished_below(number, rank, step, &mut effects);
         self.safe_below(number, rank, step);
+        if let Some(rank) = self.runs.get_mut(&number).and_then(|run| run.ranks.get_mut(&rank)) {
+            rank.begun = true;
+        }
         effects
     }
 

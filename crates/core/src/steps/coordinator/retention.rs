@@ -143,6 +143,11 @@ impl StreamCoordinator {
                 // Owners may know blocks of a rank that died before it could say so.
                 freed.servers.extend(self.members.iter().copied());
             }
+            for rank in &freed.ended {
+                if let Some(rank) = run.ranks.get_mut(rank) {
+                    rank.safe_below = rank.safe_below.max(step.saturating_add(1));
+                }
+            }
             let id = StepId { stream: self.name.clone(), run: number, step };
             let servers = freed.servers.into_iter().collect();
             effects.push(Effect::Free { id, servers, unseen_before: freed.unseen_before });

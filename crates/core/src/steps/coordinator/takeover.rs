@@ -76,19 +76,20 @@ impl StreamCoordinator {
             }
             run.cuts_known = true;
         }
-        for InheritedRank { rank, below, safe_below, away } in told.ranks {
+        for InheritedRank { rank, below, safe_below, begun, away } in told.ranks {
             let state = if away { RankState::Away } else { RankState::Open };
             let fresh = Rank::new(home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
             if known.state == RankState::Away && !away {
                 let below = below.max(known.below).max(known.told_below);
-                *known = Rank { below, safe_below: known.safe_below, ..fresh };
+                *known = Rank { below, safe_below: known.safe_below, begun: known.begun, ..fresh };
             } else {
                 // Each of those that had copies of what its home told knows as much as it was told itself. What it has of the
                 // rank's steps follows.
                 known.told_below = known.told_below.max(below);
             }
             known.safe_below = known.safe_below.max(safe_below);
+            known.begun |= begun;
         }
         self.takeover.homes.insert(home);
         Ok(())
@@ -191,7 +192,8 @@ impl StreamCoordinator {
                 contracts.push(Needs::All { every: 1 });
             }
             let kept = run.options.keep > 0;
-            if std::mem::replace(&mut run.stood_in, true) || known {
+            // Of a run that was begun here, those who are told are known.
+            if std::mem::replace(&mut run.stood_in, true) || known || !run.inherited {
                 continue;
             }
             // Those who were told of readers have all died. That of a run which keeps steps is nobody's.

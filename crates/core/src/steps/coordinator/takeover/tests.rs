@@ -135,7 +135,7 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inher
         attrs: Attrs::default(),
         cuts: Some((demand(1), later)),
         reached: None,
-        ranks: vec![InheritedRank { rank, below, safe_below: 0, away: false }],
+        ranks: vec![InheritedRank { rank, below, safe_below: 0, begun: below > 0, away: false }],
         begun: true,
     }
 }
