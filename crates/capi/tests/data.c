@@ -475,6 +475,8 @@ CASE(the_oldest_that_is_kept) {
         OK(fb_step_end(producer));
         OK(fb_step_release(next_step(first, number)));
     }
+    /* Before that is answered, the server may not know of all that it let go of. */
+    OK(fb_consumer_close(first));
     reading.start = FB_START_OLDEST;
     OK(fb_consumer_open(&reading, &consumer));
     for (uint64_t number = 3; number < 5; number++) {
@@ -492,7 +494,6 @@ CASE(the_oldest_that_is_kept) {
     OK(fb_consumer_close(consumer));
     reading.start_run++;
     FAILS(FB_NOT_FOUND, "has had no run", "cursor", fb_consumer_open(&reading, &consumer));
-    OK(fb_consumer_close(first));
     OK(fb_producer_close(producer));
 }
 

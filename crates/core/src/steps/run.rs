@@ -209,13 +209,26 @@ pub(super) enum RankState {
 
 impl Rank {
     pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
-        let (told_below, safe_below, begun) = (0, 0, false);
-        let (moved, stranded, attempt) = (false, Vec::new(), 0);
-        Rank { server, state, below, told_below, safe_below, begun, moved, stranded, attempt }
+        Rank {
+            server,
+            state,
+            below,
+            told_below: 0,
+            safe_below: 0,
+            begun: false,
+            moved: false,
+            stranded: Vec::new(),
+            attempt: 0,
+        }
     }
 }
 
 impl Rank {
+    /// All that it ended below this step has its copies, or is needed no more.
+    pub(super) fn is_safe_below(&mut self, step: StepNumber) {
+        self.safe_below = self.safe_below.max(step);
+    }
+
     /// Whether it may not know that it has joined, since its home has died: it joins once more. It has begun no step.
     pub(super) fn may_not_know(&self) -> bool {
         let has_ended_none = self.below.max(self.told_below) == 0;

@@ -179,21 +179,22 @@ impl StreamCoordinator {
             }
         }
         self.finished_below(number, rank, step, &mut effects);
-        self.safe_below(number, rank, step);
-        if let Some(rank) = self.runs.get_mut(&number).and_then(|run| run.ranks.get_mut(&rank)) {
+        if let Some(rank) = self.rank_mut(number, rank) {
             rank.begun = true;
+            rank.is_safe_below(step);
         }
         effects
     }
 
     /// What a rank has ended in a step has as many copies as it is to have.
     pub fn has_copies(&mut self, run: RunNumber, rank: u32, step: StepNumber) {
-        self.safe_below(run, rank, step.saturating_add(1));
+        if let Some(rank) = self.rank_mut(run, rank) {
+            rank.is_safe_below(step.saturating_add(1));
+        }
     }
 
-    fn safe_below(&mut self, run: RunNumber, rank: u32, below: StepNumber) {
-        let rank = self.runs.get_mut(&run).and_then(|run| run.ranks.get_mut(&rank));
-        rank.into_iter().for_each(|rank| rank.safe_below = rank.safe_below.max(below));
+    fn rank_mut(&mut self, run: RunNumber, rank: u32) -> Option<&mut Rank> {
+        self.runs.get_mut(&run)?.ranks.get_mut(&rank)
     }
 
     /// A rank has left that began this step.

@@ -145,7 +145,7 @@ impl StreamCoordinator {
             }
             for rank in &freed.ended {
                 if let Some(rank) = run.ranks.get_mut(rank) {
-                    rank.safe_below = rank.safe_below.max(step.saturating_add(1));
+                    rank.is_safe_below(step.saturating_add(1));
                 }
             }
             let id = StepId { stream: self.name.clone(), run: number, step };

@@ -88,7 +88,7 @@ impl StreamCoordinator {
                 // rank's steps follows.
                 known.told_below = known.told_below.max(below);
             }
-            known.safe_below = known.safe_below.max(safe_below);
+            known.is_safe_below(safe_below);
             known.begun |= begun;
         }
         self.takeover.homes.insert(home);
