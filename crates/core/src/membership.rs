@@ -394,7 +394,7 @@ impl Membership {
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
             Message::Doubt(about, evidence) => self.hears_a_doubt(from, about, evidence, now),
-            Message::Trust(about) if self.roster.contains(from) => {
+            Message::Trust(about) if self.roster.contains(from) && self.roster.contains(about) => {
                 self.doubts.reaches(about, from, now);
             }
             Message::Trust(_) => {}
@@ -532,13 +532,16 @@ impl Membership {
         let doubted: Vec<(ServerId, Duration)> =
             self.doubts.iter().filter(|(id, _)| !to_go.contains(id)).collect();
         for (about, since) in doubted {
-            if now < since + self.patience(Some(about)) || !self.doubts.asks(about, now) {
+            if now < since + self.patience(Some(about)) {
                 continue;
             }
-            let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
-            self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
-            if self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent) {
-                self.effects.push(Effect::Check(about));
+            for about in self.doubts.asks(about, now) {
+                let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
+                self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
+                let asks = self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
+                if asks && about != self.me {
+                    self.effects.push(Effect::Check(about));
+                }
             }
         }
     }

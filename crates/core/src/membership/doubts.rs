@@ -3,8 +3,8 @@
 //! with the witness where it votes; who proposes has the others check, who reach it or not, each for itself.
 //!
 //! A connection that has ended is never made again. Where two members have lost each other and so many others say that they
-//! reach both that those are a quorum, one of the two goes nevertheless: the one that has lost most, or else the one that
-//! joined last.
+//! reach the one, and the other, that those are a quorum, one of the two goes nevertheless: the one that has lost most, or
+//! else the one that joined last. So both are asked after: who loses others while it is cut off itself takes nobody with it.
 
 use crate::agreement::{Voter, Voters};
 use crate::ids::ServerId;
@@ -39,8 +39,6 @@ pub enum Evidence {
 struct Doubt {
     /// By whom, why, and when they said so last.
     by: BTreeMap<ServerId, (Evidence, Duration)>,
-    /// Who reached it, and when they said so last.
-    reached: BTreeMap<ServerId, Duration>,
     /// Since when somebody does, in this epoch.
     since: Duration,
     /// When the others are to be asked.
@@ -51,33 +49,46 @@ struct Doubt {
 
 /// Who is taken for gone, as far as one member knows.
 #[derive(Debug, Default)]
-pub(super) struct Doubts(BTreeMap<ServerId, Doubt>);
+pub(super) struct Doubts {
+    about: BTreeMap<ServerId, Doubt>,
+    /// While there are doubts: who reached each member, and when they said so last.
+    reached: BTreeMap<ServerId, BTreeMap<ServerId, Duration>>,
+}
 
 impl Doubts {
     /// One member takes another for gone. Returns whether it said something else before, or nothing.
     pub(super) fn add(&mut self, about: ServerId, by: ServerId, evidence: Evidence, now: Duration) -> bool {
-        let doubt = self.0.entry(about).or_insert_with(|| Doubt::since(now));
+        let doubt = self.about.entry(about).or_insert_with(|| Doubt::since(now));
         let before = doubt.by.get(&by).map(|(evidence, _)| *evidence);
         let evidence = before.map_or(evidence, |before| before.max(evidence));
         doubt.by.insert(by, (evidence, now));
-        doubt.reached.remove(&by);
+        if let Some(reached) = self.reached.get_mut(&about) {
+            reached.remove(&by);
+        }
         before != Some(evidence)
     }
 
     /// A member reaches another one: it does not take it for gone any more. Returns whether it had.
     pub(super) fn reaches(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
-        let Some(doubt) = self.0.get_mut(&about) else { return false };
+        if self.about.is_empty() {
+            return false;
+        }
+        self.reached.entry(about).or_default().insert(by, now);
+        let Some(doubt) = self.about.get_mut(&about) else { return false };
         let had = doubt.by.remove(&by).is_some();
-        doubt.reached.insert(by, now);
         if doubt.by.is_empty() {
-            self.0.remove(&about);
+            self.about.remove(&about);
+        }
+        if self.about.is_empty() {
+            self.reached.clear();
         }
         had
     }
 
     /// Others are members now.
     pub(super) fn follow(&mut self, is_member: impl Fn(ServerId) -> bool, now: Duration) {
-        self.0.retain(|about, doubt| {
+        self.reached.clear();
+        self.about.retain(|about, doubt| {
             doubt.by.retain(|by, _| is_member(*by));
             doubt.restart(now);
             is_member(*about) && !doubt.by.is_empty()
@@ -85,57 +96,59 @@ impl Doubts {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.about.is_empty()
     }
 
     /// Why a member takes another one for gone, if it does.
     pub(super) fn of(&self, about: ServerId, by: ServerId) -> Option<Evidence> {
-        self.0.get(&about)?.by.get(&by).map(|(evidence, _)| *evidence)
+        self.about.get(&about)?.by.get(&by).map(|(evidence, _)| *evidence)
     }
 
     /// Whom a member takes for gone, and why.
     pub(super) fn by(&self, by: ServerId) -> impl Iterator<Item = (ServerId, Evidence)> + '_ {
-        self.0.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.0)))
+        self.about.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.0)))
     }
 
     /// All that somebody takes for gone, and since when.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Duration)> + '_ {
-        self.0.iter().map(|(about, doubt)| (*about, doubt.since))
+        self.about.iter().map(|(about, doubt)| (*about, doubt.since))
     }
 
     /// Who is to go.
     pub(super) fn to_go(&self, voters: &Voters, me: ServerId, now: Duration) -> BTreeSet<ServerId> {
-        let enough = self.0.iter().filter(|(_, doubt)| doubt.is_enough(voters, me, now));
+        let enough = self.about.iter().filter(|(_, doubt)| doubt.is_enough(voters, me, now));
         let to_go: BTreeSet<ServerId> = enough.map(|(about, _)| *about).collect();
         if to_go.is_empty() { self.odd_one(voters, now).into_iter().collect() } else { to_go }
     }
 
     /// When it is to be looked again who is to go, and when the others are to be asked about a member.
     pub(super) fn looks_at(&self, about: ServerId) -> impl Iterator<Item = Duration> + use<> {
-        let doubt = self.0.get(&about);
+        let doubt = self.about.get(&about);
         let settles =
             doubt.filter(|doubt| doubt.has_lost().next().is_some()).map(|doubt| doubt.since + SETTLES);
         doubt.map(|doubt| doubt.ask_at).into_iter().chain(settles)
     }
 
-    /// Whether the others are to be asked now whether a member is gone; they are then not to be again for a while.
-    pub(super) fn asks(&mut self, about: ServerId, now: Duration) -> bool {
-        let Some(doubt) = self.0.get_mut(&about).filter(|doubt| now >= doubt.ask_at) else { return false };
+    /// About whom the others are to be asked now, for the sake of a member that somebody takes for gone: it, and those that
+    /// have lost it. They are then not to be again for a while.
+    pub(super) fn asks(&mut self, about: ServerId, now: Duration) -> Vec<ServerId> {
+        let Some(doubt) = self.about.get_mut(&about).filter(|doubt| now >= doubt.ask_at) else {
+            return Vec::new();
+        };
         doubt.ask_at = now + doubt.ask_again;
         doubt.ask_again = (2 * doubt.ask_again).min(ASK_AGAIN_MAX);
-        true
+        [about].into_iter().chain(doubt.has_lost()).collect()
     }
 
     /// Of those that have lost each other while others reach both, the one that goes.
     fn odd_one(&self, voters: &Voters, now: Duration) -> Option<ServerId> {
-        let lives = |about: ServerId, doubt: &Doubt| {
-            let reach = doubt.reached.iter().filter(|(_, at)| now <= **at + COUNTS).map(|(by, _)| *by);
-            let who = reach.chain([about]).map(Voter::Member).chain([Voter::Witness]).collect();
-            now >= doubt.since + SETTLES && voters.are_enough(&who)
-        };
-        let settled = self.0.iter().filter(|(about, doubt)| lives(**about, doubt));
+        let settled = self.about.iter().filter(|(_, doubt)| now >= doubt.since + SETTLES);
         let pairs: BTreeSet<(ServerId, ServerId)> = settled
-            .flat_map(|(about, doubt)| doubt.has_lost().map(|by| (by.min(*about), by.max(*about))))
+            .filter(|(about, doubt)| self.lives(**about, doubt.since, voters, now))
+            .flat_map(|(about, doubt)| {
+                let by = doubt.has_lost().filter(|by| self.lives(*by, doubt.since, voters, now));
+                by.map(|by| (by.min(*about), by.max(*about)))
+            })
             .collect();
         let mut lost: BTreeMap<ServerId, usize> = BTreeMap::new();
         for (one, other) in pairs {
@@ -144,17 +157,19 @@ impl Doubts {
         }
         lost.into_iter().map(|(id, times)| (times, id)).max().map(|(_, id)| id)
     }
+
+    /// Whether those that have reached a member of late, after that time, could decide together with it.
+    fn lives(&self, id: ServerId, since: Duration, voters: &Voters, now: Duration) -> bool {
+        let reached = self.reached.get(&id).into_iter().flatten();
+        let of_late = reached.filter(|(_, at)| **at >= since && now <= **at + COUNTS).map(|(by, _)| *by);
+        let who = of_late.chain([id]).map(Voter::Member).chain([Voter::Witness]).collect();
+        voters.are_enough(&who)
+    }
 }
 
 impl Doubt {
     fn since(now: Duration) -> Doubt {
-        Doubt {
-            by: BTreeMap::new(),
-            reached: BTreeMap::new(),
-            since: now,
-            ask_at: now + ASK,
-            ask_again: ASK_AGAIN,
-        }
+        Doubt { by: BTreeMap::new(), since: now, ask_at: now + ASK, ask_again: ASK_AGAIN }
     }
 
     fn restart(&mut self, now: Duration) {
@@ -240,8 +255,14 @@ mod tests {
             ids(&[]),
             "the others do not say that they live"
         );
+        assert_eq!(lost(&[(1, 2)], &reached, 1000), ids(&[2]), "it suffices that one has lost the other");
+        assert_eq!(
+            lost(&[(1, 2)], &reached[2..], 1000),
+            ids(&[]),
+            "who has lost others may be cut off itself"
+        );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
-        let more = [(0, 2), (4, 2), (0, 3), (4, 3)];
+        let more = [(0, 1), (4, 1), (0, 2), (4, 2), (0, 3), (4, 3)];
         assert_eq!(lost(&[(1, 2), (1, 3)], &more, 1000), ids(&[1]), "who has lost more");
         assert_eq!(
             lost(&[(0, 1), (0, 2)], &[], 60_000),
@@ -259,10 +280,13 @@ mod tests {
         assert!(doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
         assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
-        let asked: Vec<u64> = (0..20_000).filter(|now| doubts.asks(ServerId(1), at(*now))).collect();
+        let asked: Vec<u64> =
+            (0..20_000).filter(|now| doubts.asks(ServerId(1), at(*now)) == [ServerId(1)]).collect();
         assert_eq!(asked, [100, 600, 1600, 3600, 7600, 15_600]);
         assert!(doubts.add(ServerId(1), ServerId(2), LOST, at(20_000)));
         assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));
+        let both = [1, 2].map(ServerId);
+        assert_eq!(doubts.asks(ServerId(1), at(24_000)), both, "and after the one that has lost it");
         doubts.follow(|id| id != ServerId(3), at(30_000));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
         assert!(
