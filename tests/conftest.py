@@ -143,3 +143,34 @@ def hosts() -> Iterator[list[str]]:
     yield names
     for name in names:
         subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.fixture
+def three_hosts() -> Iterator[list[str]]:
+    """Three network namespaces, as `hosts`, and as the last one that of the switch between them."""
+    names = [f"fb{os.getpid()}{which}" for which in ("a", "b", "c", "switch")]
+    switch = names[-1]
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("-n", switch, "link", "add", "name", "sw0", "type", "bridge")
+        for number, name in enumerate(names[:-1]):
+            port = f"p{number}"
+            ip("-n", switch, "link", "add", "name", port, "type", "veth", "peer", "name", "v0", "netns", name)
+            ip("-n", switch, "link", "set", port, "master", "sw0")
+            ip("-n", switch, "link", "set", port, "up")
+            ip("-n", name, "addr", "add", f"10.99.0.{number + 1}/24", "dev", "v0")
+            ip("-n", name, "link", "set", "v0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", switch, "link", "set", "sw0", "up")
+    except (OSError, subprocess.CalledProcessError) as error:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        pytest.skip(f"network namespaces cannot be made: {error}")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=True)

@@ -1,6 +1,10 @@
 //! Whether a member answers this one. What is said of a member that fell silent ([`crate::silence`]) is what one server found
 //! out, and it may be the one that is cut off; before this one takes it for gone too, it asks it, over the connection that
 //! it has. So it does when another member asks it to.
+//!
+//! Where packets between two members alone are lost, nobody falls silent: others ask in their place. So each member asks the
+//! others in turn, too, over its connections, whether they are there ([`ask_in_turn`]). They may take as long as a server may
+//! be silent, since one that is slow is not gone.
 
 use crate::node::Node;
 use crate::surroundings::HashMap;
@@ -13,6 +17,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+/// How often the next member is asked.
+const NEXT: Duration = Duration::from_secs(1);
+
+/// Why a member is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Why {
+    /// Somebody takes it for gone.
+    Doubted,
+    /// It is its turn.
+    Turn,
+}
+
 /// The members that are being asked, by the numbers of the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Checking {
@@ -22,20 +38,20 @@ pub(crate) struct Checking {
 #[derive(Debug, Default)]
 struct Asked {
     next: u64,
-    /// At most one for each member.
-    waiting: HashMap<ServerId, (u64, oneshot::Sender<()>)>,
+    /// At most one of a kind for each member.
+    waiting: HashMap<(ServerId, Why), (u64, oneshot::Sender<()>)>,
 }
 
 impl Checking {
     /// A member is asked: the question's number, and what tells of its answer. `None` while it is being asked already.
-    fn ask(&self, member: ServerId) -> Option<(u64, oneshot::Receiver<()>)> {
+    fn ask(&self, member: ServerId, why: Why) -> Option<(u64, oneshot::Receiver<()>)> {
         let mut asked = self.asked.lock();
-        if asked.waiting.contains_key(&member) {
+        if asked.waiting.contains_key(&(member, why)) {
             return None;
         }
         asked.next += 1;
         let (number, (answered, answer)) = (asked.next, oneshot::channel());
-        asked.waiting.insert(member, (number, answered));
+        asked.waiting.insert((member, why), (number, answered));
         Some((number, answer))
     }
 
@@ -46,11 +62,26 @@ impl Checking {
         }
     }
 
-    /// Nobody waits any more for the answer to this question, if it is the one that is asked.
+    /// Nobody waits any more for the answer to this question, if it is one that is asked.
     fn forget(&self, member: ServerId, number: u64) -> Option<oneshot::Sender<()>> {
         let mut asked = self.asked.lock();
-        asked.waiting.get(&member).filter(|(asked, _)| *asked == number)?;
-        asked.waiting.remove(&member).map(|(_, answered)| answered)
+        let is_this =
+            |why: &Why| asked.waiting.get(&(member, *why)).is_some_and(|(asked, _)| *asked == number);
+        let why = [Why::Doubted, Why::Turn].into_iter().find(is_this)?;
+        asked.waiting.remove(&(member, why)).map(|(_, answered)| answered)
+    }
+}
+
+/// Asks the other members whether they are there, one after the other, until this server ends.
+pub(crate) async fn ask_in_turn(node: Arc<Node>) {
+    let mut last = node.id;
+    while !node.hosted.out.get() {
+        tokio::time::sleep(NEXT).await;
+        let standing = node.standing();
+        let others = || standing.roster.ids().filter(|id| *id != node.id);
+        let Some(next) = others().find(|id| *id > last).or_else(|| others().next()) else { continue };
+        last = next;
+        node.ask_whether_there(next, Why::Turn, node.silence);
     }
 }
 
@@ -58,13 +89,16 @@ impl Node {
     /// Asks a member whether it is there, in the background, unless it is being asked already. One that does not say so
     /// within the time in which members are asked now and then is doubted, one that does is trusted.
     pub(crate) fn check(&self, member: ServerId) {
+        self.ask_whether_there(member, Why::Doubted, crate::silence::period(self.silence));
+    }
+
+    fn ask_whether_there(&self, member: ServerId, why: Why, patience: Duration) {
         let Some(node) = self.me.upgrade() else { return };
         if self.state.lock().gone.contains(&member) {
             return self.doubts(member, Evidence::Lost);
         }
-        let Some((number, answer)) = self.checking.ask(member) else { return };
+        let Some((number, answer)) = self.checking.ask(member, why) else { return };
         self.peers.send(member, PeerMessage::AreYouThere(number));
-        let patience = crate::silence::period(self.silence);
         tokio::spawn(async move { node.hear_whether_there((member, number), answer, patience).await });
     }
 
@@ -100,18 +134,21 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_to_the_question_that_was_asked_last() {
         let (checking, member) = (Checking::default(), ServerId(3));
-        let (first, answer) = checking.ask(member).unwrap();
-        assert!(checking.ask(member).is_none(), "it is being asked");
+        let (first, answer) = checking.ask(member, Why::Doubted).unwrap();
+        assert!(checking.ask(member, Why::Doubted).is_none(), "it is being asked");
         drop(checking.forget(member, first));
         assert!(answer.await.is_err());
-        let (second, answer) = checking.ask(member).unwrap();
+        let (second, answer) = checking.ask(member, Why::Doubted).unwrap();
         checking.answered(ServerId(4), second);
         checking.answered(member, second);
         assert!(answer.await.is_ok());
-        let (third, answer) = checking.ask(member).unwrap();
+        let (third, answer) = checking.ask(member, Why::Doubted).unwrap();
         checking.answered(member, first);
         assert!(checking.forget(member, second).is_none(), "an answer that comes late says nothing");
+        let (turn, in_turn) = checking.ask(member, Why::Turn).unwrap();
         checking.answered(member, third);
         assert!(third > second && answer.await.is_ok());
+        checking.answered(member, turn);
+        assert!(in_turn.await.is_ok());
     }
 }

@@ -187,6 +187,7 @@ fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, gossip:
     tokio::spawn(node::housekeeping(node.clone()));
     tokio::spawn(membership::run(node.clone()));
     tokio::spawn(membership::look_now_and_then(node.clone()));
+    tokio::spawn(checking::ask_in_turn(node.clone()));
     tokio::spawn(waking::run(node.clone()));
     tokio::spawn(silence::run(node.clone(), ports, gossip));
 }

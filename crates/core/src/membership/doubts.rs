@@ -5,6 +5,7 @@
 //! A connection that has ended is never made again. Where two members have lost each other and so many others say that they
 //! reach the one, and the other, that those are a quorum, one of the two goes nevertheless: the one that has lost most, or
 //! else the one that joined last. So both are asked after: who loses others while it is cut off itself takes nobody with it.
+//! The same happens where a connection has not ended, but one does not get an answer of the other for long.
 
 use crate::agreement::{Voter, Voters};
 use crate::ids::ServerId;
@@ -22,6 +23,8 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(8);
 const COUNTS: Duration = Duration::from_secs(3);
 /// After this long, what two have lost of whom others reach both is their connection.
 const SETTLES: Duration = Duration::from_secs(1);
+/// After this long it has as good as ended where one does not get an answer of the other: packets between them are dropped.
+const SILENT_FOR: Duration = Duration::from_secs(30);
 
 /// Why a member is taken for gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,11 +37,20 @@ pub enum Evidence {
     Dead,
 }
 
+/// That one member takes another one for gone.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    evidence: Evidence,
+    /// Since when.
+    since: Duration,
+    /// When it said so last.
+    at: Duration,
+}
+
 /// That a member is taken for gone.
 #[derive(Debug)]
 struct Doubt {
-    /// By whom, why, and when they said so last.
-    by: BTreeMap<ServerId, (Evidence, Duration)>,
+    by: BTreeMap<ServerId, Said>,
     /// Since when somebody does, in this epoch.
     since: Duration,
     /// When the others are to be asked.
@@ -59,13 +71,14 @@ impl Doubts {
     /// One member takes another for gone. Returns whether it said something else before, or nothing.
     pub(super) fn add(&mut self, about: ServerId, by: ServerId, evidence: Evidence, now: Duration) -> bool {
         let doubt = self.about.entry(about).or_insert_with(|| Doubt::since(now));
-        let before = doubt.by.get(&by).map(|(evidence, _)| *evidence);
-        let evidence = before.map_or(evidence, |before| before.max(evidence));
-        doubt.by.insert(by, (evidence, now));
+        let before = doubt.by.get(&by).copied();
+        let evidence = before.map_or(evidence, |before| before.evidence.max(evidence));
+        let since = before.map_or(now, |before| before.since);
+        doubt.by.insert(by, Said { evidence, since, at: now });
         if let Some(reached) = self.reached.get_mut(&about) {
             reached.remove(&by);
         }
-        before != Some(evidence)
+        before.is_none_or(|before| before.evidence != evidence)
     }
 
     /// A member reaches another one: it does not take it for gone any more. Returns whether it had.
@@ -101,12 +114,12 @@ impl Doubts {
 
     /// Why a member takes another one for gone, if it does.
     pub(super) fn of(&self, about: ServerId, by: ServerId) -> Option<Evidence> {
-        self.about.get(&about)?.by.get(&by).map(|(evidence, _)| *evidence)
+        self.about.get(&about)?.by.get(&by).map(|said| said.evidence)
     }
 
     /// Whom a member takes for gone, and why.
     pub(super) fn by(&self, by: ServerId) -> impl Iterator<Item = (ServerId, Evidence)> + '_ {
-        self.about.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.0)))
+        self.about.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.evidence)))
     }
 
     /// All that somebody takes for gone, and since when.
@@ -124,8 +137,7 @@ impl Doubts {
     /// When it is to be looked again who is to go, and when the others are to be asked about a member.
     pub(super) fn looks_at(&self, about: ServerId) -> impl Iterator<Item = Duration> + use<> {
         let doubt = self.about.get(&about);
-        let settles =
-            doubt.filter(|doubt| doubt.has_lost().next().is_some()).map(|doubt| doubt.since + SETTLES);
+        let settles = doubt.and_then(|doubt| doubt.by.values().map(|said| doubt.settles(said)).min());
         doubt.map(|doubt| doubt.ask_at).into_iter().chain(settles)
     }
 
@@ -137,16 +149,15 @@ impl Doubts {
         };
         doubt.ask_at = now + doubt.ask_again;
         doubt.ask_again = (2 * doubt.ask_again).min(ASK_AGAIN_MAX);
-        [about].into_iter().chain(doubt.has_lost()).collect()
+        [about].into_iter().chain(doubt.has_lost(now)).collect()
     }
 
     /// Of those that have lost each other while others reach both, the one that goes.
     fn odd_one(&self, voters: &Voters, now: Duration) -> Option<ServerId> {
-        let settled = self.about.iter().filter(|(_, doubt)| now >= doubt.since + SETTLES);
-        let pairs: BTreeSet<(ServerId, ServerId)> = settled
-            .filter(|(about, doubt)| self.lives(**about, doubt.since, voters, now))
+        let living = self.about.iter().filter(|(about, doubt)| self.lives(**about, doubt.since, voters, now));
+        let pairs: BTreeSet<(ServerId, ServerId)> = living
             .flat_map(|(about, doubt)| {
-                let by = doubt.has_lost().filter(|by| self.lives(*by, doubt.since, voters, now));
+                let by = doubt.has_lost(now).filter(|by| self.lives(*by, doubt.since, voters, now));
                 by.map(|by| (by.min(*about), by.max(*about)))
             })
             .collect();
@@ -176,18 +187,26 @@ impl Doubt {
         *self = Doubt { by: std::mem::take(&mut self.by), ..Doubt::since(now) };
     }
 
-    /// Who has lost the connection.
-    fn has_lost(&self) -> impl Iterator<Item = ServerId> + '_ {
-        self.by.iter().filter(|(_, (evidence, _))| *evidence == Evidence::Lost).map(|(by, _)| *by)
+    /// When what one member says is taken for the end of its connection to this one.
+    fn settles(&self, said: &Said) -> Duration {
+        match said.evidence {
+            Evidence::Silent => said.since + SILENT_FOR,
+            Evidence::Lost | Evidence::Dead => self.since + SETTLES,
+        }
+    }
+
+    /// Who has certainly lost the connection.
+    fn has_lost(&self, now: Duration) -> impl Iterator<Item = ServerId> + '_ {
+        self.by.iter().filter(move |(_, said)| now >= self.settles(said)).map(|(by, _)| *by)
     }
 
     fn is_enough(&self, voters: &Voters, me: ServerId, now: Duration) -> bool {
         let counts = |by: &ServerId, evidence: Evidence, at: Duration| {
             *by == me || evidence > Evidence::Silent || now <= at + COUNTS
         };
-        let doubting = self.by.iter().filter(|(by, (evidence, at))| counts(by, *evidence, *at));
+        let doubting = self.by.iter().filter(|(by, said)| counts(by, said.evidence, said.at));
         let doubting = doubting.map(|(by, _)| Voter::Member(*by)).chain([Voter::Witness]).collect();
-        let proven = self.by.values().any(|(evidence, _)| *evidence == Evidence::Dead);
+        let proven = self.by.values().any(|said| said.evidence == Evidence::Dead);
         proven || voters.are_enough(&doubting) || seeded(Bug::BelievesEachDoubt)
     }
 }
@@ -262,6 +281,18 @@ mod tests {
             "who has lost others may be cut off itself"
         );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
+        let silent = |now, reached: &[(u32, u32)], at| {
+            let mut doubts = Doubts::default();
+            doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::ZERO);
+            for (by, about) in reached {
+                doubts.reaches(ServerId(*about), ServerId(*by), Duration::from_millis(at));
+            }
+            let voters = Voters::of((0..5).map(ServerId));
+            doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
+        };
+        assert_eq!(silent(29_999, &reached, 29_000), ids(&[]), "it may still answer");
+        assert_eq!(silent(30_000, &reached, 29_000), ids(&[2]), "it did not for long");
+        assert_eq!(silent(30_000, &reached, 20_000), ids(&[]), "nobody else has reached them of late");
         let more = [(0, 1), (4, 1), (0, 2), (4, 2), (0, 3), (4, 3)];
         assert_eq!(lost(&[(1, 2), (1, 3)], &more, 1000), ids(&[1]), "who has lost more");
         assert_eq!(

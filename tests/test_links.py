@@ -1,0 +1,109 @@
+"""The network between three hosts loses packets without a word: between two of them only, or between all for a while."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support import FOREBAY, Child, wait_until
+from test_coming_back import RANK, put
+from test_elastic import ids
+from test_partition import READER, servers_of
+
+# What a busy machine needs to answer.
+SILENCE = 4
+
+
+def inside(host: str) -> list[str]:
+    return ["ip", "netns", "exec", host]
+
+
+def ip(host: str, *arguments: str) -> None:
+    subprocess.run(["ip", "-n", host, *arguments], check=True, capture_output=True)
+
+
+def lose_packets(hosts: list[str], one: int, other: int) -> None:
+    """What these two send each other comes to nobody, and nobody says so."""
+    for host, to in ((one, other), (other, one)):
+        ip(hosts[host], "neigh", "replace", f"10.99.0.{to + 1}", "lladdr", "02:00:00:00:00:99", "dev", "v0")
+        ip(hosts[host], "neigh", "change", f"10.99.0.{to + 1}", "dev", "v0", "nud", "permanent")
+
+
+def lose_no_packets(hosts: list[str], one: int, other: int) -> None:
+    for host, to in ((one, other), (other, one)):
+        ip(hosts[host], "neigh", "del", f"10.99.0.{to + 1}", "dev", "v0")
+
+
+@contextmanager
+def servers(place: Path, hosts: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """One server on each of the first three hosts. What they say is in `0.log` and so on."""
+    started: list[subprocess.Popen[bytes]] = []
+    group = place / "g.json"
+    try:
+        for number, host in enumerate(hosts[:3]):
+            serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", f"10.99.0.{number + 1}"]
+            serve += ["--silence", SILENCE]
+            with (place / f"{number}.log").open("wb") as log:
+                started.append(subprocess.Popen([*inside(host), *map(str, serve)], stderr=log))
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+        yield started
+    finally:
+        for server in started:
+            server.kill()
+            server.wait()
+
+
+def test_of_two_that_do_not_hear_each_other_one_goes(
+    own_place: Path, three_hosts: list[str], child: Callable[..., Child]
+) -> None:
+    """Others reach both, and ask in their place: so none of the two falls silent."""
+    group = own_place / "g.json"
+    with servers(own_place, three_hosts):
+        reader = child(READER, group, "s", 9, inside=inside(three_hosts[1]))
+        reader.expect("attached")
+        rank = child(RANK, group, "auto", "s", 2, inside=inside(three_hosts[0]))
+        rank.expect("open")
+        put(rank, 0, 3)
+
+        lose_packets(three_hosts, 1, 2)
+        put(rank, 3, 6)
+        wait_until(lambda: 2 not in ids(group), timeout=120)
+
+        lose_no_packets(three_hosts, 1, 2)
+        wait_until(lambda: len(servers_of(group, inside(three_hosts[0]))) == 3, timeout=90)
+        put(rank, 6, 9)
+        reader.expect("whole")
+        rank.close_input()
+        for ended in (rank, reader):
+            ended.ended()
+
+
+def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
+    own_place: Path, three_hosts: list[str], child: Callable[..., Child]
+) -> None:
+    """While nobody reaches anybody nobody goes, and then all go on."""
+    group, switch = own_place / "g.json", three_hosts[-1]
+    with servers(own_place, three_hosts) as started:
+        rank = child(RANK, group, "auto", "s", 2, inside=inside(three_hosts[0]))
+        rank.expect("open")
+        put(rank, 0, 3)
+
+        ip(switch, "link", "set", "sw0", "down")
+        logs = [own_place / f"{number}.log" for number in range(3)]
+        wait_until(lambda: all(log.read_text().count("does not answer") >= 2 for log in logs), timeout=60)
+        ip(switch, "link", "set", "sw0", "up")
+        for host in three_hosts[:3]:
+            wait_until(lambda host=host: servers_of(group, inside(host)) == [0, 1, 2], timeout=60)
+        put(rank, 3, 6)
+        assert ids(group) == [0, 1, 2]
+
+        started[2].send_signal(signal.SIGSTOP)
+        wait_until(lambda: ids(group) == [0, 1], timeout=60)
+        put(rank, 6, 9)
+        rank.close_input()
+        rank.ended()
+        started[2].send_signal(signal.SIGCONT)
+        wait_until(lambda: ids(group) == [0, 1, 3], timeout=60)
