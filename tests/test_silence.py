@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import BUDGET, Child, consumer, producer, reference, stand_still, wait_until
+from support import BUDGET, FOREBAY, Child, consumer, producer, reference, stand_still, wait_until
 from test_coming_back import RANK, put, read
-from test_elastic import kill, name_at, told
+from test_elastic import ids, kill, name_at, told
 from test_replicas import lacking
 
 import forebay
@@ -266,3 +267,26 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
             # What it has offered is free now, and nothing else is there.
             wait_until(lambda: told(group)["servers"][2]["staged_bytes"] == 0)
             assert told(group)["servers"][2]["server"] == 3
+
+
+def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
+    """It founds no group of its own, at the place of that one or another."""
+    group = own_place / "g.json"
+    servers = []
+    try:
+        for number in range(3):
+            serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--silence", SILENCE]
+            servers.append(subprocess.Popen(list(map(str, serve)), stderr=subprocess.PIPE, text=True))
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+        stand_still(servers[1].pid)
+        wait_until(lambda: ids(group) == [0, 2])
+        subprocess.run([FOREBAY, "down", "--group", group], check=True, capture_output=True, timeout=60)
+        servers[1].send_signal(signal.SIGCONT)
+        _, said = servers[1].communicate(timeout=60)
+        assert servers[1].returncode == 0
+        assert "has ended without it" in said
+        assert list(own_place.glob("*g.json*")) == []
+    finally:
+        for server in servers:
+            server.kill()
+            server.communicate()

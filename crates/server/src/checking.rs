@@ -10,8 +10,10 @@ use crate::node::Node;
 use crate::surroundings::HashMap;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Evidence;
+use forebay_core::roster::Roster;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -40,6 +42,8 @@ struct Asked {
     next: u64,
     /// At most one of a kind for each member.
     waiting: HashMap<(ServerId, Why), (u64, oneshot::Sender<()>)>,
+    /// Those that did not answer last.
+    silent: BTreeSet<ServerId>,
 }
 
 impl Checking {
@@ -60,6 +64,17 @@ impl Checking {
         if let Some(answered) = self.forget(member, number) {
             let _ = answered.send(());
         }
+    }
+
+    /// A member answers, or does not. Returns whether that was otherwise before.
+    fn notes(&self, member: ServerId, answers: bool) -> bool {
+        let silent = &mut self.asked.lock().silent;
+        if answers { silent.remove(&member) } else { silent.insert(member) }
+    }
+
+    /// Who is a member no more is not asked again.
+    pub(crate) fn keep_members(&self, roster: &Roster) {
+        self.asked.lock().silent.retain(|id| roster.contains(*id));
     }
 
     /// Nobody waits any more for the answer to this question, if it is one that is asked.
@@ -113,10 +128,15 @@ impl Node {
         if !self.goes_on().await {
             return;
         }
+        let changed = self.checking.notes(member, answers);
+        match (answers, changed) {
+            (true, true) => tracing::info!("{member} answers again"),
+            (false, true) => tracing::warn!("{member} does not answer"),
+            _ => {}
+        }
         if answers {
             self.at_membership(None, |membership, now| membership.trust(member, now));
         } else {
-            tracing::warn!("{member} does not answer");
             self.doubts(member, Evidence::Silent);
         }
     }
@@ -150,5 +170,7 @@ mod tests {
         assert!(third > second && answer.await.is_ok());
         checking.answered(member, turn);
         assert!(in_turn.await.is_ok());
+        let notes = [false, false, true, true].map(|answers| checking.notes(member, answers));
+        assert_eq!(notes, [true, false, true, false], "it is said once");
     }
 }

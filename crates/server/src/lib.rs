@@ -158,6 +158,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
         by = told_to_end => by,
         () = node.shutdown.notified() => By::Shutdown,
         () = node.hosted.released.notified() => By::Released,
+        () = node.hosted.abandoned.notified() => By::Abandoned,
         () = workers::spawn_all(spawns) => By::Signal,
     };
     workers::stop_all(&node).await;
@@ -168,7 +169,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
         // Of servers that were to found a group, the first one did.
         By::Leash if node.id == ServerId(0) => true,
         By::Leash | By::Signal => node.is_last().await,
-        By::Released => false,
+        By::Released | By::Abandoned => false,
     };
     if all_end {
         node.remove_file();
@@ -204,6 +205,8 @@ enum By {
     Shutdown,
     /// The group has gone on without it.
     Released,
+    /// The group has ended without it.
+    Abandoned,
 }
 
 /// Whoever would have removed it is gone. All servers of the group end now; the last of them leaves nothing.

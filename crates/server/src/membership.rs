@@ -14,7 +14,7 @@ use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
-use forebay_transport::witness::Witness;
+use forebay_transport::witness::{self, Witness};
 use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ const JOINING_MAX: usize = 256;
 /// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
 /// whether the connection file tells of the roster in force.
 const LOOK: Duration = Duration::from_secs(1);
+/// After so many looks at which nothing was left of the group, it has ended.
+const LOOKS: u32 = 3;
 /// How long to wait for who writes the connection file before it is removed.
 const REMOVAL: Duration = Duration::from_secs(10);
 /// How long, and how often, it is waited until all is handled that a server had said which is gone.
@@ -71,6 +73,8 @@ pub(crate) struct Hosted {
     pub(crate) out: Watched<bool>,
     /// Enough others know that roster.
     pub(crate) released: Notify,
+    /// The group has ended without this server.
+    pub(crate) abandoned: Notify,
 }
 
 /// What the clock says, and what it said when this server began.
@@ -109,6 +113,7 @@ impl Hosted {
             filed: AtomicU64::new(0),
             out: Watched::new(false),
             released: Notify::new(),
+            abandoned: Notify::new(),
         }
     }
 
@@ -330,6 +335,7 @@ impl Node {
         );
         // While it is still known what they coordinated.
         left.iter().for_each(|id| self.peer_gone(*id));
+        self.checking.keep_members(&roster);
         peers::start(&node, &came);
         {
             let mut state = self.state.lock();
@@ -454,10 +460,36 @@ impl Node {
 pub(crate) async fn look_now_and_then(node: Arc<Node>) {
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
+    let mut nothing_left = 0;
+    while nothing_left < LOOKS {
         looks.tick().await;
         look(&node).await;
+        nothing_left = if is_abandoned(&node).await { nothing_left + 1 } else { 0 };
     }
+    tracing::warn!("this server ends: its group, of {}, has ended without it", node.group.display());
+    node.hosted.abandoned.notify_one();
+}
+
+/// Whether this server has lost all others, and what they shared is gone, too, or another group's: one that stood still or was
+/// cut off when its group was ended is to end as well.
+async fn is_abandoned(node: &Arc<Node>) -> bool {
+    let members = node.standing().view.members.clone();
+    let alone = {
+        let state = node.state.lock();
+        members.len() > 1 && members.iter().all(|id| *id == node.id || state.gone.contains(id))
+    };
+    if !alone {
+        return false;
+    }
+    let (path, lineage) = (node.group.clone(), node.lineage);
+    let is_missing = |path: &std::path::Path| {
+        std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
+    let looked = off_thread(move || match ConnectionFile::read(&path) {
+        Ok(file) => file.lineage != lineage,
+        Err(_) => is_missing(&path) && is_missing(&witness::path_beside(&path)),
+    });
+    looked.await.unwrap_or(false)
 }
 
 /// Calls the agreement when it is time.

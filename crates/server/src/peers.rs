@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 /// Messages that may wait for one server.
@@ -60,6 +61,17 @@ struct Waiting {
     bytes: AtomicUsize,
     /// There are fewer.
     fewer: Notify,
+}
+
+/// How long the network may be away. Connections between servers are never made again, and who is gone is agreed on long
+/// before: were they to end where nobody reaches anybody, all would have lost one another for good.
+const OUTAGE: Duration = Duration::from_secs(900);
+
+/// A connection between members lasts while the network is away.
+pub(crate) fn outlast_outages(peer: ServerId, outbox: &Outbox) {
+    if let Err(error) = outbox.end_after(OUTAGE) {
+        tracing::warn!("the connection of {peer} ends when the network is away: {error}");
+    }
 }
 
 /// What has become of a message.
@@ -236,6 +248,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     };
     let connection = forming::dial(&*around, &server, &secret, &lineage).await;
     if let Ok((mut receiver, outbox)) = connection {
+        outlast_outages(server.id, &outbox);
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
         let shares_memory = receiver.kind() == Kind::Shm;

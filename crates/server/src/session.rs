@@ -9,6 +9,7 @@ mod reserve;
 mod storing;
 mod writing;
 
+use crate::forming::NOBODY;
 use crate::heal::Healed;
 use crate::node::Node;
 use crate::process::{self, Process};
@@ -147,6 +148,9 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 
 /// Takes messages of another server.
 async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Arc<Outbox>) {
+    if peer != NOBODY {
+        crate::peers::outlast_outages(peer, outbox);
+    }
     let mut joining = None;
     let mut heard = node.hearing.open(peer, receiver.kind());
     loop {

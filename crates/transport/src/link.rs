@@ -5,6 +5,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
 
 /// Which transport a link is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,6 +43,12 @@ pub trait Link: Send + Sync + fmt::Debug {
 
     /// Receives some bytes and appends descriptors that came with them; 0 means that the peer has closed.
     fn try_receive(&self, bytes: &mut [IoSliceMut<'_>], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize>;
+
+    /// The connection ends when nothing of the other end has come through for so long, and not before: for what is without
+    /// this a matter of the system. A local one knows at once when its other end is gone.
+    fn end_after(&self, _silence: Duration) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Whether descriptors were sent since this was last asked that this process had no room for. They are gone.
     fn lost_descriptors(&self) -> bool {

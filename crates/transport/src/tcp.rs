@@ -79,6 +79,12 @@ impl Link for TcpLink {
         self.socket.as_fd()
     }
 
+    fn end_after(&self, silence: Duration) -> io::Result<()> {
+        // Holds for what is sent as well as for keepalives, whatever their count.
+        let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(&self.socket, milliseconds)?)
+    }
+
     fn try_send(&self, bytes: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
         if !descriptors.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "TCP carries no descriptors"));

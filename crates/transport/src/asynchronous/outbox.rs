@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
@@ -105,6 +106,13 @@ impl Outbox {
             Arc::new(Outbox { link, state: Mutex::new(state), work: Notify::new(), room: Notify::new() });
         tokio::spawn(flush(outbox.clone()));
         outbox
+    }
+
+    /// The connection ends when nothing of the peer has come through for so long, and not before. Without this it does after
+    /// 25 s if nothing is sent, else after about a quarter of an hour.
+    pub fn end_after(&self, silence: Duration) -> Result<()> {
+        let set = self.link.get_ref().0.end_after(silence);
+        set.map_err(|e| Error::io("cannot say how long a connection may be silent", &e))
     }
 
     /// Sends a message, or queues it. Never waits.
