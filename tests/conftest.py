@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -120,57 +121,52 @@ def child(own_place: Path) -> Iterator[Callable[..., Child]]:
         started.close()
 
 
-@pytest.fixture
-def hosts() -> Iterator[list[str]]:
-    """Two network namespaces with a cable between them: they count as hosts, and share no memory."""
-    names = [f"fb{os.getpid()}a", f"fb{os.getpid()}b"]
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
-    def ip(*arguments: str) -> None:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
+@contextmanager
+def namespaces(*which: str) -> Iterator[list[str]]:
+    """Network namespaces: they count as hosts, and share no memory. What is made in them goes with them."""
+    names = [f"fb{os.getpid()}{name}" for name in which]
     try:
         for name in names:
             ip("netns", "add", name)
-        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", names[1])
-        for number, name in enumerate(names):
-            ip("-n", name, "addr", "add", f"10.99.0.{number + 1}/24", "dev", f"v{number}")
-            ip("-n", name, "link", "set", f"v{number}", "up")
             ip("-n", name, "link", "set", "lo", "up")
+        yield names
     except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"network namespaces cannot be made: {error}")
+    finally:
         for name in names:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-        pytest.skip(f"network namespaces cannot be made: {error}")
-    yield names
-    for name in names:
-        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def attach(host: str, number: int, device: str) -> None:
+    """Gives a host its address."""
+    ip("-n", host, "addr", "add", f"10.99.0.{number + 1}/24", "dev", device)
+    ip("-n", host, "link", "set", device, "up")
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Two hosts with a cable between them."""
+    with namespaces("a", "b") as names:
+        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", names[1])
+        for number, name in enumerate(names):
+            attach(name, number, f"v{number}")
+        yield names
 
 
 @pytest.fixture
 def three_hosts() -> Iterator[list[str]]:
-    """Three network namespaces, as `hosts`, and as the last one that of the switch between them."""
-    names = [f"fb{os.getpid()}{which}" for which in ("a", "b", "c", "switch")]
-    switch = names[-1]
-
-    def ip(*arguments: str) -> None:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-    try:
-        for name in names:
-            ip("netns", "add", name)
+    """Three hosts, and as the last one the switch between them."""
+    with namespaces("a", "b", "c", "switch") as names:
+        *ends, switch = names
         ip("-n", switch, "link", "add", "name", "sw0", "type", "bridge")
-        for number, name in enumerate(names[:-1]):
+        ip("-n", switch, "link", "set", "sw0", "up")
+        for number, name in enumerate(ends):
             port = f"p{number}"
             ip("-n", switch, "link", "add", "name", port, "type", "veth", "peer", "name", "v0", "netns", name)
-            ip("-n", switch, "link", "set", port, "master", "sw0")
-            ip("-n", switch, "link", "set", port, "up")
-            ip("-n", name, "addr", "add", f"10.99.0.{number + 1}/24", "dev", "v0")
-            ip("-n", name, "link", "set", "v0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", switch, "link", "set", "sw0", "up")
-    except (OSError, subprocess.CalledProcessError) as error:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-        pytest.skip(f"network namespaces cannot be made: {error}")
-    yield names
-    for name in names:
-        subprocess.run(["ip", "netns", "del", name], check=True)
+            ip("-n", switch, "link", "set", port, "master", "sw0", "up")
+            attach(name, number, "v0")
+        yield names
