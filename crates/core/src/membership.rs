@@ -531,17 +531,19 @@ impl Membership {
         let to_go = self.to_go(now);
         let doubted: Vec<(ServerId, Duration)> =
             self.doubts.iter().filter(|(id, _)| !to_go.contains(id)).collect();
+        let mut asked = BTreeSet::new();
         for (about, since) in doubted {
             if now < since + self.patience(Some(about)) {
                 continue;
             }
-            for about in self.doubts.asks(about, now) {
-                let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
-                self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
-                let asks = self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
-                if asks && about != self.me {
-                    self.effects.push(Effect::Check(about));
-                }
+            asked.extend(self.doubts.asks(about, now));
+        }
+        for about in asked {
+            let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
+            self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
+            let asks = self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
+            if asks && about != self.me {
+                self.effects.push(Effect::Check(about));
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Whether a member answers this one. What is said of a member that fell silent ([`crate::silence`]) is what one server found
-//! out, and it may be the one that is cut off; before this one takes it for gone too, it asks it, over the connection that
-//! it has. So it does when another member asks it to.
+//! out, and it may be the one that is cut off; before this one takes it for gone too, it asks it. So it does when another
+//! member asks it to. It asks over the connection that it has, and between hosts by a datagram, too: where the network was away
+//! a connection comes back only when TCP tries again.
 //!
 //! Where packets between two members alone are lost, nobody falls silent: others ask in their place. So each member asks the
-//! others in turn, too, over its connections, whether they are there ([`ask_in_turn`]). They may take as long as a server may
+//! others in turn, too, whether they are there ([`ask_in_turn`]). They may take as long as a server may
 //! be silent, since one that is slow is not gone.
 
 use crate::node::Node;
+use crate::silence::ToDo;
 use crate::surroundings::HashMap;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Evidence;
@@ -114,6 +116,7 @@ impl Node {
         }
         let Some((number, answer)) = self.checking.ask(member, why) else { return };
         self.peers.send(member, PeerMessage::AreYouThere(number));
+        let _ = self.watching.try_send(ToDo::Ask(member, number));
         tokio::spawn(async move { node.hear_whether_there((member, number), answer, patience).await });
     }
 

@@ -1,6 +1,7 @@
 //! What each message between servers does to a server's state.
 
 use crate::node::{Attached, LocalRank, Node, State};
+use crate::silence::ToDo;
 use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
 use forebay_core::error::{Error, ErrorKind};
@@ -292,7 +293,7 @@ impl Node {
             | M::PipelineWas { .. }
             | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
             // If too much of it waits, it is lost, as datagrams may be.
-            M::Gossip(said) => drop(self.gossip.try_send((from, said))),
+            M::Gossip(said) => drop(self.watching.try_send(ToDo::Hear(from, said))),
             // Their connections take these by themselves.
             M::AreYouThere(_)
             | M::IAmThere(_)

@@ -27,7 +27,9 @@ impl Node {
     /// Begins a new line of the group's history, with those members that answer. Without `force`, only says who they are.
     pub(crate) async fn heal(&self, force: bool) -> Result<Healed> {
         let roster = self.standing().roster.clone();
-        let answering = self.answering(&roster).await?;
+        let mut answering = self.answering(&roster).await?;
+        // A connection that has ended is never made again: with these it can agree on nothing, though they answer.
+        answering.retain(|id| !self.state.lock().gone.contains(id));
         let healed = self.healed(&answering)?;
         let (kept, given_up) = roster.ids().partition(|id| healed.contains(*id));
         if force {

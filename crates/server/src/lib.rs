@@ -55,7 +55,7 @@ pub use options::ServerOptions;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::{Address, Listener};
-use node::{Gossip, Node};
+use node::Node;
 use offer::Offer;
 use process::Process;
 use std::net::SocketAddr;
@@ -70,6 +70,12 @@ use tokio::task::JoinSet;
 const STRANGERS_MAX: usize = 256;
 /// How often it is said that no connection can be accepted.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// One that is given up so soon after it had joined that it was for the second time waits before it joins again, and twice as
+/// long each time: something is between it and others, and each time it takes what it was given with it.
+const SOON: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_secs(5);
+const REST_MAX: Duration = Duration::from_secs(300);
 
 /// Why a server ends.
 enum End {
@@ -86,15 +92,30 @@ enum End {
 pub fn run(mut options: ServerOptions, ready: impl FnOnce(ServerId)) -> Result<()> {
     let mut ready = Some(ready);
     let mut first = |id| ready.take().map_or((), |ready| ready(id));
-    let mut offer = None;
-    while let End::Evicted(held) = run_once(&options, offer.take(), &mut first)? {
+    let (mut offer, mut times, mut joins_at) = (None, 0, Instant::now());
+    while let End::Evicted(held) = run_once(&options, offer.take(), joins_at, &mut first)? {
         options.leash = None;
         offer = Some(*held);
+        times = if joins_at.elapsed() < SOON { times + 1 } else { 0 };
+        joins_at = Instant::now() + rest(times);
     }
     Ok(())
 }
 
-fn run_once(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce(ServerId)) -> Result<End> {
+/// How long a server waits that was given up so many times soon after it had joined.
+fn rest(times: u32) -> Duration {
+    match times {
+        0 | 1 => Duration::ZERO,
+        _ => REST_MAX.min(REST * 2u32.saturating_pow(times - 2)),
+    }
+}
+
+fn run_once(
+    options: &ServerOptions,
+    offer: Option<Offer>,
+    joins_at: Instant,
+    ready: impl FnOnce(ServerId),
+) -> Result<End> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -102,7 +123,7 @@ fn run_once(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce(Se
         .enable_all()
         .build()
         .map_err(|e| Error::io("cannot start the server's runtime", &e))?;
-    let result = runtime.block_on(serve(options, offer, ready));
+    let result = runtime.block_on(serve(options, offer, joins_at, ready));
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }
@@ -112,7 +133,12 @@ pub fn new_lineage() -> Result<Lineage> {
     forming::random().map(Lineage)
 }
 
-async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce(ServerId)) -> Result<End> {
+async fn serve(
+    options: &ServerOptions,
+    offer: Option<Offer>,
+    joins_at: Instant,
+    ready: impl FnOnce(ServerId),
+) -> Result<End> {
     raise_descriptor_limit();
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
@@ -131,8 +157,12 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
     };
     tokio::pin!(told_to_end);
     let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
+    let forms = async {
+        tokio::time::sleep_until(joins_at.into()).await;
+        forming::form(options, lineage).await
+    };
     let formed = tokio::select! {
-        formed = forming::form(options, lineage) => formed?,
+        formed = forms => formed?,
         by = &mut told_to_end => {
             if by == By::Orphaned {
                 remove_place(options);
@@ -146,8 +176,8 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
         Address::Shm { .. } => None,
     });
     let ports: Vec<SocketAddr> = ports.collect();
-    let (node, spawns, gossip) = Node::new(options, formed)?;
-    start(&node, offer, ports, gossip);
+    let (node, spawns, watching) = Node::new(options, formed)?;
+    start(&node, offer, ports, watching);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -182,7 +212,7 @@ async fn serve(options: &ServerOptions, offer: Option<Offer>, ready: impl FnOnce
 }
 
 /// A server that has become a member begins its work: `offer` is what it held before it was one, `ports` where it listens.
-fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, gossip: Gossip) {
+fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, watching: silence::Watching) {
     offer.into_iter().for_each(|offer| node.offer(offer));
     node.introduce();
     tokio::spawn(node::housekeeping(node.clone()));
@@ -190,7 +220,7 @@ fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, gossip:
     tokio::spawn(membership::look_now_and_then(node.clone()));
     tokio::spawn(checking::ask_in_turn(node.clone()));
     tokio::spawn(waking::run(node.clone()));
-    tokio::spawn(silence::run(node.clone(), ports, gossip));
+    tokio::spawn(silence::run(node.clone(), ports, watching));
 }
 
 /// By what a server is ended.

@@ -397,10 +397,15 @@ impl Node {
                 tracing::warn!("epoch {}: the group goes on without this server", roster.epoch);
             }
         }
+        // Those that gave it up have closed their connections.
+        self.dial_members(roster, !wanted);
+    }
+
+    /// Dials the members of the roster without this server: those that it does not reach, or all anew.
+    fn dial_members(&self, roster: &Roster, all: bool) {
         let Some(node) = self.me.upgrade() else { return };
         for member in &roster.members {
-            // Those that gave it up have closed their connections.
-            if !wanted || !self.peers.reaches(member.id) {
+            if all || !self.peers.reaches(member.id) {
                 self.peers.remove(member.id);
                 peers::start(&node, &[entry(member)]);
             }
@@ -470,13 +475,14 @@ pub(crate) async fn look_now_and_then(node: Arc<Node>) {
     node.hosted.abandoned.notify_one();
 }
 
-/// Whether this server has lost all others, and what they shared is gone, too, or another group's: one that stood still or was
-/// cut off when its group was ended is to end as well.
+/// Whether this server is out or has lost all others, and what they shared is gone, too, or another group's: one that stood
+/// still or was cut off when its group was ended is to end as well.
 async fn is_abandoned(node: &Arc<Node>) -> bool {
     let members = node.standing().view.members.clone();
     let alone = {
         let state = node.state.lock();
-        members.len() > 1 && members.iter().all(|id| *id == node.id || state.gone.contains(id))
+        let gone = members.len() > 1 && members.iter().all(|id| *id == node.id || state.gone.contains(id));
+        gone || node.hosted.out.get()
     };
     if !alone {
         return false;
@@ -523,6 +529,10 @@ async fn look(node: &Arc<Node>) {
     if !gone.is_empty() {
         // Those that were told may not have heard it; this server will never speak to them again.
         gone.iter().for_each(|id| node.doubts(*id, Evidence::Lost));
+    }
+    if node.hosted.out.get() {
+        let roster = node.hosted.membership.lock().roster().clone();
+        node.dial_members(&roster, false);
     }
     // Those whom it is to tell of the roster without it may have gone, too: then a later one lets it end.
     let asks = !gone.is_empty() || node.hosted.out.get();

@@ -76,8 +76,8 @@ pub(crate) struct Node {
     pub(crate) incarnation: Incarnation,
     /// How long another server may be silent.
     pub(crate) silence: Duration,
-    /// What others say to whom watches for the silent.
-    pub(crate) gossip: mpsc::Sender<(ServerId, Vec<u8>)>,
+    /// What there is to be done for whom watches for the silent.
+    pub(crate) watching: mpsc::Sender<silence::ToDo>,
     /// The epoch of the roster in force.
     pub(crate) epochs: Watched<Epoch>,
     pub(crate) started: Instant,
@@ -199,9 +199,6 @@ pub(crate) enum Attached {
     },
 }
 
-/// What others say to whom watches for the silent.
-pub(crate) type Gossip = mpsc::Receiver<(ServerId, Vec<u8>)>;
-
 /// A question that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -214,9 +211,12 @@ pub(crate) struct Pending {
 }
 
 impl Node {
-    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> Result<(Arc<Node>, Spawns, Gossip)> {
+    pub(crate) fn new(
+        options: &ServerOptions,
+        formed: Formed,
+    ) -> Result<(Arc<Node>, Spawns, silence::Watching)> {
         let (spawner, spawns) = Spawner::new();
-        let (gossip, said) = mpsc::channel(silence::WAITING_MAX);
+        let (watching, to_do) = mpsc::channel(silence::WAITING_MAX);
         let own = formed.roster.members.iter().find(|member| member.id == formed.id);
         let incarnation = own.map(|member| member.server.incarnation);
         let incarnation = incarnation.ok_or_else(|| Error::internal("this server is no member"))?;
@@ -246,7 +246,7 @@ impl Node {
             checking: Checking::default(),
             incarnation,
             silence,
-            gossip,
+            watching,
             epochs: Watched::default(),
             started: Instant::now(),
             state: Mutex::default(),
@@ -260,7 +260,7 @@ impl Node {
             counter: AtomicU64::new(1),
         });
         peers::start(&node, &others);
-        Ok((node, spawns, said))
+        Ok((node, spawns, to_do))
     }
 
     /// Whether a server is a member that is not known to have gone.

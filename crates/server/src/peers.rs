@@ -67,9 +67,9 @@ struct Waiting {
 /// before: were they to end where nobody reaches anybody, all would have lost one another for good.
 const OUTAGE: Duration = Duration::from_secs(900);
 
-/// A connection between members lasts while the network is away.
-pub(crate) fn outlast_outages(peer: ServerId, outbox: &Outbox) {
-    if let Err(error) = outbox.end_after(OUTAGE) {
+/// A connection between members lasts while the network is away, and while a server may be `silent`.
+pub(crate) fn outlast_outages(peer: ServerId, outbox: &Outbox, silence: Duration) {
+    if let Err(error) = outbox.end_after(OUTAGE.max(2 * silence)) {
         tracing::warn!("the connection of {peer} ends when the network is away: {error}");
     }
 }
@@ -241,14 +241,13 @@ fn about_bytes(message: &PeerMessage) -> usize {
 /// stays in the queue.
 pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     let ToTell { server, mut messages, waiting, direct } = to_tell;
-    let Some((around, secret, lineage, epoch)) =
-        node.upgrade().map(|node| (node.around.clone(), node.secret.clone(), node.lineage, node.epoch()))
-    else {
-        return;
-    };
+    let about = node
+        .upgrade()
+        .map(|node| (node.around.clone(), node.secret.clone(), node.lineage, node.epoch(), node.silence));
+    let Some((around, secret, lineage, epoch, silence)) = about else { return };
     let connection = forming::dial(&*around, &server, &secret, &lineage).await;
     if let Ok((mut receiver, outbox)) = connection {
-        outlast_outages(server.id, &outbox);
+        outlast_outages(server.id, &outbox, silence);
         let header = Header { epoch, ..Header::default() };
         let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
         let shares_memory = receiver.kind() == Kind::Shm;
@@ -273,10 +272,11 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                         waiting.bytes.fetch_sub(about_bytes(&message), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
                     }
-                    None => return,
+                    None => return outbox.close(),
                 },
             }
         }
+        outbox.close();
     }
     direct.lock().outbox = None;
     messages.close();

@@ -149,7 +149,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
 /// Takes messages of another server.
 async fn serve_peer(node: &Arc<Node>, peer: ServerId, mut receiver: Receiver, outbox: &Arc<Outbox>) {
     if peer != NOBODY {
-        crate::peers::outlast_outages(peer, outbox);
+        crate::peers::outlast_outages(peer, outbox, node.silence);
     }
     let mut joining = None;
     let mut heard = node.hearing.open(peer, receiver.kind());

@@ -8,13 +8,13 @@
 //! go away, and they live.
 
 use crate::membership::entry;
-use crate::node::{Gossip, Node};
+use crate::node::Node;
 use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
 use forebay_core::roster::Roster;
 use forebay_transport::Address;
-use forebay_wire::datagram::{DatagramKey, ReplayWindow};
+use forebay_wire::datagram::{self as wire, DatagramKey, ReplayWindow};
 use forebay_wire::peer::PeerMessage;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -25,6 +25,7 @@ use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// How long a server may be silent, unless told otherwise.
@@ -43,8 +44,31 @@ const GREETED_AGAIN: u32 = 3;
 const SAID_MAX: usize = 1200;
 /// The longest that is taken.
 const DATAGRAM_MAX: usize = 2048;
-/// What others said over their connections, and was not heard yet.
+/// What is yet to be done for others.
 pub(crate) const WAITING_MAX: usize = 1024;
+
+/// What there is to be done for whom watches.
+#[derive(Debug)]
+pub(crate) enum ToDo {
+    /// Another server said this over its connection.
+    Hear(ServerId, Vec<u8>),
+    /// A member is to be asked by datagram whether it is there: the question's number.
+    Ask(ServerId, u64),
+}
+
+/// Where that waits.
+pub(crate) type Watching = mpsc::Receiver<ToDo>;
+
+/// What a datagram says.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    /// Something of foca's.
+    Gossip(Vec<u8>),
+    /// [`PeerMessage::AreYouThere`].
+    AreYouThere(u64),
+    /// [`PeerMessage::IAmThere`].
+    IAmThere(u64),
+}
 
 /// A member, as foca knows it: when one that was given up shows that it lives, it gets a new life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,15 +163,15 @@ fn config(silence: Duration) -> Config {
     }
 }
 
-/// Watches the other members until this server ends. `listening`: where it listens for TCP. `gossip`: what they say over
-/// their connections.
-pub(crate) async fn run(node: Arc<Node>, listening: Vec<SocketAddr>, mut gossip: Gossip) {
-    if let Err(error) = watch(node, listening, &mut gossip).await {
+/// Watches the other members until this server ends. `listening`: where it listens for TCP. `watching`: what there is
+/// to be done meanwhile.
+pub(crate) async fn run(node: Arc<Node>, listening: Vec<SocketAddr>, mut watching: Watching) {
+    if let Err(error) = watch(node, listening, &mut watching).await {
         tracing::error!("members that fall silent are not noticed: {error}");
     }
 }
 
-async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip) -> Result<()> {
+async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, watching: &mut Watching) -> Result<()> {
     let mut socket = None;
     for address in listening {
         match UdpSocket::bind(address).await {
@@ -207,8 +231,9 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, gossip: &mut Gossip)
                 // An earlier datagram came to nobody, most likely.
                 Err(error) => tracing::debug!("a datagram is not received: {error}"),
             },
-            told = gossip.recv() => match told {
-                Some((from, said)) => watch.hear(from, &said),
+            to_do = watching.recv() => match to_do {
+                Some(ToDo::Hear(from, said)) => watch.hear(from, &said),
+                Some(ToDo::Ask(member, number)) => watch.send(member, &Said::AreYouThere(number)),
                 None => return Ok(()),
             },
         }
@@ -238,9 +263,28 @@ impl Watch {
         let Some((incarnation, counter, said)) = self.key.open(self.node.id, datagram) else { return };
         let Some(from) = self.roster.find(incarnation).map(|member| member.id) else { return };
         let heard = self.heard.entry(from).or_default();
-        if heard.window.take(counter) {
-            heard.at = Some(Instant::now());
-            self.hear(from, &said);
+        if !heard.window.take(counter) {
+            return;
+        }
+        heard.at = Some(Instant::now());
+        match wire::decode(&said) {
+            Ok(Said::Gossip(said)) => self.hear(from, &said),
+            Ok(Said::AreYouThere(number)) => self.send(from, &Said::IAmThere(number)),
+            Ok(Said::IAmThere(number)) => self.node.checking.answered(from, number),
+            Err(error) => tracing::debug!("a datagram of {from} cannot be read: {error}"),
+        }
+    }
+
+    /// Sends a datagram to a member to which there is a way. It may be lost.
+    fn send(&mut self, to: ServerId, said: &Said) {
+        let (Some(socket), Some(address)) = (&self.socket, self.addresses.get(&to)) else { return };
+        self.counter += 1;
+        let sealed =
+            wire::encode(said).and_then(|said| self.key.seal(self.node.incarnation, self.counter, to, &said));
+        match sealed {
+            // What finds no room is lost, as any datagram may be.
+            Ok(datagram) => drop(socket.try_send_to(&datagram, *address)),
+            Err(error) => tracing::warn!("{to} is sent no datagram: {error}"),
         }
     }
 
@@ -291,9 +335,7 @@ impl Watch {
             self.due.insert((now + after, self.timers), timer);
         }
         for (to, said) in wanted.said {
-            if let Err(error) = self.say(to, said, now) {
-                tracing::warn!("{to} is not asked whether it is there: {error}");
-            }
+            self.say(to, said, now);
         }
         for noticed in wanted.noticed {
             match noticed {
@@ -315,19 +357,16 @@ impl Watch {
         }
     }
 
-    fn say(&mut self, to: ServerId, said: Vec<u8>, now: Instant) -> Result<()> {
-        if let (Some(socket), Some(address)) = (&self.socket, self.addresses.get(&to)) {
-            self.counter += 1;
-            let datagram = self.key.seal(self.node.incarnation, self.counter, to, &said)?;
-            // What finds no room is lost, as any datagram may be.
-            let _ = socket.try_send_to(&datagram, *address);
-        }
+    fn say(&mut self, to: ServerId, said: Vec<u8>, now: Instant) {
+        let said = Said::Gossip(said);
+        self.send(to, &said);
         let heard =
             self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
-        if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
+        if let Said::Gossip(said) = said
+            && heard.is_none_or(|at| now.duration_since(at) > 3 * self.period)
+        {
             self.node.peers.send(to, PeerMessage::Gossip(said));
         }
-        Ok(())
     }
 }
 

@@ -44,8 +44,8 @@ pub trait Link: Send + Sync + fmt::Debug {
     /// Receives some bytes and appends descriptors that came with them; 0 means that the peer has closed.
     fn try_receive(&self, bytes: &mut [IoSliceMut<'_>], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize>;
 
-    /// The connection ends when nothing of the other end has come through for so long, and not before: for what is without
-    /// this a matter of the system. A local one knows at once when its other end is gone.
+    /// The connection ends when nothing was heard of the other end for so long, or it has taken nothing that long, and not
+    /// before: without this that is up to the system. A local one knows at once when its other end is gone.
     fn end_after(&self, _silence: Duration) -> io::Result<()> {
         Ok(())
     }

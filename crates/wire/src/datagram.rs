@@ -15,9 +15,11 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::Incarnation;
 use forebay_core::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// What the key is for; the number changes with the format.
-const PURPOSE: &[u8] = b"forebay datagram 1";
+const PURPOSE: &[u8] = b"forebay datagram 2";
 /// What stands before the sealed part.
 const HEAD: usize = 16;
 /// How many datagrams may come out of order.
@@ -59,6 +61,16 @@ impl DatagramKey {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
         Some((Incarnation(number(from)?), number(counter)?, said))
     }
+}
+
+/// What is said, as it travels.
+pub fn encode<M: Serialize>(said: &M) -> Result<Vec<u8>> {
+    postcard::to_allocvec(said).map_err(|e| Error::internal(format!("a datagram cannot be encoded: {e}")))
+}
+
+/// What was said.
+pub fn decode<M: DeserializeOwned>(said: &[u8]) -> Result<M> {
+    postcard::from_bytes(said).map_err(|e| Error::protocol(format!("a datagram cannot be read: {e}")))
 }
 
 fn nonce(head: &[u8]) -> XNonce {

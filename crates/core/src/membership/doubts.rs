@@ -25,6 +25,8 @@ const COUNTS: Duration = Duration::from_secs(3);
 const SETTLES: Duration = Duration::from_secs(1);
 /// After this long it has as good as ended where one does not get an answer of the other: packets between them are dropped.
 const SILENT_FOR: Duration = Duration::from_secs(30);
+/// So long others must have reached both then: they may have been away, and have come back before these two.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// Why a member is taken for gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -63,8 +65,8 @@ struct Doubt {
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     about: BTreeMap<ServerId, Doubt>,
-    /// While there are doubts: who reached each member, and when they said so last.
-    reached: BTreeMap<ServerId, BTreeMap<ServerId, Duration>>,
+    /// While there are doubts: who reached each member, since when, and when they said so last.
+    reached: BTreeMap<ServerId, BTreeMap<ServerId, (Duration, Duration)>>,
 }
 
 impl Doubts {
@@ -86,7 +88,10 @@ impl Doubts {
         if self.about.is_empty() {
             return false;
         }
-        self.reached.entry(about).or_default().insert(by, now);
+        let reached = self.reached.entry(about).or_default().entry(by).or_insert((now, now));
+        let (since, at) = *reached;
+        let went_on = now <= at + ASK_AGAIN_MAX + COUNTS;
+        *reached = (if went_on { since } else { now }, now);
         let Some(doubt) = self.about.get_mut(&about) else { return false };
         let had = doubt.by.remove(&by).is_some();
         if doubt.by.is_empty() {
@@ -149,30 +154,34 @@ impl Doubts {
         };
         doubt.ask_at = now + doubt.ask_again;
         doubt.ask_again = (2 * doubt.ask_again).min(ASK_AGAIN_MAX);
-        [about].into_iter().chain(doubt.has_lost(now)).collect()
+        [about].into_iter().chain(doubt.seem_lost(now)).collect()
     }
 
     /// Of those that have lost each other while others reach both, the one that goes.
     fn odd_one(&self, voters: &Voters, now: Duration) -> Option<ServerId> {
-        let living = self.about.iter().filter(|(about, doubt)| self.lives(**about, doubt.since, voters, now));
-        let pairs: BTreeSet<(ServerId, ServerId)> = living
-            .flat_map(|(about, doubt)| {
-                let by = doubt.has_lost(now).filter(|by| self.lives(*by, doubt.since, voters, now));
-                by.map(|by| (by.min(*about), by.max(*about)))
-            })
-            .collect();
+        let mut pairs = BTreeSet::new();
+        for (about, doubt) in &self.about {
+            for (by, said) in doubt.by.iter().filter(|(_, said)| now >= doubt.settles(said)) {
+                let steady = if said.evidence == Evidence::Silent { STEADY } else { Duration::ZERO };
+                if [about, by].iter().all(|id| self.lives(**id, doubt.since, steady, voters, now)) {
+                    pairs.insert((by.min(about), by.max(about)));
+                }
+            }
+        }
         let mut lost: BTreeMap<ServerId, usize> = BTreeMap::new();
         for (one, other) in pairs {
-            *lost.entry(one).or_default() += 1;
-            *lost.entry(other).or_default() += 1;
+            *lost.entry(*one).or_default() += 1;
+            *lost.entry(*other).or_default() += 1;
         }
         lost.into_iter().map(|(id, times)| (times, id)).max().map(|(_, id)| id)
     }
 
-    /// Whether those that have reached a member of late, after that time, could decide together with it.
-    fn lives(&self, id: ServerId, since: Duration, voters: &Voters, now: Duration) -> bool {
+    /// Whether those that have reached a member of late, after that time and steadily for so long, could decide together with
+    /// it.
+    fn lives(&self, id: ServerId, since: Duration, steady: Duration, voters: &Voters, now: Duration) -> bool {
         let reached = self.reached.get(&id).into_iter().flatten();
-        let of_late = reached.filter(|(_, at)| **at >= since && now <= **at + COUNTS).map(|(by, _)| *by);
+        let counts = |from: Duration, at: Duration| at >= since && now <= at + COUNTS && now >= from + steady;
+        let of_late = reached.filter(|(_, (from, at))| counts(*from, *at)).map(|(by, _)| *by);
         let who = of_late.chain([id]).map(Voter::Member).chain([Voter::Witness]).collect();
         voters.are_enough(&who)
     }
@@ -195,9 +204,14 @@ impl Doubt {
         }
     }
 
-    /// Who has certainly lost the connection.
-    fn has_lost(&self, now: Duration) -> impl Iterator<Item = ServerId> + '_ {
-        self.by.iter().filter(move |(_, said)| now >= self.settles(said)).map(|(by, _)| *by)
+    /// Who has lost the connection, or will have if it goes on like this: so early that it is known by then whether it was
+    /// reached steadily.
+    fn seem_lost(&self, now: Duration) -> impl Iterator<Item = ServerId> + '_ {
+        let asked_from = |said: &Said| match said.evidence {
+            Evidence::Silent => self.settles(said) - 2 * STEADY,
+            Evidence::Lost | Evidence::Dead => Duration::ZERO,
+        };
+        self.by.iter().filter(move |(_, said)| now >= asked_from(said)).map(|(by, _)| *by)
     }
 
     fn is_enough(&self, voters: &Voters, me: ServerId, now: Duration) -> bool {
@@ -281,18 +295,20 @@ mod tests {
             "who has lost others may be cut off itself"
         );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
-        let silent = |now, reached: &[(u32, u32)], at| {
+        let silent = |now, reached: &[(u32, u32)], at: &[u64]| {
             let mut doubts = Doubts::default();
             doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::ZERO);
-            for (by, about) in reached {
+            for (at, (by, about)) in at.iter().flat_map(|at| reached.iter().map(move |pair| (*at, pair))) {
                 doubts.reaches(ServerId(*about), ServerId(*by), Duration::from_millis(at));
             }
             let voters = Voters::of((0..5).map(ServerId));
             doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
         };
-        assert_eq!(silent(29_999, &reached, 29_000), ids(&[]), "it may still answer");
-        assert_eq!(silent(30_000, &reached, 29_000), ids(&[2]), "it did not for long");
-        assert_eq!(silent(30_000, &reached, 20_000), ids(&[]), "nobody else has reached them of late");
+        assert_eq!(silent(29_999, &reached, &[19_000, 29_000]), ids(&[]), "it may still answer");
+        assert_eq!(silent(30_000, &reached, &[19_000, 29_000]), ids(&[2]), "it did not for long");
+        assert_eq!(silent(30_000, &reached, &[29_000]), ids(&[]), "the others have only just come back");
+        assert_eq!(silent(30_000, &reached, &[10_000, 29_000]), ids(&[]), "and so they have, again");
+        assert_eq!(silent(30_000, &reached, &[16_000, 26_000]), ids(&[]), "nobody has reached them of late");
         let more = [(0, 1), (4, 1), (0, 2), (4, 2), (0, 3), (4, 3)];
         assert_eq!(lost(&[(1, 2), (1, 3)], &more, 1000), ids(&[1]), "who has lost more");
         assert_eq!(
@@ -312,7 +328,7 @@ mod tests {
         assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
         let asked: Vec<u64> =
-            (0..20_000).filter(|now| doubts.asks(ServerId(1), at(*now)) == [ServerId(1)]).collect();
+            (0..20_000).filter(|now| !doubts.asks(ServerId(1), at(*now)).is_empty()).collect();
         assert_eq!(asked, [100, 600, 1600, 3600, 7600, 15_600]);
         assert!(doubts.add(ServerId(1), ServerId(2), LOST, at(20_000)));
         assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));

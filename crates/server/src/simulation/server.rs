@@ -71,8 +71,8 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
     let incarnation = Incarnation(incarnation);
     let own = Candidate { incarnation, pid: process, addresses: addresses(process, host) };
     let formed = forming::become_member(&options, lineage, own, around).await?;
-    let (node, _no_workers, gossip) = Node::new(&options, formed)?;
-    crate::start(&node, offer.map(|offer| *offer), Vec::new(), gossip);
+    let (node, _no_workers, watching) = Node::new(&options, formed)?;
+    crate::start(&node, offer.map(|offer| *offer), Vec::new(), watching);
     known.0.lock().node = Arc::downgrade(&node);
     let accepting = node.clone();
     tokio::spawn(async move {

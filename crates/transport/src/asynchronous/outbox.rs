@@ -108,8 +108,8 @@ impl Outbox {
         outbox
     }
 
-    /// The connection ends when nothing of the peer has come through for so long, and not before. Without this it does after
-    /// 25 s if nothing is sent, else after about a quarter of an hour.
+    /// The connection ends when nothing was heard of the peer for so long, or it has taken nothing that long, and not before.
+    /// Without this TCP gives up after 25 s if nothing is sent, else after about a quarter of an hour.
     pub fn end_after(&self, silence: Duration) -> Result<()> {
         let set = self.link.get_ref().0.end_after(silence);
         set.map_err(|e| Error::io("cannot say how long a connection may be silent", &e))
