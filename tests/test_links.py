@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,15 @@ from test_partition import READER, servers_of, stream_at
 
 # What a busy machine needs to answer.
 SILENCE = 4
-# How long the network is away, in seconds: longer than the system keeps connections on which nothing is sent.
-OUTAGE = 40
-# Longer than a server tries to connect to another one.
-BROKEN = 12
+
+IDLE = """
+with forebay.Consumer(sys.argv[2], group=sys.argv[1], timeout=120) as reader:
+    print("attached")
+    try:
+        reader.next()
+    except forebay.Unreachable:
+        print("lost")
+"""
 
 
 def inside(host: str) -> list[str]:
@@ -28,6 +34,15 @@ def inside(host: str) -> list[str]:
 
 def ip(host: str, *arguments: str) -> None:
     subprocess.run(["ip", "-n", host, *arguments], check=True, capture_output=True)
+
+
+def readers_of(group: Path, host: str, server: int) -> int:
+    """How many connections of readers a server has, as told on its host. The one that asks is among them."""
+    status = [*inside(host), FOREBAY, "--json", "--timeout", "5", "status", "--group", group]
+    told = subprocess.run(list(map(str, status)), capture_output=True, text=True, timeout=60, check=True)
+    servers = json.loads(told.stdout)["servers"]
+    connections = next(found["connections"] for found in servers if found["server"] == server)
+    return int(connections.get("consumers", 0))
 
 
 def lose_packets(hosts: list[str], one: int, other: int) -> None:
@@ -52,7 +67,10 @@ def servers(place: Path, hosts: list[str]) -> Iterator[list[subprocess.Popen[byt
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", f"10.99.0.{number + 1}"]
             serve += ["--silence", SILENCE]
             with (place / f"{number}.log").open("wb") as log:
-                started.append(subprocess.Popen([*inside(host), *map(str, serve)], stderr=log))
+                environment = {**os.environ, "FOREBAY_LOG": "info"}
+                started.append(
+                    subprocess.Popen([*inside(host), *map(str, serve)], stderr=log, env=environment)
+                )
             wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
         yield started
     finally:
@@ -76,8 +94,8 @@ def test_of_two_that_do_not_hear_each_other_one_goes(
         lose_packets(three_hosts, 1, 2)
         put(rank, 3, 6)
         wait_until(lambda: 2 not in ids(group), timeout=120)
-        # It has yet to hear that from the one that does not reach it.
-        time.sleep(BROKEN)
+        # It is yet to know that from the one that it does not reach either.
+        wait_until(lambda: "server1 is not reached" in (own_place / "2.log").read_text(), timeout=60)
 
         lose_no_packets(three_hosts, 1, 2)
         wait_until(lambda: len(servers_of(group, inside(three_hosts[0]))) == 3, timeout=90)
@@ -102,8 +120,14 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
         rank.expect("open")
         put(rank, 0, 3)
 
+        idle = child(
+            IDLE, group, stream_at(child, group, [inside(three_hosts[0])], 1), inside=inside(three_hosts[0])
+        )
+        idle.expect("attached")
+
         ip(switch, "link", "set", "sw0", "down")
-        time.sleep(OUTAGE)
+        # Until the system has ended a connection on which nothing is sent.
+        wait_until(lambda: readers_of(group, three_hosts[1], 1) == 1, timeout=90)
         for number in range(3):
             log = (own_place / f"{number}.log").read_text()
             assert all(log.count(f"server{other} does not answer") == 1 for other in {0, 1, 2} - {number}), (
@@ -112,6 +136,7 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
         ip(switch, "link", "set", "sw0", "up")
         for host in three_hosts[:3]:
             wait_until(lambda host=host: servers_of(group, inside(host)) == [0, 1, 2], timeout=90)
+        idle.expect("lost", timeout=120)
         put(rank, 3, 6)
         assert ids(group) == [0, 1, 2]
 

@@ -286,3 +286,14 @@ fn raise_descriptor_limit() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_given_up_again_and_again_waits_longer_and_longer() {
+        let waits: Vec<u64> = (0..6).chain([9, u32::MAX]).map(|times| rest(times).as_secs()).collect();
+        assert_eq!(waits, [0, 0, 5, 10, 20, 40, 300, 300]);
+    }
+}

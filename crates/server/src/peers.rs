@@ -246,6 +246,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
         .map(|node| (node.around.clone(), node.secret.clone(), node.lineage, node.epoch(), node.silence));
     let Some((around, secret, lineage, epoch, silence)) = about else { return };
     let connection = forming::dial(&*around, &server, &secret, &lineage).await;
+    let connection = connection.inspect_err(|error| tracing::info!("{} is not reached: {error}", server.id));
     if let Ok((mut receiver, outbox)) = connection {
         outlast_outages(server.id, &outbox, silence);
         let header = Header { epoch, ..Header::default() };

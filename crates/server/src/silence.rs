@@ -358,15 +358,12 @@ impl Watch {
     }
 
     fn say(&mut self, to: ServerId, said: Vec<u8>, now: Instant) {
-        let said = Said::Gossip(said);
-        self.send(to, &said);
         let heard =
             self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
-        if let Said::Gossip(said) = said
-            && heard.is_none_or(|at| now.duration_since(at) > 3 * self.period)
-        {
-            self.node.peers.send(to, PeerMessage::Gossip(said));
+        if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
+            self.node.peers.send(to, PeerMessage::Gossip(said.clone()));
         }
+        self.send(to, &Said::Gossip(said));
     }
 }
 
