@@ -269,6 +269,29 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
             assert told(group)["servers"][2]["server"] == 3
 
 
+def test_what_was_offered_is_handed_over(own_place: Path) -> None:
+    """A server that has come back leaves. Of the runs of the steps that it offered it was told nothing by any rank."""
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        forebay.Producer("s", group=group.path, keep=4, timeout=20, transport="tcp") as sim,
+    ):
+        sim.array("U", dtype="f8", shape=(60, 50))
+        for number in range(3):
+            with sim.step(number) as step:
+                step.put("U", reference((60, 50), "f8", number))
+        sim.flush()
+        with stopped(group, 0):
+            wait_until(lambda: members(group) == [1, 2])
+            # At another home, for good.
+            with sim.step(3) as step:
+                step.put("U", reference((60, 50), "f8", 3))
+        wait_until(lambda: members(group) == [1, 2, 3])
+        wait_until(lambda: told(group)["servers"][2]["staged_bytes"] > 0)
+        forebay.Admin(group=group.path, timeout=30).remove_server("3")
+        with consumer(group, "s", start="oldest") as reader:
+            read(reader, 0, 4)
+
+
 def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
     """It founds no group of its own, at the place of that one or another."""
     group = own_place / "g.json"

@@ -178,7 +178,7 @@ impl Node {
                 .map(|_| Error::new(ErrorKind::Full, "it is too far behind with fetching copies")),
             None => {
                 let kept = match seeded(Bug::KeepsNothing) {
-                    false => knows_run(state, from, &keep.id)
+                    false => knows_run(state, from, &keep)
                         .and_then(|()| self.keep_ranges(state, from, &keep).map(drop)),
                     true => Ok(()),
                 };
@@ -241,7 +241,7 @@ impl Node {
         if self.standing().roster.has_left(from) {
             return Err(Error::unreachable(format!("{from} is no member any more")));
         }
-        knows_run(state, from, &keep.id)?;
+        knows_run(state, from, keep)?;
         let new = self.keep_ranges(state, from, keep)?;
         if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.id)) {
             step.coming.extend(new.iter().map(|(_, mine)| *mine));
@@ -404,9 +404,10 @@ fn held(range: &Range) -> Held {
     Held { arena: range.arena, offset: range.offset, generation: range.generation }
 }
 
-/// An error if nothing is known of the run of a step that is to be kept: it was forgotten, since many others came after it.
-fn knows_run(state: &State, from: ServerId, id: &Kept) -> Result<()> {
-    let Some(id) = id.step() else { return Ok(()) };
+/// An error if nothing is known of the run of a step that is to be kept, though it was told: it was forgotten, since many others
+/// came after it.
+fn knows_run(state: &State, from: ServerId, keep: &Keep) -> Result<()> {
+    let Some(id) = keep.id.step().filter(|_| keep.of_told_run) else { return Ok(()) };
     let ledger = state.guarded.get(&from).map(|guarded| &guarded.ledger);
     match ledger.and_then(|ledger| ledger.run(&id.stream, id.run)) {
         Some(_) => Ok(()),

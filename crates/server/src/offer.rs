@@ -48,7 +48,8 @@ impl Node {
             }
             let records = state.directory.records_in(id, &ranges);
             let (id, copies, guardians, ended) = (Kept::Step(id.clone()), 1, Vec::new(), Vec::new());
-            offer.kept.push(Keep { id, copies, guardians, ranges, ended, records, space: None });
+            let (space, of_told_run) = (None, false);
+            offer.kept.push(Keep { id, copies, guardians, ranges, ended, records, space, of_told_run });
         }
         offer
     }

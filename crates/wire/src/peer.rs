@@ -88,6 +88,9 @@ pub struct Keep {
     pub records: Vec<FieldReport>,
     /// What its owners know, if it is a block of the space.
     pub space: Option<SpaceBlock>,
+    /// Whether the guardian was told of the step's run. It was not by one that only offers what it held before it was given up
+    /// (and came back), and knows of no run itself.
+    pub of_told_run: bool,
 }
 
 /// The run that a rank has joined.

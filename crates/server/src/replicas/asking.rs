@@ -209,10 +209,11 @@ impl Node {
         }
         let records = id.step().map(|id| state.directory.records_in(id, ranges)).unwrap_or_default();
         let space = state.space.block_of(id);
+        let of_told_run = id.step().is_some_and(|id| state.ledger.run(&id.stream, id.run).is_some());
         let ask = |guardian: ServerId| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
             let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
-            let keep = Keep { id, copies, guardians, ranges, ended, records, space };
+            let keep = Keep { id, copies, guardians, ranges, ended, records, space, of_told_run };
             self.ask_to_keep(state, guardian, keep)
         };
         Some(rest.into_iter().map(ask).collect())
