@@ -166,9 +166,9 @@ def local(
 ) -> LocalGroup:
     """Starts a private group of servers. Its `path` is what other handles take as `group`.
 
-    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP; `silence` is
-    for how many seconds a server may stand still before the others give it up (default 10). The
-    servers end when the group is closed, or when this process ends, however it does.
+    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP; within
+    `silence` seconds the others give up a server that stands still, and not before half of them
+    (default 10). The servers end when the group is closed, or when this process ends, however it does.
     """
     servers = integer(servers, "servers", low=1, bits=12)
     if budget is not None:

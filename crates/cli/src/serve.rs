@@ -64,8 +64,9 @@ pub(crate) struct Network {
     /// first server of a group decides for all
     #[arg(long)]
     pub(crate) encrypt: bool,
-    /// Seconds for which a server may be silent before the others give it up;
-    /// the first server of a group decides for all [default: 10]
+    /// Seconds within which the others give up a server that is silent, and not
+    /// before half of them; the first server of a group decides for all
+    /// [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) silence: Option<Duration>,
 }

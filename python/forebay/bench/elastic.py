@@ -13,7 +13,8 @@ longest step       of a simulation that puts 1 MiB every 2 ms while two servers 
                    then the next one, less its median
 server dies        from SIGKILL of the home server, which in every second group coordinates the stream too,
                    until a reader has a whole step that began after it.  Every repetition is a fresh group.
-server stands      the same where the home is stopped instead (SIGSTOP): 10 s of silence are waited for first
+server stands      the same where the home is stopped instead (SIGSTOP), which is given up after 5 to 10 s of
+                   silence
 two copies         begin, put, end with `replicas=2`, on one host, beside the same with one copy
 over tcp           hosts are network namespaces on this machine (needs root): two copies where the rank, its home
                    and the server that has the other copy are on three hosts
@@ -449,5 +450,5 @@ def run(options: argparse.Namespace, report: Report) -> None:
     if not few:
         silences(report, 2)
     size = int((options.size or (1 if few else 64)) * MIB) // 64 * 64
-    copies(report, size, repetitions_of(options.repetitions, few, 30, few=5))
-    between_hosts(report, size, repetitions_of(options.repetitions, few, 20, few=3), 1 if few else 5)
+    copies(report, size, repetitions_of(options.repetitions, few, 100, few=5))
+    between_hosts(report, size, repetitions_of(options.repetitions, few, 60, few=3), 1 if few else 5)
