@@ -313,3 +313,29 @@ def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
         for server in servers:
             server.kill()
             server.communicate()
+
+
+def test_one_that_rests_when_its_group_ends_ends(own_place: Path) -> None:
+    """Given up twice soon after it had joined, it waits before it joins again; meanwhile its group ends."""
+    group = own_place / "g.json"
+    serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--silence", 2]
+    servers = []
+    try:
+        for number in range(3):
+            with (own_place / f"{number}.log").open("w") as log:
+                servers.append(subprocess.Popen(list(map(str, serve)), stderr=log))
+            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+        for joins_again in (True, False):
+            stand_still(servers[1].pid)
+            wait_until(lambda: len(ids(group)) == 2)
+            servers[1].send_signal(signal.SIGCONT)
+            if joins_again:
+                wait_until(lambda: len(ids(group)) == 3)
+        wait_until(lambda: "joins again in 5s" in (own_place / "1.log").read_text())
+        subprocess.run([FOREBAY, "down", "--group", group], check=True, capture_output=True, timeout=60)
+        assert servers[1].wait(timeout=60) == 0
+        assert list(own_place.glob("*g.json*")) == []
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()

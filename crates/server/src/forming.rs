@@ -4,9 +4,10 @@
 //! have come that the founder waits for, the file says so, and clients wait.
 
 use crate::ServerOptions;
+use crate::membership::{LOOK, LOOKS};
 use crate::node::Node;
 use crate::silence::{SILENCE, SILENCE_MAX, SILENCE_MIN};
-use crate::surroundings::{Machine, Surroundings};
+use crate::surroundings::{Machine, Surroundings, off_thread};
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Candidate, Incarnation, Roster, Settings};
 use forebay_core::{Error, ErrorKind, Result};
@@ -60,11 +61,62 @@ pub(crate) struct Formed {
 /// Founds the group, with this lineage, or joins it.
 pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(Vec<Listener>, Formed)> {
     let listeners = listen(options)?;
-    let addresses = advertised(options, &listeners);
-    let incarnation = Incarnation(u64::from_le_bytes(random()?));
-    let own = Candidate { incarnation, pid: std::process::id(), addresses };
+    let own = candidate(options, &listeners)?;
     let formed = become_member(options, lineage, own, Arc::new(Machine::new())).await?;
     Ok((listeners, formed))
+}
+
+/// Who this server is, and where it listens.
+fn candidate(options: &ServerOptions, listeners: &[Listener]) -> Result<Candidate> {
+    let incarnation = Incarnation(u64::from_le_bytes(random()?));
+    Ok(Candidate { incarnation, pid: std::process::id(), addresses: advertised(options, listeners) })
+}
+
+/// Joins the group of this lineage again, from `joins_at` on and until one of its members can be reached; nothing once the
+/// group has ended. It founds none, and joins no other: what it holds is of this one.
+pub(crate) async fn join_again(
+    options: &ServerOptions,
+    lineage: Lineage,
+    joins_at: Instant,
+) -> Result<Option<(Vec<Listener>, Formed)>> {
+    let options = ServerOptions { lineage: Some(lineage), ..options.clone() };
+    let around: Arc<dyn Surroundings> = Arc::new(Machine::new());
+    let mut nothing_left = 0;
+    while nothing_left < LOOKS {
+        if Instant::now() >= joins_at {
+            match join_once(&options, around.clone()).await {
+                Ok(joined) => return Ok(Some(joined)),
+                Err(error) => tracing::info!("it is no member yet: {error}"),
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+        nothing_left = if has_ended(&options.group, lineage).await { nothing_left + 1 } else { 0 };
+    }
+    tracing::warn!("this server ends: its group, of {}, has ended without it", options.group.display());
+    Ok(None)
+}
+
+async fn join_once(
+    options: &ServerOptions,
+    around: Arc<dyn Surroundings>,
+) -> Result<(Vec<Listener>, Formed)> {
+    let listeners = listen(options)?;
+    let own = candidate(options, &listeners)?;
+    let addresses = own.addresses.clone();
+    let (id, secret, roster, witness) = join_in_time(options, &*around, &own).await?;
+    Ok((listeners, Formed { around, id, secret, roster, witness, addresses }))
+}
+
+/// Whether what the servers of a group share is gone, or another group's. A file system that does not say so says nothing.
+pub(crate) async fn has_ended(group: &Path, lineage: Lineage) -> bool {
+    let path = group.to_owned();
+    let is_missing =
+        |path: &Path| std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    let looked = off_thread(move || match ConnectionFile::read(&path) {
+        Ok(file) => file.lineage != lineage,
+        Err(_) => is_missing(&path) && is_missing(&witness::path_beside(&path)),
+    });
+    looked.await.unwrap_or(false)
 }
 
 /// The same once it is known who this server is and where it listens.
@@ -85,10 +137,7 @@ pub(crate) async fn become_member(
             Ok(Formed { around, id, secret, roster, witness, addresses })
         }
         Err(error) if error.kind == ErrorKind::Conflict => {
-            let mut last = None;
-            let joined = timeout(PATIENCE, join(options, &*around, &own, &mut last)).await;
-            let joined = joined.unwrap_or_else(|_| Err(not_admitted(&options.group, last)));
-            let (id, secret, roster, witness) = joined?;
+            let (id, secret, roster, witness) = join_in_time(options, &*around, &own).await?;
             Ok(Formed { around, id, secret, roster, witness, addresses })
         }
         Err(error) => Err(error),
@@ -204,13 +253,22 @@ pub(crate) fn hello(from: ServerId) -> ToServer {
     ToServer::Hello(Hello { role, pid, host, shared_memory: false, patience_ms: 0 })
 }
 
+/// What a member knows of its group.
+type Joined = (ServerId, Secret, Arc<Roster>, Witness);
+
+async fn join_in_time(options: &ServerOptions, around: &dyn Surroundings, own: &Candidate) -> Result<Joined> {
+    let mut last = None;
+    let joined = timeout(PATIENCE, join(options, around, own, &mut last)).await;
+    joined.unwrap_or_else(|_| Err(not_admitted(&options.group, last)))
+}
+
 /// Asks one member after the other until one has this server admitted. `last` is why the last one did not.
 async fn join(
     options: &ServerOptions,
     around: &dyn Surroundings,
     own: &Candidate,
     last: &mut Option<Error>,
-) -> Result<(ServerId, Secret, Arc<Roster>, Witness)> {
+) -> Result<Joined> {
     let began = Instant::now();
     let mut one_answers = false;
     loop {

@@ -81,8 +81,8 @@ const REST_MAX: Duration = Duration::from_secs(300);
 enum End {
     /// It was told to.
     Told,
-    /// The group has gone on without it, which it did not want: what it held.
-    Evicted(Box<Offer>),
+    /// The group has gone on without it, which it did not want: what it held, and how long it was a member.
+    Evicted(Box<Offer>, Duration),
 }
 
 /// Runs a server until it is told to end. `ready` is called when it is first a member of its group. One that its group gave up,
@@ -93,13 +93,24 @@ pub fn run(mut options: ServerOptions, ready: impl FnOnce(ServerId)) -> Result<(
     let mut ready = Some(ready);
     let mut first = |id| ready.take().map_or((), |ready| ready(id));
     let (mut offer, mut times, mut joins_at) = (None, 0, Instant::now());
-    while let End::Evicted(held) = run_once(&options, offer.take(), joins_at, &mut first)? {
+    while let End::Evicted(held, member_for) = run_once(&options, offer.take(), joins_at, &mut first)? {
         options.leash = None;
         offer = Some(*held);
-        times = if joins_at.elapsed() < SOON { times + 1 } else { 0 };
-        joins_at = Instant::now() + rest(times);
+        times = times_soon(times, member_for);
+        let rest = rest(times);
+        if !rest.is_zero() {
+            tracing::warn!(
+                "the group gave this server up {times} times, each soon after it had joined: it joins again in {rest:?}"
+            );
+        }
+        joins_at = Instant::now() + rest;
     }
     Ok(())
+}
+
+/// How often in a row a server was given up soon after it had joined, now that it was after so long.
+fn times_soon(before: u32, member_for: Duration) -> u32 {
+    if member_for < SOON { before.saturating_add(1) } else { 0 }
 }
 
 /// How long a server waits that was given up so many times soon after it had joined.
@@ -156,10 +167,14 @@ async fn serve(
         }
     };
     tokio::pin!(told_to_end);
-    let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
     let forms = async {
-        tokio::time::sleep_until(joins_at.into()).await;
-        forming::form(options, lineage).await
+        match &offer {
+            Some(offer) => forming::join_again(options, offer.lineage, joins_at.into()).await,
+            None => {
+                let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
+                forming::form(options, lineage).await.map(Some)
+            }
+        }
     };
     let formed = tokio::select! {
         formed = forms => formed?,
@@ -170,7 +185,8 @@ async fn serve(
             return Ok(End::Told);
         }
     };
-    let (listeners, formed) = formed;
+    let Some((listeners, formed)) = formed else { return Ok(End::Told) };
+    let member_since = Instant::now();
     let ports = listeners.iter().filter_map(|listener| match listener.address() {
         Address::Tcp(bound) => Some(*bound),
         Address::Shm { .. } => None,
@@ -208,7 +224,7 @@ async fn serve(
         remove_place(options);
     }
     let evicted = by == By::Released && !node.state.lock().leaving.goes();
-    Ok(if evicted { End::Evicted(Box::new(node.what_it_held())) } else { End::Told })
+    Ok(if evicted { End::Evicted(Box::new(node.what_it_held()), member_since.elapsed()) } else { End::Told })
 }
 
 /// A server that has become a member begins its work: `offer` is what it held before it was one, `ports` where it listens.
@@ -295,5 +311,11 @@ mod tests {
     fn one_that_is_given_up_again_and_again_waits_longer_and_longer() {
         let waits: Vec<u64> = (0..6).chain([9, u32::MAX]).map(|times| rest(times).as_secs()).collect();
         assert_eq!(waits, [0, 0, 5, 10, 20, 40, 300, 300]);
+        let members_for = [3600, 59, 10, 0, 60, 1].map(Duration::from_secs);
+        let times = members_for.iter().scan(0, |times, member_for| {
+            *times = times_soon(*times, *member_for);
+            Some(*times)
+        });
+        assert_eq!(times.collect::<Vec<u32>>(), [0, 1, 2, 3, 0, 1], "one that stayed for long begins anew");
     }
 }

@@ -14,7 +14,7 @@ use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
-use forebay_transport::witness::{self, Witness};
+use forebay_transport::witness::Witness;
 use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
@@ -28,9 +28,9 @@ use tokio::sync::Notify;
 const JOINING_MAX: usize = 256;
 /// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
 /// whether the connection file tells of the roster in force.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// After so many looks at which nothing was left of the group, it has ended.
-const LOOKS: u32 = 3;
+pub(crate) const LOOKS: u32 = 3;
 /// How long to wait for who writes the connection file before it is removed.
 const REMOVAL: Duration = Duration::from_secs(10);
 /// How long, and how often, it is waited until all is handled that a server had said which is gone.
@@ -487,15 +487,7 @@ async fn is_abandoned(node: &Arc<Node>) -> bool {
     if !alone {
         return false;
     }
-    let (path, lineage) = (node.group.clone(), node.lineage);
-    let is_missing = |path: &std::path::Path| {
-        std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-    };
-    let looked = off_thread(move || match ConnectionFile::read(&path) {
-        Ok(file) => file.lineage != lineage,
-        Err(_) => is_missing(&path) && is_missing(&witness::path_beside(&path)),
-    });
-    looked.await.unwrap_or(false)
+    crate::forming::has_ended(&node.group, node.lineage).await
 }
 
 /// Calls the agreement when it is time.

@@ -6,7 +6,7 @@
 
 use crate::answers::ArenaKey;
 use crate::node::{Held, Node};
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{Lineage, ServerId};
 use forebay_wire::peer::{Keep, Kept, Range};
 use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
@@ -20,6 +20,8 @@ const TOLD_PATIENCE: Duration = Duration::from_secs(60);
 /// What a server held that its group gave up.
 #[derive(Debug)]
 pub(crate) struct Offer {
+    /// Of which group.
+    pub(crate) lineage: Lineage,
     /// Which one it was.
     former: ServerId,
     /// Its arenas by number, each with its size, and the arenas of dead servers for which it stood.
@@ -32,7 +34,8 @@ impl Node {
     pub(crate) fn what_it_held(&self) -> Offer {
         let state = self.state.lock();
         let mut store = self.store.lock();
-        let mut offer = Offer { former: self.id, arenas: BTreeMap::new(), kept: Vec::new() };
+        let (lineage, former) = (self.lineage, self.id);
+        let mut offer = Offer { lineage, former, arenas: BTreeMap::new(), kept: Vec::new() };
         for (id, held) in &state.held {
             let mut ranges = Vec::new();
             for Held { arena, offset, generation } in held.iter().copied() {
@@ -56,7 +59,7 @@ impl Node {
 
     /// This server has just become a member: it holds what it held before. To be called before it introduces itself.
     pub(crate) fn offer(&self, offer: Offer) {
-        let Offer { former, arenas, kept } = offer;
+        let Offer { former, arenas, kept, .. } = offer;
         if kept.is_empty() {
             return;
         }

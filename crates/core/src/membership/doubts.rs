@@ -90,8 +90,7 @@ impl Doubts {
         }
         let reached = self.reached.entry(about).or_default().entry(by).or_insert((now, now));
         let (since, at) = *reached;
-        let went_on = now <= at + ASK_AGAIN_MAX + COUNTS;
-        *reached = (if went_on { since } else { now }, now);
+        *reached = (if goes_on(at, now) { since } else { now }, now);
         let Some(doubt) = self.about.get_mut(&about) else { return false };
         let had = doubt.by.remove(&by).is_some();
         if doubt.by.is_empty() {
@@ -105,12 +104,19 @@ impl Doubts {
 
     /// Others are members now.
     pub(super) fn follow(&mut self, is_member: impl Fn(ServerId) -> bool, now: Duration) {
-        self.reached.clear();
+        // That it is reached is to be said anew; how long it has been is known.
+        self.reached.retain(|about, reached| {
+            reached.retain(|by, _| is_member(*by));
+            is_member(*about)
+        });
         self.about.retain(|about, doubt| {
             doubt.by.retain(|by, _| is_member(*by));
             doubt.restart(now);
             is_member(*about) && !doubt.by.is_empty()
         });
+        if self.about.is_empty() {
+            self.reached.clear();
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -162,7 +168,12 @@ impl Doubts {
         let mut pairs = BTreeSet::new();
         for (about, doubt) in &self.about {
             for (by, said) in doubt.by.iter().filter(|(_, said)| now >= doubt.settles(said)) {
-                let steady = if said.evidence == Evidence::Silent { STEADY } else { Duration::ZERO };
+                let silent = said.evidence == Evidence::Silent;
+                // What it said before the network was away may not hold any more.
+                if silent && !goes_on(said.at, now) {
+                    continue;
+                }
+                let steady = if silent { STEADY } else { Duration::ZERO };
                 if [about, by].iter().all(|id| self.lives(**id, doubt.since, steady, voters, now)) {
                     pairs.insert((by.min(about), by.max(about)));
                 }
@@ -185,6 +196,11 @@ impl Doubts {
         let who = of_late.chain([id]).map(Voter::Member).chain([Voter::Witness]).collect();
         voters.are_enough(&who)
     }
+}
+
+/// Whether what was said then holds until it is said again: members are asked at least so often.
+fn goes_on(at: Duration, now: Duration) -> bool {
+    now <= at + ASK_AGAIN_MAX + COUNTS
 }
 
 impl Doubt {
@@ -295,20 +311,43 @@ mod tests {
             "who has lost others may be cut off itself"
         );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
-        let silent = |now, reached: &[(u32, u32)], at: &[u64]| {
+        let silent = |now, said: &[u64], reached: &[(u32, u32)], at: &[u64]| {
             let mut doubts = Doubts::default();
-            doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::ZERO);
+            for at in said {
+                doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::from_millis(*at));
+            }
             for (at, (by, about)) in at.iter().flat_map(|at| reached.iter().map(move |pair| (*at, pair))) {
                 doubts.reaches(ServerId(*about), ServerId(*by), Duration::from_millis(at));
             }
             let voters = Voters::of((0..5).map(ServerId));
             doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
         };
-        assert_eq!(silent(29_999, &reached, &[19_000, 29_000]), ids(&[]), "it may still answer");
-        assert_eq!(silent(30_000, &reached, &[19_000, 29_000]), ids(&[2]), "it did not for long");
-        assert_eq!(silent(30_000, &reached, &[29_000]), ids(&[]), "the others have only just come back");
-        assert_eq!(silent(30_000, &reached, &[10_000, 29_000]), ids(&[]), "and so they have, again");
-        assert_eq!(silent(30_000, &reached, &[16_000, 26_000]), ids(&[]), "nobody has reached them of late");
+        assert_eq!(
+            silent(29_999, &[0, 28_000], &reached, &[19_000, 29_000]),
+            ids(&[]),
+            "it may still answer"
+        );
+        assert_eq!(
+            silent(30_000, &[0, 28_000], &reached, &[19_000, 29_000]),
+            ids(&[2]),
+            "it did not for long"
+        );
+        assert_eq!(silent(30_000, &[0, 18_000], &reached, &[19_000, 29_000]), ids(&[]), "it may since have");
+        assert_eq!(
+            silent(30_000, &[0, 28_000], &reached, &[29_000]),
+            ids(&[]),
+            "the others have only just come back"
+        );
+        assert_eq!(
+            silent(30_000, &[0, 28_000], &reached, &[10_000, 29_000]),
+            ids(&[]),
+            "and so they have, again"
+        );
+        assert_eq!(
+            silent(30_000, &[0, 28_000], &reached, &[16_000, 26_000]),
+            ids(&[]),
+            "nobody has reached them of late"
+        );
         let more = [(0, 1), (4, 1), (0, 2), (4, 2), (0, 3), (4, 3)];
         assert_eq!(lost(&[(1, 2), (1, 3)], &more, 1000), ids(&[1]), "who has lost more");
         assert_eq!(
@@ -327,9 +366,12 @@ mod tests {
         assert!(doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
         assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
-        let asked: Vec<u64> =
-            (0..20_000).filter(|now| !doubts.asks(ServerId(1), at(*now)).is_empty()).collect();
-        assert_eq!(asked, [100, 600, 1600, 3600, 7600, 15_600]);
+        let asked: Vec<(u64, usize)> = (0..20_000)
+            .map(|now| (now, doubts.asks(ServerId(1), at(now)).len()))
+            .filter(|(_, about)| *about > 0)
+            .collect();
+        let alone_at_first = [(100, 1), (600, 1), (1600, 1), (3600, 1), (7600, 1), (15_600, 2)];
+        assert_eq!(asked, alone_at_first, "then about both");
         assert!(doubts.add(ServerId(1), ServerId(2), LOST, at(20_000)));
         assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));
         let both = [1, 2].map(ServerId);
@@ -341,5 +383,32 @@ mod tests {
                 && !doubts.reaches(ServerId(1), ServerId(2), at(1))
         );
         assert_eq!(doubts.iter().count(), 0);
+    }
+
+    #[test]
+    fn that_members_are_reached_steadily_outlasts_a_change_of_the_others() {
+        let at = Duration::from_millis;
+        let goes = |again: bool| {
+            let mut doubts = Doubts::default();
+            let reach = |doubts: &mut Doubts, now| {
+                for (by, about) in
+                    [(0, 1), (3, 1), (0, 2), (3, 2)].map(|(by, about)| (ServerId(by), ServerId(about)))
+                {
+                    doubts.reaches(about, by, at(now));
+                }
+            };
+            for now in [0, 28_000] {
+                doubts.add(ServerId(2), ServerId(1), Evidence::Silent, at(now));
+            }
+            reach(&mut doubts, 19_500);
+            reach(&mut doubts, 29_000);
+            doubts.follow(|id| id != ServerId(4), at(30_000));
+            if again {
+                reach(&mut doubts, 30_100);
+            }
+            doubts.to_go(&Voters::of((0..4).map(ServerId)), ServerId(0), at(30_200))
+        };
+        assert_eq!(goes(true), ids(&[2]));
+        assert_eq!(goes(false), ids(&[]), "nobody has said so in this epoch");
     }
 }
