@@ -187,3 +187,8 @@ def test_steps_that_are_left_do_not_use_up_the_budget(own_place: Path) -> None:
             with reader.next() as found:
                 assert found.number == 0
         wait_until(lambda: is_given_back(group))
+
+
+def test_a_group_is_not_waited_for_without_an_end() -> None:
+    with pytest.raises(forebay.Invalid, match="timeout is nan"):
+        forebay.local(timeout=float("nan"))

@@ -16,8 +16,8 @@ import forebay
 SHAPE = (60, 50)
 
 RANK = """
-path, transport, stream, replicas = sys.argv[1:]
-with forebay.Producer(stream, group=path, transport=transport, timeout=20, policy="block",
+path, transport, stream, replicas, timeout = [*sys.argv[1:], 20][:5]
+with forebay.Producer(stream, group=path, transport=transport, timeout=float(timeout), policy="block",
                       replicas=int(replicas)) as sim:
     sim.array("U", dtype="f8", shape=(60, 50))
     print("open")
@@ -30,9 +30,9 @@ with forebay.Producer(stream, group=path, transport=transport, timeout=20, polic
 """
 
 
-def put(rank: Child, first: int, last: int) -> None:
+def put(rank: Child, first: int, last: int, timeout: float = 30.0) -> None:
     rank.say(f"{first} {last}")
-    rank.expect(str(last))
+    rank.expect(str(last), timeout)
 
 
 def attached(group: Any, stream: str) -> Any:

@@ -116,7 +116,7 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
         stream = stream_at(child, group, [inside(three_hosts[0])], 0)
         reader = child(READER, group, stream, 9, inside=inside(three_hosts[0]))
         reader.expect("attached")
-        rank = child(RANK, group, "auto", stream, 2, inside=inside(three_hosts[0]))
+        rank = child(RANK, group, "auto", stream, 2, 150, inside=inside(three_hosts[0]))
         rank.expect("open")
         put(rank, 0, 3)
 
@@ -137,7 +137,8 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
         for host in three_hosts[:3]:
             wait_until(lambda host=host: servers_of(group, inside(host)) == [0, 1, 2], timeout=90)
         idle.expect("lost", timeout=120)
-        put(rank, 3, 6)
+        # Connections come back as much later as the network was away.
+        put(rank, 3, 6, timeout=150)
         assert ids(group) == [0, 1, 2]
 
         started[2].send_signal(signal.SIGSTOP)

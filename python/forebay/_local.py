@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import subprocess
@@ -104,6 +105,8 @@ class LocalGroup:
 
     def _wait(self, servers: Sequence[LocalServer], is_so: Callable[[float], bool], timeout: float) -> None:
         """Waits until it is so, which is asked with the seconds that are left, and these servers still run."""
+        if math.isnan(timeout):
+            raise Invalid("timeout is nan: give seconds")
         deadline = time.monotonic() + timeout
         while True:
             for server in servers:
