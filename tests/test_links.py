@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from support import FOREBAY, Child, wait_until
 from test_coming_back import RANK, put
 from test_elastic import ids
 from test_partition import READER, servers_of, stream_at
 
+# The system ends idle connections, and makes others again, at its own pace.
+pytestmark = pytest.mark.timeout(400)
 # What a busy machine needs to answer.
 SILENCE = 4
 
