@@ -119,7 +119,7 @@ pub(crate) async fn has_ended(group: &Path, lineage: Lineage) -> bool {
     looked.await.unwrap_or(false)
 }
 
-/// The same once it is known who this server is and where it listens.
+/// As [`form`], once it is known who this server is and where it listens.
 pub(crate) async fn become_member(
     options: &ServerOptions,
     lineage: Lineage,
