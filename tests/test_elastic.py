@@ -155,6 +155,18 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
     assert try_streams(two, names) == {1, 2}
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_run_that_had_ended_is_not_waited_for(two: forebay.LocalGroup, victim: int) -> None:
+    """Its ranks had their homes on both servers, and the one that is left knows only of some that they have gone. The ranks
+    of the next run are not taken for the others."""
+    check_it_works(two)
+    kill(two, victim)
+    wait_until(lambda: ids(two) == [1 - victim])
+    for _ in range(2):
+        check_it_works(two)
+    wait_until(lambda: is_given_back(two))
+
+
 def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
     with forebay.local(servers=4, budget=BUDGET) as group:
         kill(group, 1, 3)

@@ -89,6 +89,34 @@ def test_new_servers_get_their_share_of_the_ranks(
     wait_until(lambda: is_given_back(group))
 
 
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_who_comes_for_a_dead_server_gets_its_ranks(own_place: Path, transport: str, victim: int) -> None:
+    """They went to the others meanwhile, and nobody is left with more than its share."""
+    with (
+        forebay.local(servers=3, budget=BUDGET) as group,
+        consumer(group, transport=transport) as reader,
+        open_ranks(group, "s", 6, transport=transport, replicas=2) as ranks,
+    ):
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        homes = {rank: rank % 3 for rank in range(6)}
+        write_steps(ranks, range(5), whole)
+        assert list(take(reader, range(5)))[-1] == homes
+        for newcomer in (3, 4):
+            kill(group, victim)
+            first = 20 * newcomer
+            write_steps(ranks, range(first, first + 10), whole)
+            held = list(take(reader, range(first, first + 10)))[-1]
+            orphans = {rank for rank, home in homes.items() if home == victim}
+            assert {rank for rank in homes if held[rank] != homes[rank]} == orphans
+            assert len({held[rank] for rank in orphans}) == 2, "one rank for each of the two"
+            group.add_servers()
+            write_steps(ranks, range(first + 10, first + 20), whole)
+            homes.update(dict.fromkeys(orphans, newcomer))
+            assert list(take(reader, range(first + 10, first + 20)))[-1] == homes
+            victim = newcomer
+
+
 def test_blocks_that_are_spread_go_to_new_servers_too(two: forebay.LocalGroup, transport: str) -> None:
     """One rank. Within a step it takes the servers to be the same."""
     asked: list[int] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +14,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import BUDGET, FOREBAY, Child, consumer, producer, reference, stand_still, wait_until
+from support import (
+    BUDGET,
+    FOREBAY,
+    Child,
+    check_it_works,
+    command,
+    consumer,
+    is_alive,
+    producer,
+    reference,
+    stand_still,
+    total,
+    wait_until,
+)
 from test_coming_back import RANK, put, read
 from test_elastic import ids, kill, name_at, told
 from test_replicas import lacking
@@ -256,6 +271,8 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
                 return True
 
             wait_until(whole)
+            offered = total(group, "staged_bytes")
+            assert offered >= 4 * reference((60, 50), "f8").nbytes
             for number in range(4, 8):
                 write(number)
             sim.flush()
@@ -264,9 +281,8 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
                     with reader.next() as step:
                         assert step.number == number
                         assert (step["U"][...] == reference((60, 50), "f8", number)).all()
-            # What it has offered is free now, and nothing else is there.
-            wait_until(lambda: told(group)["servers"][2]["staged_bytes"] == 0)
-            assert told(group)["servers"][2]["server"] == 3
+            # What it has offered is free now: as much is held as before, of the steps that came later.
+            wait_until(lambda: total(group, "staged_bytes") == offered)
 
 
 def test_what_was_offered_is_handed_over(own_place: Path) -> None:
@@ -313,6 +329,51 @@ def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
         for server in servers:
             server.kill()
             server.communicate()
+
+
+@pytest.mark.parametrize(("servers", "still"), [(2, [1]), (3, [0, 2]), (4, [1, 3]), (5, [0, 1, 3])])
+def test_those_that_stand_still_as_the_group_is_ended_end_when_they_wake(
+    own_place: Path, servers: int, still: list[int]
+) -> None:
+    """Nobody has given them up yet, and together with nobody or each other they could go on."""
+    group = own_place / "g.json"
+    up = ["up", "--servers", servers, "--group", group, "--budget", "64M", "--silence", 60]
+    assert command(*up).returncode == 0
+    pids = [server["pid"] for server in json.loads(group.read_text())["servers"]]
+    try:
+        for number in still:
+            stand_still(pids[number])
+        down = command("down", "--group", group, "--timeout", 1)
+        assert down.returncode != 0
+        assert "does when it goes on" in down.stderr
+        wait_until(
+            lambda: not any(is_alive(pids[number]) for number in range(servers) if number not in still)
+        )
+        for number in still:
+            os.kill(pids[number], signal.SIGCONT)
+        wait_until(lambda: not any(is_alive(pid) for pid in pids))
+        assert list(own_place.glob("*g.json")) == []
+    finally:
+        for pid in filter(is_alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_process_that_stands_still_with_the_witness_locked_keeps_nobody(own_place: Path) -> None:
+    """As a server does that is stopped at that moment: the others need the witness, and tell of the new members."""
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        witness = Path(group.path).with_name(f".{Path(group.path).name}.witness")
+        for expected in ([1], [1, 2], [2]):
+            with contextlib.ExitStack() as locked:
+                for file in witness.parent.glob(f"{witness.name}*"):
+                    fcntl.flock(locked.enter_context(file.open("r+")), fcntl.LOCK_EX)
+                if len(expected) == 2:
+                    group.add_servers()
+                else:
+                    kill(group, expected[0] - 1)
+                wait_until(lambda expected=expected: ids(group) == expected)
+                check_it_works(group)
+        assert len(list(witness.parent.glob(f"{witness.name}*.sealed"))) >= 3
+    assert list(own_place.glob("**/*witness*")) == []
 
 
 def test_one_that_rests_when_its_group_ends_ends(own_place: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from support import BUDGET, is_given_back, reference, stand_still, wait_until
 from test_elastic import ids, kill
 from test_replicas import lacking
+from test_silence import stopped
 
 import forebay
 
@@ -113,12 +114,46 @@ def test_more_copies_than_servers_are_refused(two: forebay.LocalGroup) -> None:
     for replicas in (0, 9):
         with pytest.raises(forebay.Invalid, match=r"replicas"):
             opened(two, replicas=replicas)
-    with opened(two, replicas=3) as space:
-        with pytest.raises(forebay.Invalid, match=r"replicas is 3, but the group has 2 servers"):
-            space.put("T", np.zeros(9), step=0)
-        with pytest.raises(forebay.Timeout):
-            space.get("T", step=0, timeout=0.1)
+    with pytest.raises(forebay.Invalid, match=r"replicas is 3, more than the group has servers \(2\)"):
+        opened(two, replicas=3)
+
+
+def test_puts_go_on_with_fewer_servers_than_copies(two: forebay.LocalGroup, transport: str) -> None:
+    """As many copies are made as there are servers, and the others when those come."""
+    with opened(two, transport) as space:
+        put(space, 0)
+        wait_until(lambda: lacking(two) == 0)
+        kill(two, 0)
+        put(space, 1)
+        two.add_servers()
+        wait_until(lambda: lacking(two) == 0)
+        kill(two, 1)
+        for step in range(2):
+            check(space, step)
+            remove(space, step)
     wait_until(lambda: is_given_back(two))
+
+
+def test_nothing_waits_for_a_server_that_was_given_up(own_place: Path, transport: str) -> None:
+    """Though it stands still, so that its connections and its door are there, and was used by nobody before."""
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=2) as group,
+        forebay.Space(group=group.path, transport=transport, timeout=600, replicas=2) as space,
+    ):
+        steps = range(12)
+        for step in steps:
+            space.put("T", np.arange(3000.0) + step, step=step)
+        before = ids(group)
+        with stopped(group, 1):
+            # The first calls begin before it is given up.
+            for step in steps[:6]:
+                space.remove("T", step=step)
+            wait_until(lambda: ids(group) != before)
+            for step in steps[6:]:
+                np.testing.assert_array_equal(space.get("T", step=step), np.arange(3000.0) + step)
+                space.remove("T", step=step)
+        wait_until(lambda: len(ids(group)) == 3)
+        wait_until(lambda: is_given_back(group))
 
 
 def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:

@@ -222,20 +222,31 @@ impl Admin {
     }
 
     /// Ends every server of the group; tells how many. Servers that are gone already count as ended; one that
-    /// does not answer is an error, after all others were told.
+    /// does not answer is an error, after all others were told: those tell it, too, so that one which stands still ends when
+    /// it goes on.
     pub fn shutdown(&self) -> Result<usize> {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
-        let mut ended = 0;
+        let (mut ended, mut unanswered) = (0, None);
         for told in answers.into_values() {
             match told {
                 Ok(_) => ended += 1,
                 Err(error) if error.kind == ErrorKind::Unreachable => {}
-                Err(error) => return Err(error),
+                Err(error) => unanswered = Some(error),
             }
         }
-        Ok(ended)
+        match unanswered {
+            Some(error) if ended > 0 => Err(Error::new(
+                error.kind,
+                format!(
+                    "{}. The others have told it to end, which it does when it goes on; to end it now, kill its process",
+                    error.text
+                ),
+            )),
+            Some(error) => Err(error),
+            None => Ok(ended),
+        }
     }
 }
 

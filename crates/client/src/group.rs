@@ -1,9 +1,8 @@
 //! Finding a group and connecting to its servers.
 
-use crate::rpc::Rpc;
+use crate::rpc::{LOOK_AT_MEMBERS, Rpc};
 use crate::seconds::sane;
 use forebay_core::ids::ServerId;
-use forebay_core::placement::home_of;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking::{self, Connection};
@@ -227,16 +226,10 @@ impl Group {
     /// The home server of a rank, of those that are left without these.
     pub(crate) fn home_of_but(&self, rank: u32, dead: &[ServerId]) -> Result<ServerId> {
         let known = self.known();
-        let living = |id: &ServerId| !dead.contains(id);
-        let view = View {
-            members: known.view.members.iter().copied().filter(living).collect(),
-            ..known.view.clone()
-        };
-        let here = |server: &&ServerEntry| living(&server.id) && self.shm_name(server).is_some();
-        let mut local: Vec<ServerId> =
-            known.file.servers.iter().filter(here).map(|server| server.id).collect();
-        local.sort_unstable();
-        home_of(&view, &local, rank).ok_or_else(|| Error::not_found("no server of the group is left"))
+        let living = |id: ServerId| !dead.contains(&id);
+        let here = |id: ServerId| known.server(id).is_some_and(|server| self.shm_name(server).is_some());
+        let home = known.file.homes.home_of(rank, living, here);
+        home.ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
     /// Whether any server can be connected to, of those that the connection file tells now.
@@ -323,17 +316,35 @@ impl Group {
             .find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
     }
 
-    /// Connects to one server and greets it.
+    /// Connects to one server and greets it. While that does not answer it is looked whether it is still a member.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
         let deadline = Instant::now() + self.limit();
-        let (address, name) = self.place_of(id)?;
-        let connection =
-            Connection::connect(&address, &name, &Group::door(&self.known(), &id.to_string()), deadline)?;
+        let (connection, address) = self.connection_to(id, deadline)?;
         let kind = connection.kind();
-        let rpc = Rpc::new(connection, self.known().view.epoch, self.options.patience());
+        let epoch = self.known().view.epoch;
+        let rpc = Rpc::new(connection, epoch, self.options.patience()).of_member(self.clone(), id);
         let answer = rpc.call_within(&self.hello(role, &address), None, self.limit(), "its welcome")?;
         let welcome = check_welcome(id, answer.message)?;
-        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind).of_member(self.clone(), id))
+        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
+    }
+
+    fn connection_to(&self, id: ServerId, deadline: Instant) -> Result<(Connection, Address)> {
+        let mut patience = LOOK_AT_MEMBERS;
+        loop {
+            let (address, name) = self.place_of(id)?;
+            let known = self.known();
+            let until = deadline.min(Instant::now() + patience);
+            match Connection::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
+                Ok(connection) => return Ok((connection, address)),
+                // Whatever the error says: this was given up, and not refused.
+                Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
+                    let _ = self.refresh();
+                }
+                Err(error) => return Err(error),
+            }
+            // It may only be slow: each time it is given longer.
+            patience *= 2;
+        }
     }
 
     /// What leads to a server of this group, which is called so in the handshake.

@@ -77,7 +77,7 @@ struct Data {
 const LOOK: Duration = Duration::from_millis(100);
 /// When it is first looked whether a server whose answer is awaited is still a member; then after twice that time, and so
 /// on.
-const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
 /// It is looked at least as often as this.
 const LOOK_AT_MEMBERS_MAX: Duration = Duration::from_secs(4);
 /// How many bytes of data that nobody wants any more are skipped at once; a sealed record fits.

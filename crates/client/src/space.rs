@@ -12,7 +12,7 @@ use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, ServerId, StepNumber};
 use forebay_core::region::{Dims, Region};
-use forebay_core::steps::{FieldReport, check_replicas};
+use forebay_core::steps::{FieldReport, check_replicas_among};
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::{Source, Target};
@@ -36,7 +36,8 @@ const SOCKET_MAX: u64 = 64 << 10;
 pub struct SpaceOptions {
     /// The group.
     pub group: GroupOptions,
-    /// How many servers hold each array that is put: all but one may die. At most as many as the group has, and 8.
+    /// How many servers hold each array that is put: all but one may die. At most as many as the group has when it is
+    /// opened, and 8; where servers go later, as many as are left.
     pub replicas: u32,
 }
 
@@ -82,8 +83,8 @@ pub struct SpacePut {
 impl Space {
     /// Finds the group. Connects at first use.
     pub fn open(options: &SpaceOptions) -> Result<Space> {
-        check_replicas(options.replicas)?;
         let group = Group::find(&options.group)?;
+        check_replicas_among(options.replicas, group.known().view.members.len())?;
         // Spread over the servers by process and handle, since there is no rank.
         static HANDLES: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id().wrapping_add(HANDLES.fetch_add(1, Ordering::Relaxed));

@@ -7,7 +7,7 @@
 //! - who demands what from which step on: [`demand`], [`cut`];
 //! - a step's life: [`steps`];
 //! - who the members are: [`roster`], [`agreement`], [`lease`], [`membership`];
-//! - where blocks are: [`view`], [`seats`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
+//! - where blocks are: [`view`], [`seats`], [`homes`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
 
 pub mod agreement;
 pub mod attr;
@@ -20,6 +20,7 @@ pub mod directory;
 pub mod dtype;
 pub mod error;
 pub mod hilbert;
+pub mod homes;
 pub mod ids;
 pub mod lease;
 pub mod membership;

@@ -81,15 +81,6 @@ impl Placement {
     }
 }
 
-/// The home server of a rank: on its own host if there is one, else spread evenly.
-///
-/// `local` are the members on the rank's host, in the order of the view.
-pub fn home_of(view: &View, local: &[ServerId], rank: u32) -> Option<ServerId> {
-    let candidates = if local.is_empty() { &view.members } else { local };
-    let n = candidates.len();
-    (n > 0).then(|| candidates[rank as usize % n])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! A view with where its members are reached: what a group agrees on when servers join, leave or die.
 
 use crate::error::{Error, Result};
+use crate::homes::Homes;
 use crate::ids::{Epoch, Lineage, ServerId};
 use crate::seats::Seats;
 use crate::seeded::{Bug, seeded};
@@ -88,6 +89,8 @@ pub struct Roster {
     pub awaited: u32,
     /// Who owns which share of the directory: one for each member when all had come that were waited for.
     pub seats: Seats,
+    /// In which order the members are homes of ranks.
+    pub homes: Homes,
     /// The members that were given up last.
     pub lost: Vec<Lost>,
     /// What they all do alike.
@@ -99,9 +102,9 @@ impl Roster {
     pub fn founded(lineage: Lineage, founder: Candidate, servers: u32, settings: Settings) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
         let (next_id, former, lost) = (ServerId(1), Vec::new(), Vec::new());
-        let (awaited, seats) = (servers, Seats::default());
+        let (awaited, seats, homes) = (servers, Seats::default(), Homes::of([ServerId(0)]));
         let mut roster =
-            Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, lost, settings };
+            Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, homes, lost, settings };
         roster.complete();
         roster
     }
@@ -124,7 +127,17 @@ impl Roster {
         let below_next = self.members.last().is_some_and(|last| last.id < self.next_id);
         let founded = self.awaited > 0 || !self.seats.is_empty();
         let seated = self.seats.holders().all(|holder| self.contains(holder));
-        if ordered && below_next && founded && seated && self.epoch > 0 && self.lost.len() <= LOST_MAX {
+        let mut homes: Vec<ServerId> = self.homes.members().collect();
+        homes.sort_unstable();
+        let housed = self.ids().eq(homes);
+        if ordered
+            && below_next
+            && founded
+            && seated
+            && housed
+            && self.epoch > 0
+            && self.lost.len() <= LOST_MAX
+        {
             return Ok(());
         }
         Err(Error::protocol(format!(
@@ -194,6 +207,7 @@ impl Roster {
         next.complete();
         let members: Vec<ServerId> = next.ids().collect();
         next.seats.pass_on(&members);
+        next.homes.pass_on(&members);
         next.lost.drain(..next.lost.len().saturating_sub(LOST_MAX));
         (!next.members.is_empty() && next.members != self.members).then_some(next)
     }
@@ -236,13 +250,19 @@ mod tests {
         assert!(!third.contains(ServerId(2)));
         assert_eq!(third.lost, [Lost { id: ServerId(2), pid: 7, epoch: 3 }], "who leaves is not lost");
         assert_eq!(third.seats, Seats::of([3, 1, 1].map(ServerId)));
+        assert_eq!(third.homes.members().collect::<Vec<_>>(), [3, 1].map(ServerId));
         let mut disordered = second.clone();
         disordered.members.swap(0, 1);
         let unknown_next = Roster { next_id: ServerId(1), ..second.clone() };
+        let homeless = Roster { homes: Homes::of([0, 1].map(ServerId)), ..second.clone() };
         let nobody = Roster { members: Vec::new(), ..second.clone() };
         let unfounded = Roster { seats: Seats::default(), ..second.clone() };
         assert!([first, second, third.clone()].iter().all(|roster| roster.check().is_ok()));
-        assert!([disordered, unknown_next, nobody, unfounded].iter().all(|roster| roster.check().is_err()));
+        assert!(
+            [disordered, unknown_next, nobody, unfounded, homeless]
+                .iter()
+                .all(|roster| roster.check().is_err())
+        );
         assert_eq!(third.next(&[Change::Evict(ServerId(2)), join(13)]), None);
         assert_eq!(third.next(&[Change::Leave(ServerId(1), 3), Change::Leave(ServerId(3), 3)]), None);
         let leaves = |epoch| third.lacks(&Change::Leave(ServerId(1), epoch));

@@ -11,7 +11,10 @@ mod run;
 pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
-pub use run::{BackTo, Durability, EndedField, Policy, Registered, RunOptions, StepEnded, check_replicas};
+pub use run::{
+    BackTo, Durability, EndedField, Policy, Registered, RunOptions, StepEnded, check_replicas,
+    check_replicas_among,
+};
 
 use crate::Error;
 use crate::attr::Attrs;
@@ -137,6 +140,8 @@ pub enum Effect {
         /// The version of the change that is being agreed, if any: no server may forget that it was asked of it.
         agreeing: Option<u64>,
     },
+    /// Tell every server that all ranks of a run have come and gone: whoever coordinates it next waits for none.
+    Over(RunNumber),
     /// Tell a rank, at its next call, of something that went wrong with what it put.
     RankError {
         /// Its home server.

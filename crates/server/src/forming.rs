@@ -405,6 +405,6 @@ pub(crate) fn remove_file(path: &Path, lineage: &Lineage, epoch: Epoch) {
     let ours = ConnectionFile::read(path).is_ok_and(|file| file.lineage == *lineage && file.epoch <= epoch);
     if ours {
         let _ = std::fs::remove_file(path);
-        let _ = std::fs::remove_file(witness::path_beside(path));
+        witness::remove(path);
     }
 }

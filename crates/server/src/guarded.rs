@@ -90,6 +90,11 @@ impl Guarded {
         steps.map(|id| &id.stream).chain(self.ledger.streams())
     }
 
+    /// All ranks of a run have come and gone.
+    pub(crate) fn run_over(&mut self, stream: &str, run: RunNumber) {
+        self.ledger.over(stream, run);
+    }
+
     /// A rank with its home at the other server is gone.
     pub(crate) fn rank_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
         self.ledger.gone(stream, run, rank, died);

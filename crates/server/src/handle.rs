@@ -120,6 +120,7 @@ impl Node {
             }
             M::Leaves { token, may_go } => self.leaves(state, from, token, may_go),
             M::Stays => self.stays(state, from),
+            M::GroupEnds => self.shutdown.notify_one(),
             M::Coordinates { epoch, streams, arenas } => {
                 self.coordinates(state, from, epoch, streams, arenas);
             }
@@ -129,6 +130,10 @@ impl Node {
             M::Keep { token, keep } => self.keep_for(state, from, token, keep),
             M::GuardNoMore(arena) => self.guard_no_more(state, from, arena),
             M::KeepNoMore { token, id } => self.guarded_no_more(state, from, token, id),
+            M::RunOver { stream, run } => {
+                state.ledger.over(&stream, run);
+                state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
+            }
             M::GuardedRankGone { stream, run, rank, died } => {
                 if let Some(guarded) = state.guarded.get_mut(&from) {
                     guarded.rank_gone(&stream, run, rank, died);
@@ -386,6 +391,11 @@ impl Node {
                     for server in self.standing().view.members.iter().copied() {
                         let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
                         self.tell(state, server, PeerMessage::Cuts { stream, run, demand, cuts, agreeing });
+                    }
+                }
+                Effect::Over(run) => {
+                    for server in self.standing().view.members.iter().copied() {
+                        self.tell(state, server, PeerMessage::RunOver { stream: name(), run });
                     }
                 }
                 Effect::RankError { server, run, rank, error } => {

@@ -207,6 +207,9 @@ async fn serve(
         () = node.hosted.abandoned.notified() => By::Abandoned,
         () = workers::spawn_all(spawns) => By::Signal,
     };
+    if by == By::Shutdown {
+        node.tell_that_group_ends();
+    }
     workers::stop_all(&node).await;
     // Where all end at once, the last one to close its door sees that all others have.
     accepting.shutdown().await;

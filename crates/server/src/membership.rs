@@ -442,6 +442,14 @@ impl Node {
         }));
     }
 
+    /// Tells all other members that the group ends. Not all may have been told to: one that stands still is told by nobody
+    /// who waits for its answer.
+    pub(crate) fn tell_that_group_ends(&self) {
+        for id in self.standing().roster.ids().filter(|id| *id != self.id) {
+            let _ = self.peers.send(id, PeerMessage::GroupEnds);
+        }
+    }
+
     /// Whether no other member is there any more.
     pub(crate) async fn is_last(&self) -> bool {
         let others =
@@ -475,16 +483,16 @@ pub(crate) async fn look_now_and_then(node: Arc<Node>) {
     node.hosted.abandoned.notify_one();
 }
 
-/// Whether this server is out or has lost all others, and what they shared is gone, too, or another group's: one that stood
-/// still or was cut off when its group was ended is to end as well.
+/// Whether this server is out, or has lost so many others that those which are left cannot go on by themselves, and what they
+/// shared is gone, too, or another group's: one that was cut off when its group was ended is to end as well.
 async fn is_abandoned(node: &Arc<Node>) -> bool {
     let members = node.standing().view.members.clone();
-    let alone = {
+    let stuck = {
         let state = node.state.lock();
-        let gone = members.len() > 1 && members.iter().all(|id| *id == node.id || state.gone.contains(id));
-        gone || node.hosted.out.get()
+        let gone = members.iter().filter(|id| state.gone.contains(id)).count();
+        2 * gone >= members.len() || node.hosted.out.get()
     };
-    if !alone {
+    if !stuck {
         return false;
     }
     crate::forming::has_ended(&node.group, node.lineage).await
@@ -528,7 +536,9 @@ async fn look(node: &Arc<Node>) {
     }
     // Those whom it is to tell of the roster without it may have gone, too: then a later one lets it end.
     let asks = !gone.is_empty() || node.hosted.out.get();
-    if !asks && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
+    // The first looks in any case: one that was stopped as it wrote the file may have written what was true long ago.
+    let first = standing.roster.ids().next() == Some(node.id);
+    if !asks && !first && node.hosted.filed.load(Ordering::Relaxed) == standing.view.epoch {
         return;
     }
     let path = node.group.clone();

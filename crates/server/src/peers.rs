@@ -209,6 +209,7 @@ fn is_counted(message: &PeerMessage) -> bool {
             | M::Heard { .. }
             | M::Drive { .. }
             | M::Driven { result: Ok(_), .. }
+            | M::GroupEnds
     )
 }
 

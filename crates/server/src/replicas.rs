@@ -13,8 +13,7 @@ use crate::surroundings::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{StepEnded, check_replicas};
-use forebay_core::{Error, Result};
+use forebay_core::steps::StepEnded;
 use forebay_wire::peer::{Kept, PeerMessage, Range};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -182,18 +181,6 @@ pub(crate) fn range_of(location: &Location) -> Range {
 }
 
 impl Node {
-    /// Whether the group has enough servers for copies to be made.
-    pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
-        check_replicas(replicas)?;
-        let servers = self.standing().view.members.len();
-        if replicas as usize > servers {
-            return Err(Error::invalid(format!(
-                "replicas is {replicas}, but the group has {servers} servers: add some with `forebay add`, or ask for fewer"
-            )));
-        }
-        Ok(())
-    }
-
     /// Something is needed no more, here or where it has copies. Its memory is free when those who hold it have heard so:
     /// one that had not, and answered for it after this server's death, would answer with what was put there since.
     pub(crate) fn keep_no_more(

@@ -1,6 +1,7 @@
 //! The connection file: how a group is found. JSON, readable by its owner only.
 
-use crate::Address;
+use crate::{Address, written};
+use forebay_core::homes::Homes;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Member, Roster};
 use forebay_core::seats::Seats;
@@ -9,7 +10,6 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,8 @@ pub struct ConnectionFile {
     pub servers: Vec<ServerEntry>,
     /// The servers when all had come that were waited for. They own the tiles of the directory.
     pub seats: Seats,
+    /// In which order the servers are homes of ranks.
+    pub homes: Homes,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,6 +63,7 @@ struct OnDisk {
     epoch: Epoch,
     awaited: u32,
     seats: Seats,
+    homes: Homes,
     servers: Vec<ServerEntry>,
 }
 
@@ -105,6 +108,7 @@ impl ConnectionFile {
             awaited: roster.awaited,
             servers: roster.members.iter().map(entry).collect(),
             seats: roster.seats.clone(),
+            homes: roster.homes.clone(),
         }
     }
 
@@ -136,11 +140,15 @@ impl ConnectionFile {
         if disk.awaited == 0 && disk.seats.is_empty() {
             return Err(damaged("it names no holder of a seat"));
         }
+        let listed = |id: ServerId| disk.servers.iter().any(|server| server.id == id);
+        if disk.homes.members().next().is_none() || !disk.homes.members().all(listed) {
+            return Err(damaged("its homes of ranks are not its servers"));
+        }
         for server in &disk.servers {
             server.parsed().map_err(|e| e.during(origin))?;
         }
-        let OnDisk { epoch, awaited, seats, servers, .. } = disk;
-        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, seats })
+        let OnDisk { epoch, awaited, seats, homes, servers, .. } = disk;
+        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, seats, homes })
     }
 
     /// The file's text.
@@ -152,6 +160,7 @@ impl ConnectionFile {
             epoch: self.epoch,
             awaited: self.awaited,
             seats: self.seats.clone(),
+            homes: self.homes.clone(),
             servers: self.servers.clone(),
         };
         serde_json::to_string_pretty(&disk)
@@ -240,21 +249,10 @@ impl ConnectionFile {
         Ok(is_earlier)
     }
 
-    /// Writes a file of a name that nobody else has: process ids do not tell containers or hosts apart.
     fn write_beside(&self, path: &Path) -> Result<PathBuf> {
-        let name = path.file_name().ok_or_else(|| bad(format!("{} is no file's name", path.display())))?;
-        // Its keys are random.
-        let random = RandomState::new().build_hasher().finish();
-        let temporary = path.with_file_name(format!(".{}.{random:016x}", name.to_string_lossy()));
-        let failed = |e| bad(format!("cannot write {}: {e}", temporary.display()));
         let text = self.to_text()?;
-        let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
-        let mut file = options.open(&temporary).map_err(failed)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|e| {
-            let _ = fs::remove_file(&temporary);
-            failed(e)
-        })?;
-        Ok(temporary)
+        let written = written::beside(path, |mut file| file.write_all(text.as_bytes()));
+        written.map_err(|e| bad(format!("cannot write a file beside {}: {e}", path.display())))
     }
 }
 
@@ -308,6 +306,7 @@ mod tests {
             awaited: 0,
             servers: vec![server],
             seats: Seats::of([ServerId(0)]),
+            homes: Homes::of([ServerId(0)]),
         }
     }
 

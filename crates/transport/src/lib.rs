@@ -19,6 +19,7 @@ pub mod readiness;
 pub mod shm;
 pub mod tcp;
 pub mod witness;
+mod written;
 
 pub use address::Address;
 pub use group_file::ConnectionFile;

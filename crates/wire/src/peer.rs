@@ -175,6 +175,9 @@ pub enum PeerMessage {
     },
     /// The sender does not leave after all.
     Stays,
+    /// The group was told to end, and the sender does: the receiver is to end, too. One that stands still finds it when it
+    /// goes on.
+    GroupEnds,
     /// To a question about a stream: ask this server.
     AskInstead {
         /// The question's token.
@@ -386,6 +389,14 @@ pub enum PeerMessage {
         token: u64,
         /// What.
         id: Kept,
+    },
+    /// From a stream's coordinator to all: all ranks of a run have come and gone, so that whoever coordinates the stream
+    /// next waits for none of those whose home is gone, too.
+    RunOver {
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
     },
     /// A rank of a run whose ranks have their home with the sender is gone.
     GuardedRankGone {

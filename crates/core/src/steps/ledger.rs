@@ -44,6 +44,8 @@ pub struct Inheritance {
     pub ranks: Vec<InheritedRank>,
     /// Whether one of them has begun a step.
     pub begun: bool,
+    /// Whether all ranks of the run have come and gone, those of other homes, too.
+    pub over: bool,
 }
 
 /// Runs are counted: no stream has so many.
@@ -99,6 +101,8 @@ pub struct RunLedger {
     reached: Option<StepNumber>,
     /// Which demands held, as another server knew that is dead, or this one when its last rank moved away.
     cuts: Option<ToldCuts>,
+    /// Whether all its ranks have come and gone, those of other homes, too.
+    over: bool,
     ranks: BTreeMap<u32, RankLedger>,
     /// How often something of it changed but its steps.
     version: u64,
@@ -222,6 +226,13 @@ impl Ledger {
         self.forget_if_idle(stream, run);
     }
 
+    /// All ranks of a run have come and gone, those of other homes, too.
+    pub fn over(&mut self, stream: &str, run: RunNumber) {
+        if let Some(run) = self.run_mut(stream, run) {
+            run.over = true;
+        }
+    }
+
     /// Which demands hold, since no rank is left here through which that is known.
     pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: ToldCuts) {
         if let Some(run) = self.run_mut(stream, run) {
@@ -300,6 +311,7 @@ impl Ledger {
         run.begun = told.begun;
         run.reached = told.reached;
         run.cuts = told.cuts;
+        run.over |= told.over;
         for rank in told.ranks {
             let known = run.ranks.entry(rank.rank).or_default();
             known.below = known.below.max(rank.below);
@@ -322,6 +334,7 @@ impl Ledger {
                 run.attrs = theirs.attrs;
             }
             run.begun |= theirs.begun;
+            run.over |= theirs.over;
             run.reached = run.reached.max(theirs.reached);
             // What this server knew may be from long ago, when it was the home of a rank.
             run.cuts = match seeded(Bug::BelievesItsOldCuts) {
@@ -382,6 +395,7 @@ impl RunLedger {
             begun: false,
             reached: None,
             cuts: None,
+            over: false,
             ranks: BTreeMap::new(),
             version: 0,
         }
@@ -411,6 +425,7 @@ impl RunLedger {
             attrs: self.attrs.clone(),
             cuts: cuts.or_else(|| self.cuts.clone()),
             reached: self.reached,
+            over: self.over,
             ranks: self
                 .ranks
                 .iter()

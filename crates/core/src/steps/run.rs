@@ -49,6 +49,18 @@ pub fn check_replicas(replicas: u32) -> Result<()> {
     Err(Error::invalid(format!("replicas is {replicas}: 1 to {REPLICAS_MAX} servers can hold a block")))
 }
 
+/// Whether a block may be held by so many servers of a group that has so many.
+pub fn check_replicas_among(replicas: u32, servers: usize) -> Result<()> {
+    check_replicas(replicas)?;
+    if replicas as usize > servers {
+        return Err(Error::invalid(format!(
+            "replicas is {replicas}, more than the group has servers ({servers}): add some with `forebay add`, or ask for \
+             fewer"
+        )));
+    }
+    Ok(())
+}
+
 /// What the ranks of a run agree on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
@@ -266,6 +278,10 @@ pub(super) struct Run {
     pub(super) kept: BTreeSet<StepNumber>,
     /// Whether a later run has begun: ranks that have not come belong to that one.
     pub(super) followed: bool,
+    /// Whether the coordinator before this one had told that all its ranks had come and gone.
+    pub(super) was_over: bool,
+    /// Whether this one has.
+    pub(super) over_told: bool,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
     /// Whether the coordinator learned of it from its ranks' homes, after another one had died.
@@ -322,6 +338,8 @@ impl Run {
             open: BTreeSet::new(),
             kept: BTreeSet::new(),
             followed: false,
+            was_over: false,
+            over_told: false,
             lost: None,
             inherited: false,
             term: 0,
@@ -386,12 +404,24 @@ impl Run {
         self.ranks.values().any(|rank| rank.state == RankState::Dead)
     }
 
+    /// Takes it for over, as the coordinator before this one had told: whoever seems to be away has left another home.
+    pub(super) fn end_if_it_was_over(&mut self) {
+        if self.was_over {
+            self.followed = true;
+            let away = self.ranks.values_mut().filter(|rank| rank.state == RankState::Away);
+            away.for_each(|rank| rank.state = RankState::Closed);
+        }
+    }
+
     /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came
-    /// have left.
+    /// have left. Where the coordinator before this one may have known of others, which died with it, those that are known
+    /// are all: whoever comes after they have left begins another run.
     pub(super) fn expects(&self, rank: u32) -> bool {
         let known = self.ranks.get(&rank);
+        let left = self.ranks.values().all(|rank| rank.state.is_gone()) && !self.ranks.is_empty();
         !self.has_dead()
             && !self.is_over()
+            && !(self.inherited && left)
             && known.is_none_or(|known| known.state == RankState::Open || known.may_not_know())
     }
 

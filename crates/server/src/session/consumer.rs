@@ -4,7 +4,7 @@ use super::{Session, left};
 use crate::node::{Attached, Held, Node};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::region::{Dims, MAX_NDIM, Region};
-use forebay_core::steps::{Attachment, AttachmentId, Start};
+use forebay_core::steps::{Attachment, AttachmentId, Start, check_replicas};
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
@@ -179,7 +179,7 @@ impl Session {
         let checked = field.check().and_then(|()| {
             let name = format!("block {}", block.number);
             forebay_core::directory::check_block_fits(field, &name, block.level, &block.extent)?;
-            self.node.check_replicas(put.replicas)?;
+            check_replicas(put.replicas)?;
             block.extent.bytes(field.dtype)
         });
         let leaves = self.node.leaves.get();

@@ -12,7 +12,7 @@ use forebay_core::cut::Begin;
 use forebay_core::directory::{check_block_fits, check_blocks};
 use forebay_core::ids::{StepId, StepNumber, check_name};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{BackTo, RunOptions};
+use forebay_core::steps::{BackTo, RunOptions, check_replicas_among};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
 use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer, key_of};
@@ -55,7 +55,7 @@ impl Session {
             return Ok(Some(ToClient::Leaves));
         }
         if back_to.is_none() {
-            self.node.check_replicas(options.replicas)?;
+            check_replicas_among(options.replicas, self.node.standing().view.members.len())?;
         }
         let attempt = back_to.as_ref().map_or(0, |back_to| back_to.attempt);
         let (policy, ranks) = (options.policy, options.size);

@@ -79,6 +79,12 @@ impl StreamCoordinator {
         for step in open.into_iter().flatten() {
             self.close_if_complete(number, step, effects);
         }
+        if let Some(run) = self.runs.get_mut(&number)
+            && run.is_over()
+            && !std::mem::replace(&mut run.over_told, true)
+        {
+            effects.push(Effect::Over(number));
+        }
         self.end_if_over(effects);
         self.forget_empty_runs(effects);
     }

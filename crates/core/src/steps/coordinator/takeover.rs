@@ -57,6 +57,7 @@ impl StreamCoordinator {
             )));
         }
         run.begun |= told.begun;
+        run.was_over |= told.over;
         run.highest_left = run.highest_left.max(told.reached);
         for field in told.fields {
             run.contract.entry(field.name.clone()).or_insert(field);
@@ -181,6 +182,7 @@ impl StreamCoordinator {
             let Some(run) = self.runs.get_mut(number) else { continue };
             // An earlier run of a stream that has a later one.
             run.followed |= *number < self.last_run;
+            run.end_if_it_was_over();
             let live = !run.is_over();
             if live {
                 let agreeing = self.cut.agreeing(*number);

@@ -235,7 +235,7 @@ fn a_dead_rank_tears_its_step_and_ends_the_run() {
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
     let ended = without_records(stream.rank_gone(1, 0, false));
-    assert_eq!(ended, [Effect::Ended(AttachmentId(7), 0)], "it holds both steps");
+    assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 0)], "it holds both steps");
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
 }
@@ -391,7 +391,7 @@ fn drops_are_counted_where_they_were() {
     assert_eq!(told, [(1, 0), (2, 0), (4, 1)]);
     stream.rank_gone(1, 0, false);
     let ended = without_records(stream.rank_gone(1, 1, false));
-    assert_eq!(ended, [Effect::Ended(AttachmentId(7), 1)], "step 5 was dropped");
+    assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 1)], "step 5 was dropped");
 }
 
 #[test]
@@ -748,8 +748,8 @@ fn a_reader_that_does_not_follow_belongs_to_one_run() {
     let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);
     step(&mut stream, 1);
-    stream.rank_gone(1, 0, false);
-    assert_eq!(stream.rank_gone(1, 1, false), []);
+    assert_eq!(stream.rank_gone(1, 0, false), []);
+    assert_eq!(stream.rank_gone(1, 1, false), [Effect::Over(1)]);
     // It has not read to the end when the next run begins.
     let (joined, _) = stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     assert!(joined.run == 2 && !joined.cuts.at(0).wants(&field(), 0));

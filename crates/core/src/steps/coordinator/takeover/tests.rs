@@ -137,7 +137,42 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inher
         reached: None,
         ranks: vec![InheritedRank { rank, below, safe_below: 0, begun: below > 0, away: false }],
         begun: true,
+        over: false,
     }
+}
+
+/// Of two ranks that have left, one had its home where the coordinator was: both are dead.
+#[test]
+fn a_run_that_was_over_is_not_waited_for() {
+    for was_over in [true, false] {
+        let mut stream = StreamCoordinator::new("s", vec![S1]);
+        stream.inherit(S1, 3, Inheritance { over: was_over, ..told(1, 7, Vec::new()) }).unwrap();
+        let gone = stream.rank_gone(5, 1, false);
+        let effects = settle(&mut stream);
+        let tells = |effects: &[Effect]| effects.contains(&Effect::Over(5));
+        assert_eq!(tells(&gone) || tells(&effects), was_over, "whoever is next is told, too");
+        assert_eq!(stream.status().over, was_over);
+        // Nothing of the run that comes is taken for what is left of that one.
+        for rank in 0..2 {
+            assert_eq!(stream.join(rank, S1, options(2, Policy::DropOldest)).unwrap().0.run, 6);
+        }
+        for rank in 0..2 {
+            stream.rank_gone(6, rank, false);
+        }
+        assert!(stream.status().over);
+    }
+}
+
+/// Copies of what a dead home told do not say where its rank went after it had moved.
+#[test]
+fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
+    let mut stream = StreamCoordinator::new("s", vec![S1]);
+    let mut told = Inheritance { over: true, ..told(1, 7, Vec::new()) };
+    told.ranks.push(InheritedRank { rank: 0, away: true, ..told.ranks[0] });
+    stream.inherit(S1, 3, told).unwrap();
+    stream.rank_gone(5, 1, false);
+    settle(&mut stream);
+    assert!(stream.status().over);
 }
 
 fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
