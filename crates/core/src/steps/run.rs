@@ -418,10 +418,8 @@ impl Run {
     /// are all: whoever comes after they have left begins another run.
     pub(super) fn expects(&self, rank: u32) -> bool {
         let known = self.ranks.get(&rank);
-        let left = self.ranks.values().all(|rank| rank.state.is_gone()) && !self.ranks.is_empty();
-        !self.has_dead()
-            && !self.is_over()
-            && !(self.inherited && left)
+        let left = self.inherited && !self.ranks.is_empty() && self.ranks.values().all(|r| r.state.is_gone());
+        !(self.has_dead() || self.is_over() || left)
             && known.is_none_or(|known| known.state == RankState::Open || known.may_not_know())
     }
 
