@@ -98,7 +98,7 @@ def test_what_dead_servers_knew_is_not_taken_for_nothing(two: forebay.LocalGroup
         pids = [server["pid"] for server in servers["servers"]]
         of_s = next(stream["server"] for stream in servers["streams"] if stream["name"] == "s")
         os.kill(pids[of_s], signal.SIGKILL)
-        gone = f"server{of_s} (process {pids[of_s]}) was lost at epoch"
+        gone = f"server{of_s} (process {pids[of_s]}) was lost, with what only it held"
         wait_until(lambda: gone in run("ls", "--group", two.path).stderr)
         assert gone in run("status", "--group", two.path).stdout
         for arguments in (["ls", "unknown"], ["pipeline", "log", "p"], ["pipeline", "destroy", "p"]):

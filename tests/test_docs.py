@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,55 @@ def test_commands(code: str, own_place: Path) -> None:
         assert done.returncode == 0 or "doctor" in command, f"{command}: {done.stderr}"
 
 
+SRUN = """#!/bin/bash
+# All nodes are this one.
+count=1
+while [[ $1 == --* ]]; do
+    [[ $1 == --ntasks-per-node=1 ]] && count=$SLURM_NNODES
+    shift
+done
+for ((i = 1; i < count; i++)); do "$@" & done
+"$@"
+wait
+"""
+
+SIMULATION = f"""#!{sys.executable}
+import forebay, numpy as np
+with forebay.Producer("s") as sim:
+    sim.array("U", dtype="f8", shape=(3,))
+    with sim.step(0) as step:
+        step.put("U", np.zeros(3))
+print(len(forebay.Admin().status()["servers"]))
+"""
+
+
+@pytest.mark.parametrize("code", examples("sh"))
+def test_a_job_on_several_nodes(code: str, own_place: Path) -> None:
+    """As it stands, with a launcher that takes this machine for each of the nodes."""
+    for name, content in (("srun", SRUN), ("simulation", SIMULATION)):
+        (own_place / name).write_text(content)
+        (own_place / name).chmod(0o755)
+    path = f"{own_place}:{FOREBAY.parent}:{os.environ['PATH']}"
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "HOME": str(own_place),
+        "SLURM_NNODES": "2",
+        "SLURM_JOB_ID": "7",
+    }
+    script = code.replace("16G", "64M").replace('"$(hostname -i)"', "127.0.0.1")
+    done = subprocess.run(
+        ["bash", "-c", f"set -e\n{script}\nwait"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=own_place,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["2", "2 servers ended."], done.stderr
+
+
 def test_every_kind_of_error_is_explained() -> None:
     page = text("guarantees.md")
     for kind in forebay.Error.__subclasses__():
@@ -64,7 +114,7 @@ def test_the_columns_of_status(one: forebay.LocalGroup) -> None:
     table = text("tuning.md").partition("| column | what it says |")[2].partition("\n\n")[0]
     firsts = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
     names = [name for first in firsts for name in re.findall(r"`([A-Z /]+)`", first)]
-    assert len(names) == 11
+    assert len(names) == 12
     with producer(one) as sim:
         sim.array("U", dtype="f8", shape=(3, 2))
 

@@ -145,7 +145,7 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
     (pid,) = kill(two, 0)
     wait_until(lambda: ids(two) == [1])
     status = told(two)
-    assert status["lost"] == [{"server": 0, "pid": pid, "epoch": status["epoch"]}]
+    assert status["lost"] == [{"server": 0, "pid": pid, "epoch": status["epoch"], "back_as": None}]
     assert [server["gone"] for server in status["servers"]] == [[]]
     assert try_streams(two, [f"other{number}" for number in range(12)]) == {1}
     two.add_servers()
@@ -157,9 +157,9 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_run_that_had_ended_is_not_waited_for(two: forebay.LocalGroup, victim: int) -> None:
-    """Its ranks had their homes on both servers, and the one that is left knows only of some that they have gone. The ranks
-    of the next run are not taken for the others."""
+    """Its ranks had their homes on both servers; the one that is left knows only of some that they have gone."""
     check_it_works(two)
+    wait_until(lambda: told(two)["streams"][0]["over"])
     kill(two, victim)
     wait_until(lambda: ids(two) == [1 - victim])
     for _ in range(2):

@@ -54,7 +54,7 @@ def test_who_is_left_goes_on_with_all_that_has_copies(three: forebay.LocalGroup,
         shown = command("--group", three.path, "heal")
         assert (shown.returncode, shown.stdout.splitlines()[0]) == (
             1,
-            "Answering: server2. Silent: server0, server1.",
+            "Can go on: server2. Not reached by them: server0, server1.",
         )
         assert max(map(len, shown.stdout.splitlines())) <= 80
         assert len(told(three)["servers"]) == 3

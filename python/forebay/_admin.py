@@ -66,6 +66,8 @@ class Admin:
             if source is None:
                 raise Invalid(f"{code!r} was not defined in a file")
             code = f"{source}:{code.__qualname__}"
+        if not isinstance(code, str):
+            raise Invalid(f"code={code!r}: give FILE.py:CLASS, or the class")
         file, _, class_name = code.rpartition(":")
         if not file or not class_name:
             raise Invalid(f"{code!r} does not name a pipeline's code: write 'file.py:Class'")

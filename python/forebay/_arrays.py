@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay._errors import Error, Invalid, OutOfBounds, TypeMismatch
+from forebay._errors import Error, Invalid, OutOfBounds, OverBudget, TypeMismatch
 
 _BY_DTYPE = {
     np.dtype(name): name
@@ -23,14 +23,23 @@ _BY_DTYPE = {
 _BY_NAME = {name: dtype for dtype, name in _BY_DTYPE.items()}
 
 
-def integer(value: object, what: str, *, low: int = 0, bits: int = 64, error: type[Error] = Invalid) -> int:
-    """An integer from `low` on that has so many bits; nothing is rounded to one."""
+def integer(
+    value: object,
+    what: str,
+    *,
+    low: int = 0,
+    high: int | None = None,
+    bits: int = 64,
+    error: type[Error] = Invalid,
+) -> int:
+    """An integer from `low` to `high`, or that has so many bits; nothing is rounded to one."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise Invalid(f"{what}={value!r}: an integer is needed") from None
-    if not low <= number < 1 << bits:
-        raise error(f"{what}={number} is out of range: from {low} to 2**{bits} - 1 are possible")
+    if not low <= number <= ((1 << bits) - 1 if high is None else high):
+        last = f"2**{bits} - 1" if high is None else high
+        raise error(f"{what}={number} is out of range: from {low} to {last} are possible")
     return number
 
 
@@ -45,6 +54,8 @@ def dtype_name(dtype: DTypeLike | str) -> str:
     """The core's name of a dtype. `"bfloat16"` is known by name; NumPy itself has none."""
     if isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
         return "bfloat16"
+    if dtype is None:  # NumPy takes it for float64
+        raise Invalid("None is no dtype")
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -119,6 +130,17 @@ def per_dimension(value: int | Sequence[Any], ndim: int, what: str) -> tuple[lis
     return integers(lows, what), integers(highs, what)
 
 
+def room(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array to read into."""
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError):
+        size = " x ".join(map(str, shape))
+        raise OverBudget(
+            f"{size} elements of {dtype} are more than there is memory: read a region of it"
+        ) from None
+
+
 def selection(
     index: object, shape: Sequence[int]
 ) -> tuple[list[int], list[int], list[int], tuple[int | slice, ...]]:
@@ -145,12 +167,15 @@ def selection(
     after: list[int | slice] = []
     for dimension, (part, extent) in enumerate(zip(parts, shape, strict=True)):
         if isinstance(part, slice):
-            found = range(*part.indices(extent))
+            try:
+                found = range(*part.indices(extent))
+            except (TypeError, ValueError) as error:
+                raise Invalid(f"index {part}: {error}") from None
             turned = found.step < 0
             found = found[::-1] if turned else found
             offset.append(found.start if len(found) else 0)
             count.append(len(found))
-            step.append(abs(found.step))
+            step.append(abs(found.step) if len(found) > 1 else 1)
             after.append(slice(None, None, -1) if turned else slice(None))
         elif isinstance(part, int | np.integer) and not isinstance(part, bool):
             number = int(part)

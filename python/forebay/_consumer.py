@@ -109,7 +109,7 @@ class Consumer:
     ) -> None:
         if pin is not None:
             pin = _arrays.integer(pin, "pin")
-        window = _arrays.integer(window, "window", low=1, bits=32)
+        window = _arrays.integer(window, "window", low=1, high=1024)
         path = os.fspath(group) if group is not None else None
         cursor = None if isinstance(start, str) else _as_cursor(start)
         begin = start if isinstance(start, str) else ""
@@ -378,7 +378,7 @@ class Field:
         offset, count, step, after = _arrays.selection(region, self._global())
         if out is not None and not isinstance(out, np.ndarray):
             raise Invalid(f"field '{self.name}': out is {type(out).__name__}, needed is a NumPy array")
-        target = out if out is not None else np.empty(count, self.dtype)
+        target = out if out is not None else _arrays.room(count, self.dtype)
         if out is not None:
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
             if list(out.shape) != final or out.dtype != self.dtype or not out.flags.writeable:

@@ -178,7 +178,7 @@ def local(
         budget = integer(budget, "budget", low=1)
     arguments = ["--encrypt"] if encrypt else []
     if silence is not None:
-        if not _SILENCE_MIN <= silence <= _SILENCE_MAX:
-            raise Invalid(f"silence is {silence}: give {_SILENCE_MIN} to {_SILENCE_MAX} seconds")
+        if not isinstance(silence, int | float) or not _SILENCE_MIN <= silence <= _SILENCE_MAX:
+            raise Invalid(f"silence is {silence!r}: give {_SILENCE_MIN} to {_SILENCE_MAX} seconds")
         arguments += ["--silence", str(silence)]
     return LocalGroup(servers, budget, arguments, timeout)

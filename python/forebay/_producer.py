@@ -468,7 +468,7 @@ def _continues(given: tuple[int, int]) -> tuple[int, int]:
         run, step = given
     except (TypeError, ValueError):
         raise Invalid(f"continues={given!r}: give a run and a step") from None
-    return _arrays.integer(run, "continues: run"), _arrays.integer(step, "continues: step")
+    return _arrays.integer(run, "continues: run", low=1, bits=48), _arrays.integer(step, "continues: step")
 
 
 def _every(period: int) -> int:

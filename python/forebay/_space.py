@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from forebay import _arrays, _forebay
 from forebay._closing import close_after
-from forebay._errors import Closed, OutOfBounds
+from forebay._errors import Closed, Invalid, OutOfBounds
 
 
 class Space:
     """Arrays by name, step and region. What is put stays until it is removed.
 
     `group`, `timeout` and `transport` are as in `Producer`; `replicas` servers hold each array that this handle
-    puts: all but one may die. Opening connects to nothing.
+    puts: all but one may die; `Invalid` if the group has fewer. Opening connects to nothing.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Space:
         transport: str = "auto",
         replicas: int = 1,
     ) -> None:
-        replicas = _arrays.integer(replicas, "replicas", low=1, bits=32)
+        replicas = _arrays.integer(replicas, "replicas", low=1, high=8)
         path = os.fspath(group) if group is not None else None
         self._open: _forebay.Space | None = _forebay.Space(path, timeout, transport, replicas)
         self._timeout = 30.0 if timeout is None else timeout
@@ -95,6 +95,8 @@ class Space:
             dtype = _arrays.numpy_dtype(told["dtype"])
             offset, count, every, after = _arrays.selection(region, told["shape"])
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
+            if out is not None and not isinstance(out, np.ndarray):
+                raise Invalid(f"field '{name}': out is {type(out).__name__}, needed is a NumPy array")
             if out is not None and (
                 list(out.shape) != final or out.dtype != dtype or not out.flags.writeable
             ):
@@ -103,7 +105,7 @@ class Space:
                     f"of shape {tuple(final)} and dtype {dtype}"
                 )
             direct = out is not None and final == count and all(part == slice(None) for part in after)
-            target = out if out is not None and direct else np.empty(count, dtype)
+            target = out if out is not None and direct else _arrays.room(count, dtype)
             made.update(target=target, after=after, direct=direct)
             return offset, count, every, _arrays.exposed(target)
 

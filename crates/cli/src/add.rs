@@ -2,19 +2,22 @@
 
 use crate::Common;
 use crate::group::{Started, absolute, name_here, pause, server_count, spawn};
-use crate::output::Output;
-use crate::serve::{Memory, Network};
+use crate::output::{Output, list};
+use crate::serve::{ForAll, Network, parse_budget};
 use crate::servers_log;
 use forebay_client::core::ids::ServerId;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::transport::{Address, ConnectionFile};
-use forebay_client::{Error, ErrorKind, Group, GroupOptions, Result};
+use forebay_client::{Admin, Error, Group, GroupOptions, Result};
 use serde_json::json;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
+
+/// How long servers may take to say what their budget is.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Add servers on this machine to a running group, in the background. They
 /// listen where the group's other servers on this machine do, else on loopback,
@@ -24,8 +27,11 @@ pub(crate) struct Add {
     /// How many servers
     #[arg(default_value_t = 1, value_name = "COUNT", value_parser = server_count())]
     servers: u32,
-    #[command(flatten)]
-    memory: Memory,
+    /// Bytes of blocks that each server may hold, such as 512M or 64G
+    /// [default: as much as the group's servers on this machine; without one
+    /// there, half of what is free]
+    #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
+    budget: Option<u64>,
     #[command(flatten)]
     network: Network,
 }
@@ -37,19 +43,22 @@ pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCod
     let lineage = file.lineage;
     let log = servers_log::path(&path);
     let printed = servers_log::append(&log, &lineage)?;
+    let before = servers_log::length(&log);
     let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut network = add.network.clone();
     if network.bind.is_empty() {
         network.bind = bound_here(&file);
     }
-    let servers = Started { servers: add.servers, memory: &add.memory, network: &network };
+    let budget = add.budget.or_else(|| budget_here(&options));
+    let for_all = ForAll::default();
+    let servers = Started { servers: add.servers, budget, network: &network, for_all: &for_all };
     let mut children = Vec::new();
     let joined = (0..add.servers)
         .try_for_each(|_| {
             children.push(spawn(common, &servers, &path, &lineage, &printed, &leash)?);
             Ok(())
         })
-        .and_then(|()| wait_until_members(&path, options.patience(), &log, &mut children))
+        .and_then(|()| wait_until_members(&path, options.patience(), (&log, before), &mut children))
         .and_then(|joined| {
             let let_go = hold.write_all(&vec![1; add.servers as usize]);
             let_go.map(|()| joined).map_err(|e| Error::io("cannot let the servers go on alone", &e))
@@ -67,6 +76,21 @@ pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCod
         vec![format!("{} {joined}; the group has {all} servers.", names.join(", "))]
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// The budget of a server of the group on this machine, the least if they differ; nothing if none there answers at once.
+fn budget_here(options: &GroupOptions) -> Option<u64> {
+    let options = GroupOptions { timeout: Some(ANSWER), ..options.clone() };
+    let admin = Admin::open(&options).ok()?;
+    let here: Vec<u64> = {
+        let known = admin.group().known();
+        let here = known.file.servers.iter().filter(|server| name_here(server).is_some());
+        here.map(|server| u64::from(server.id.0)).collect()
+    };
+    let status = admin.status().ok()?;
+    let of_here = list(&status["servers"])
+        .filter(|server| server["server"].as_u64().is_some_and(|id| here.contains(&id)));
+    of_here.filter_map(|server| server["budget_bytes"].as_u64()).min()
 }
 
 /// Where the group's servers on this machine listen.
@@ -88,7 +112,7 @@ fn bound_here(file: &ConnectionFile) -> Vec<IpAddr> {
 fn wait_until_members(
     path: &Path,
     patience: Duration,
-    log: &Path,
+    (log, before): (&Path, u64),
     children: &mut [Child],
 ) -> Result<(Vec<ServerId>, usize)> {
     let deadline = Instant::now() + patience;
@@ -102,11 +126,7 @@ fn wait_until_members(
         }
         for child in children.iter_mut() {
             if let Ok(Some(status)) = child.try_wait() {
-                let told = servers_log::read(log);
-                let last: Vec<&str> = told.lines().rev().take(5).collect();
-                let last: Vec<&str> = last.into_iter().rev().collect();
-                let text = format!("a server ended at once ({status}): {}", last.join("; "));
-                return Err(Error::new(ErrorKind::Io, text));
+                return Err(servers_log::ended_at_once(log, before, status));
             }
         }
         if Instant::now() > deadline {

@@ -124,6 +124,18 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
             get.stream, stream["steps"]["closed"]
         )));
     }
+    if let Some(stream) = stream
+        && get.step != Which::Next
+        && is_not_offered(stream, &get.field)
+    {
+        let offered: Vec<&str> = list(&stream["fields"]).map(name).collect();
+        return Err(Error::not_found(format!(
+            "stream '{}' has no field '{}'; it has {}",
+            get.stream,
+            get.field,
+            offered.join(", ")
+        )));
+    }
     let patience = common.timeout.unwrap_or(PATIENCE);
     if stream.is_none() {
         output.remark(&format!(
@@ -172,6 +184,12 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
             _ => return Ok(step),
         }
     }
+}
+
+/// Whether a run is known not to have this field: when a step has been closed all fields are known.
+fn is_not_offered(stream: &Value, field: &str) -> bool {
+    let begun = stream["steps"]["closed"].as_u64().is_some_and(|closed| closed > 0);
+    begun && stream["details_left_out"] == false && !list(&stream["fields"]).any(|known| name(known) == field)
 }
 
 /// The latest step of a stream that should have this field.

@@ -2,7 +2,7 @@
 
 use crate::Common;
 use crate::output::{Output, bytes};
-use crate::serve::{Memory, Network};
+use crate::serve::{ForAll, Memory, Network};
 use crate::servers_log;
 use forebay_client::core::ids::Lineage;
 use forebay_client::store::budget::available_memory;
@@ -30,6 +30,8 @@ pub(crate) struct Up {
     memory: Memory,
     #[command(flatten)]
     network: Network,
+    #[command(flatten)]
+    for_all: ForAll,
 }
 
 /// A group has a sensible number of servers.
@@ -55,7 +57,8 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
     // piece: none is let go without the others.
     let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut children = Vec::new();
-    let started = Started { servers: up.servers, memory: &up.memory, network: &up.network };
+    let Up { memory, network, for_all, .. } = up;
+    let started = Started { servers: up.servers, budget: memory.budget, network, for_all };
     let result = (0..up.servers)
         .try_for_each(|_| {
             children.push(spawn(common, &started, &group, &lineage, &file, &leash)?);
@@ -148,8 +151,9 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
 pub(crate) struct Started<'a> {
     /// How many at once.
     pub(crate) servers: u32,
-    pub(crate) memory: &'a Memory,
+    pub(crate) budget: Option<u64>,
     pub(crate) network: &'a Network,
+    pub(crate) for_all: &'a ForAll,
 }
 
 /// Starts one of them. It ends with this command until it has a byte of the leash.
@@ -167,7 +171,6 @@ pub(crate) fn spawn(
     let mut command = Command::new(own);
     command.arg("serve").arg("--group").arg(absolute(group)).args(["--servers", &up.servers.to_string()]);
     command.args(["--lineage", &lineage.to_string(), "--leash"]);
-    let budget = up.memory.budget.map(|budget| budget.to_string());
     let bind = if up.network.bind.is_empty() {
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
     } else {
@@ -176,8 +179,8 @@ pub(crate) fn spawn(
     for ip in bind {
         command.args(["--bind", &ip.to_string()]);
     }
-    if let Some(budget) = &budget {
-        command.args(["--budget", budget]);
+    if let Some(budget) = up.budget {
+        command.args(["--budget", &budget.to_string()]);
     }
     if let Some(ip) = up.network.advertise {
         command.args(["--advertise", &ip.to_string()]);
@@ -185,10 +188,10 @@ pub(crate) fn spawn(
     if let Some((first, last)) = up.network.ports {
         command.args(["--ports", &format!("{first}-{last}")]);
     }
-    if up.network.encrypt {
+    if up.for_all.encrypt {
         command.arg("--encrypt");
     }
-    if let Some(silence) = up.network.silence {
+    if let Some(silence) = up.for_all.silence {
         command.args(["--silence", &silence.as_secs_f64().to_string()]);
     }
     for _ in 0..common.verbose {
@@ -218,17 +221,10 @@ fn wait_until_up(
 ) -> Result<()> {
     let patience = common.timeout.unwrap_or(Duration::from_secs(30));
     let deadline = Instant::now() + patience;
-    let told = || servers_log::read(log);
     loop {
         for child in children.iter_mut() {
             if let Ok(Some(status)) = child.try_wait() {
-                let told = told();
-                let last: Vec<&str> = told.lines().rev().take(5).collect();
-                let last: Vec<&str> = last.into_iter().rev().collect();
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    format!("a server ended at once ({status}): {}", last.join("; ")),
-                ));
+                return Err(servers_log::ended_at_once(log, 0, status));
             }
         }
         if group.exists()

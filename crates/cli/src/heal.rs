@@ -25,10 +25,10 @@ pub(crate) fn heal(common: &Common, heal: &Heal, output: &Output) -> Result<Exit
             return vec![format!("The group goes on with {kept}, and has given up {given_up}.")];
         }
         vec![
-            format!("Answering: {kept}. Silent: {given_up}."),
-            "That is too few to agree on going on without the others. If the silent ones".into(),
-            "are gone for good, `forebay heal --force` gives them up, and what only they".into(),
-            "held. End those that still run first: what they take on would be lost.".into(),
+            format!("Can go on: {kept}. Not reached by them: {given_up}."),
+            "That is too few to agree on going on without the others. If those are gone for".into(),
+            "good, `forebay heal --force` gives them up, and what only they held. End those".into(),
+            "that still run first: what they take on would be lost.".into(),
         ]
     });
     Ok(if heal.force { ExitCode::SUCCESS } else { ExitCode::FAILURE })

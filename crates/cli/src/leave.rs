@@ -1,7 +1,8 @@
 //! `forebay leave`: a server leaves its group, and nothing that it held is lost.
 
-use crate::Common;
 use crate::output::Output;
+use crate::{Common, servers_log};
+use forebay_client::transport::group_file::path_of;
 use forebay_client::{Admin, Result};
 use serde_json::json;
 use std::process::ExitCode;
@@ -19,6 +20,11 @@ pub(crate) struct Leave {
 pub(crate) fn leave(common: &Common, leave: &Leave, output: &Output) -> Result<ExitCode> {
     let admin = Admin::open(&common.group_options()?)?;
     let server = admin.remove_server(&leave.name, leave.discard)?;
+    // The last one ends its group.
+    let path = path_of(common.group.as_deref())?;
+    if !path.exists() {
+        servers_log::remove_of(&servers_log::path(&path), &admin.group().known().file.lineage);
+    }
     let left = admin.group().known().view.members.iter().filter(|id| **id != server).count();
     output.result(&json!({ "left": server.0, "servers": left }), |_| {
         vec![match left {

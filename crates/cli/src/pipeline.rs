@@ -22,7 +22,7 @@ pub(crate) enum Pipeline {
     /// Create a pipeline and wait until its workers are ready
     ///
     /// Loading the code, and starting the workers after that, may take 120
-    /// seconds each, or all of it as long as --timeout says.
+    /// seconds each, or, if it is given, all of it as long as --timeout says.
     Create {
         /// Its name
         name: String,

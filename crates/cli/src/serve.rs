@@ -25,6 +25,8 @@ pub(crate) struct Serve {
     pub(crate) memory: Memory,
     #[command(flatten)]
     pub(crate) network: Network,
+    #[command(flatten)]
+    pub(crate) for_all: ForAll,
     /// The lineage that the group must have
     #[arg(long, value_name = "HEX", hide = true)]
     pub(crate) lineage: Option<Lineage>,
@@ -60,6 +62,11 @@ pub(crate) struct Network {
     /// Ports that may be used, such as 7000-7010 [default: any]
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
+}
+
+/// What the first server of a group decides for all.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ForAll {
     /// Encrypt bulk data between hosts too, not only control messages; the
     /// first server of a group decides for all
     #[arg(long)]
@@ -91,7 +98,7 @@ pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 }
 
 /// As `parse_bytes`, of memory that is to hold something: 64 is most likely meant to be 64M.
-fn parse_budget(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn parse_budget(text: &str) -> std::result::Result<u64, String> {
     let budget = parse_bytes(text)?;
     if budget < PAGE {
         return Err(format!(
@@ -139,8 +146,8 @@ pub(crate) fn serve(common: &Common, serve: &Serve, output: &Output) -> Result<E
         bind: serve.network.bind.clone(),
         advertise: serve.network.advertise,
         ports: serve.network.ports,
-        seal_payload: serve.network.encrypt,
-        silence: serve.network.silence,
+        seal_payload: serve.for_all.encrypt,
+        silence: serve.for_all.silence,
         watch_parent: serve.watch_parent,
         private_place: serve.private_place.clone(),
         leash,

@@ -2,14 +2,18 @@
 //! so that a user's file of that name is neither emptied nor removed.
 
 use forebay_client::core::ids::Lineage;
-use forebay_client::{Error, Result};
+use forebay_client::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 /// How every such file begins; the group's lineage follows.
 const FIRST: &str = "Log of the servers of Forebay's group ";
+
+/// How many lines an error shows.
+const LAST: usize = 5;
 
 /// The file for a group: all of the connection file's name, and `.forebay.log`.
 pub(crate) fn path(group: &Path) -> PathBuf {
@@ -46,11 +50,29 @@ pub(crate) fn append(path: &Path, lineage: &Lineage) -> Result<File> {
     opened.map_err(|e| Error::io(format!("cannot write the servers' log {}", path.display()), &e))
 }
 
-/// What the servers printed.
-pub(crate) fn read(path: &Path) -> String {
+/// What the servers printed after so many bytes of the file, but the first line.
+fn read(path: &Path, after: u64) -> String {
     let text = std::fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    text.split_once('\n').map_or(String::new(), |(_, printed)| printed.to_owned())
+    let first = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1);
+    let start = usize::try_from(after).unwrap_or(usize::MAX).clamp(first, text.len());
+    String::from_utf8_lossy(&text[start..]).into_owned()
+}
+
+/// How long the file is.
+pub(crate) fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// The error of a server that ended when it had just been started, with the last of what was printed since the file was so
+/// long: others print there, too.
+pub(crate) fn ended_at_once(path: &Path, after: u64, status: ExitStatus) -> Error {
+    let told = read(path, after);
+    let lines: Vec<&str> = told.lines().collect();
+    let last = lines[lines.len().saturating_sub(LAST)..].join("\n  ");
+    Error::new(
+        ErrorKind::Io,
+        format!("a server ended at once ({status}); the last that servers said:\n  {last}"),
+    )
 }
 
 /// Removes the file, if it is a log of servers. Whose does not matter: a group that lost the race for this path
@@ -77,7 +99,6 @@ fn is_log(file: &mut File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_client::ErrorKind;
 
     #[test]
     fn only_logs_of_groups_are_emptied_and_removed() {
@@ -86,9 +107,10 @@ mod tests {
         assert_eq!(path.file_name().unwrap(), "run.json.forebay.log");
         let (one, two) = (Lineage([1; 16]), Lineage([2; 16]));
         writeln!(create(&path, &one).unwrap(), "said").unwrap();
-        assert_eq!(read(&path), "said\n");
+        assert_eq!((read(&path, 0), read(&path, length(&path))), ("said\n".into(), String::new()));
+        assert_eq!(read(&path, length(&path) - 3), "id\n");
         writeln!(create(&path, &two).unwrap(), "again").unwrap();
-        assert_eq!(read(&path), "again\n");
+        assert_eq!(read(&path, 0), "again\n");
         remove_of(&path, &one);
         assert!(path.exists());
         remove_of(&path, &two);

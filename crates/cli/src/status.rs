@@ -32,11 +32,11 @@ pub(crate) fn of_reachable(admin: &Admin, output: &Output) -> Result<Value> {
 
 /// That the group has given up a server.
 fn lost(server: &Value) -> String {
-    let (id, pid) = (number(&server["server"]), number(&server["pid"]));
-    format!(
-        "server{id} (process {pid}) was lost at epoch {}, with what only it held",
-        number(&server["epoch"])
-    )
+    let name = format!("server{} (process {})", number(&server["server"]), number(&server["pid"]));
+    match server["back_as"].as_u64() {
+        Some(id) => format!("{name} was given up, and has come back as server{id}"),
+        None => format!("{name} was lost, with what only it held"),
+    }
 }
 
 /// That a server does not answer, and why, if it is so.
@@ -63,17 +63,23 @@ fn step(value: &Value) -> String {
 }
 
 const SERVERS: &str = "SERVER     PROCESS        STAGED / BUDGET        PEAK         RSS";
-const STREAMS: &str = "STREAM            RUN   RANKS    CLOSED  DROPPED   LATEST       HELD  READERS";
+const STREAMS: &str = "STREAM            RUN   RANKS    CLOSED DROPPED  TORN  LATEST       HELD READERS";
+/// Beneath a table in which counts are marked.
+const COUNTED: &str = "* since another server began to look after the stream";
 const PIPELINES: &str = "PIPELINE     STREAM       STATE    WORKERS EXECUTED FAILED MISSED LATEST SECONDS";
 
 /// What helps where too few servers answer for the group to go on.
 fn remedy(status: &Value) -> Option<String> {
     let servers = list(&status["servers"]).count();
     let silent = list(&status["servers"]).filter(|server| !server["error"].is_null()).count();
-    let stuck = silent < servers && 2 * silent >= servers;
-    stuck.then(|| {
-        "Too few servers answer for the group to go on. If the others are gone for good:\nforebay heal --force".into()
-    })
+    let advice = if silent == servers {
+        "No server answers. If the group is gone, start it again:\nforebay up"
+    } else if 2 * silent >= servers {
+        "Too few servers answer for the group to go on. If the others are gone for good:\nforebay heal --force"
+    } else {
+        return None;
+    };
+    Some(advice.into())
 }
 
 fn text(status: &Value) -> Vec<String> {
@@ -88,6 +94,9 @@ fn text(status: &Value) -> Vec<String> {
         }
     };
     let mut streams: Vec<String> = list(&status["streams"]).map(stream).collect();
+    if list(&status["streams"]).any(is_counted_since) {
+        streams.push(COUNTED.to_owned());
+    }
     let left_out = number(&status["streams_left_out"]);
     if left_out > 0 {
         streams.push(format!("and {left_out} more streams"));
@@ -107,7 +116,10 @@ fn server(server: &Value) -> Vec<String> {
     let name = format!("server{}", number(&server["server"]));
     let pid = number(&server["pid"]);
     if let Some(error) = server["error"].as_str() {
-        return vec![format!("{name:<9} {pid:>8} does not answer:"), format!("    {error}")];
+        return vec![
+            format!("{name:<9} {pid:>8} does not answer, so streams that it looks after are not shown:"),
+            format!("    {error}"),
+        ];
     }
     let staged =
         format!("{} / {}", bytes(number(&server["staged_bytes"])), bytes(number(&server["budget_bytes"])));
@@ -115,14 +127,21 @@ fn server(server: &Value) -> Vec<String> {
     vec![format!("{name:<9} {pid:>8} {staged:>22} {peak:>11} {rss:>11}")]
 }
 
+/// Whether its steps are counted only since another server had coordinated it.
+fn is_counted_since(stream: &Value) -> bool {
+    number(&stream["counted_since_epoch"]) > 0
+}
+
 fn stream(stream: &Value) -> String {
     let ranks = format!("{}/{}", number(&stream["ranks"]["open"]), number(&stream["ranks"]["size"]));
+    let mark = if is_counted_since(stream) { "*" } else { "" };
     format!(
-        "{:<16} {:>4} {ranks:>7} {:>9} {:>8} {:>8} {:>10} {:>8}",
+        "{:<16} {:>4} {ranks:>7} {:>9} {:>7} {:>5} {:>7} {:>10} {:>7}",
         word(&stream["name"]),
         number(&stream["run"]),
-        number(&stream["steps"]["closed"]),
+        format!("{}{mark}", number(&stream["steps"]["closed"])),
         number(&stream["steps"]["dropped"]),
+        number(&stream["steps"]["torn"]),
         step(&stream["latest"]),
         bytes(number(&stream["held"]["bytes"])),
         number(&stream["attached"])

@@ -212,7 +212,16 @@ impl Admin {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &ToServer::Status, "to say that it is there", |_| false)?;
-        let one = answers.iter().find(|(_, answer)| answer.is_ok()).map(|(server, _)| *server);
+        let reach = |answer: &ToClient| match answer {
+            ToClient::Status(text) => {
+                serde_json::from_str::<Value>(text).ok()?["gone"].as_array().map(Vec::len)
+            }
+            _ => None,
+        };
+        let lost =
+            answers.iter().filter_map(|(server, answer)| Some((reach(answer.as_ref().ok()?)?, *server)));
+        // It goes on with those that it reaches: one that has lost others, which reach each other, is the last to ask.
+        let one = lost.min().map(|(_, server)| server);
         let nobody = || Error::unreachable("no server of the group answers: `forebay up` starts a new group");
         let rpc = self.group.connect(one.ok_or_else(nobody)?, Role::Consumer)?;
         match rpc.call(&ToServer::Heal { force }, "to find out which servers are there")?.message {

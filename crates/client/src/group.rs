@@ -260,9 +260,13 @@ impl Group {
                     if error.kind == ErrorKind::Unreachable
                         && Instant::now() < deadline
                         && tries.go_on()
-                        && !blocking::interrupted()
-                        && self.one_answers() =>
+                        && !blocking::interrupted() =>
                 {
+                    if !self.one_answers() {
+                        let advice =
+                            "No server of the group answers: if it is gone, start it again with `forebay up`";
+                        return Err(Error::unreachable(format!("{}. {advice}", error.text)));
+                    }
                     look_again();
                 }
                 result => return result,

@@ -22,6 +22,8 @@ pub struct Candidate {
     pub pid: u32,
     /// Where it can be reached, best first.
     pub addresses: Vec<String>,
+    /// Which member it was before the group gave it up.
+    pub formerly: Option<ServerId>,
 }
 
 /// A member.
@@ -54,6 +56,8 @@ pub struct Lost {
     pub pid: u32,
     /// The first epoch without it.
     pub epoch: Epoch,
+    /// As which member it has come back.
+    pub back_as: Option<ServerId>,
 }
 
 /// What all servers of a group do alike: the one that founds it decides.
@@ -191,14 +195,18 @@ impl Roster {
         for change in changes {
             match change {
                 Change::Join(candidate) if next.lacks(change) => {
-                    next.members.push(Member { id: next.next_id, server: candidate.clone() });
+                    let id = next.next_id;
+                    next.members.push(Member { id, server: candidate.clone() });
+                    let formerly = next.lost.iter_mut().find(|lost| Some(lost.id) == candidate.formerly);
+                    formerly.into_iter().for_each(|lost| lost.back_as = Some(id));
                     next.next_id.0 += 1;
                 }
                 Change::Join(_) => {}
                 Change::Leave(id, _) | Change::Evict(id) => {
                     let gone = next.members.iter().find(|member| member.id == *id);
                     if let (Some(gone), Change::Evict(_)) = (gone, change) {
-                        next.lost.push(Lost { id: *id, pid: gone.server.pid, epoch: next.epoch });
+                        let (pid, epoch) = (gone.server.pid, next.epoch);
+                        next.lost.push(Lost { id: *id, pid, epoch, back_as: None });
                     }
                     next.members.retain(|member| member.id != *id);
                 }
@@ -232,7 +240,8 @@ mod tests {
     use super::*;
 
     fn candidate(number: u64) -> Candidate {
-        Candidate { incarnation: Incarnation(number), pid: 7, addresses: vec![format!("tcp:{number}")] }
+        let addresses = vec![format!("tcp:{number}")];
+        Candidate { incarnation: Incarnation(number), pid: 7, addresses, formerly: None }
     }
 
     #[test]
@@ -248,7 +257,12 @@ mod tests {
         assert_eq!(third.ids().collect::<Vec<_>>(), [1, 3].map(ServerId));
         assert_eq!(third.find(Incarnation(13)).unwrap().id, ServerId(3));
         assert!(!third.contains(ServerId(2)));
-        assert_eq!(third.lost, [Lost { id: ServerId(2), pid: 7, epoch: 3 }], "who leaves is not lost");
+        let mut lost = Lost { id: ServerId(2), pid: 7, epoch: 3, back_as: None };
+        assert_eq!(third.lost, [lost.clone()], "who leaves is not lost");
+        let back =
+            third.next(&[Change::Join(Candidate { formerly: Some(lost.id), ..candidate(20) })]).unwrap();
+        lost.back_as = Some(ServerId(4));
+        assert_eq!(back.lost, [lost]);
         assert_eq!(third.seats, Seats::of([3, 1, 1].map(ServerId)));
         assert_eq!(third.homes.members().collect::<Vec<_>>(), [3, 1].map(ServerId));
         let mut disordered = second.clone();
@@ -269,7 +283,7 @@ mod tests {
         assert_eq!([2, 3, 4].map(leaves), [false, true, false], "it holds for one epoch");
         let healed = third.healed(&[ServerId(3)].into()).unwrap();
         assert_eq!((healed.epoch, healed.ids().collect::<Vec<_>>()), (HEALED, vec![ServerId(3)]));
-        assert_eq!(healed.lost.last(), Some(&Lost { id: ServerId(1), pid: 7, epoch: HEALED }));
+        assert_eq!(healed.lost.last(), Some(&Lost { id: ServerId(1), pid: 7, epoch: HEALED, back_as: None }));
         assert_eq!((healed.check(), healed.former.len()), (Ok(()), 2));
         assert_eq!(
             healed.next(&[join(14)]).unwrap().healed(&[ServerId(4)].into()).unwrap().epoch,

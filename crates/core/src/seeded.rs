@@ -58,7 +58,7 @@ pub enum Bug {
     BeginsAnotherRun,
     /// Guardians tell only of ranks that have no home beside them.
     TellsOnlyOfRanksAway,
-    /// Guardians are not told again which ranks have gone.
+    /// Guardians are not told again which ranks have gone, and nobody that all of a run have.
     TellsOnceWhoHasGone,
     /// A server that leaves gives away a part of a step for all of it.
     GivesAPartForAll,

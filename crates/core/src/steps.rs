@@ -12,7 +12,7 @@ pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
 pub use run::{
-    BackTo, Durability, EndedField, Policy, Registered, RunOptions, StepEnded, check_replicas,
+    BackTo, Durability, EndedField, Policy, Registered, RunOptions, StepCounts, StepEnded, check_replicas,
     check_replicas_among,
 };
 

@@ -1,6 +1,7 @@
 //! The communicator of one execution.
 
-use crate::errors::{seconds, waiting};
+use crate::errors::waiting;
+use crate::timeout::Timeout;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -19,8 +20,8 @@ impl Comm {
         self.0.size()
     }
 
-    fn set_timeout(&self, timeout: f64) -> PyResult<()> {
-        self.0.set_timeout(seconds(timeout)?);
+    fn set_timeout(&self, timeout: Timeout) -> PyResult<()> {
+        self.0.set_timeout(timeout.wait()?);
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use crate::arrays::Array;
 use crate::buffers::ReadBuffer;
-use crate::errors::{Freed, raise, seconds, waiting};
+use crate::errors::{Freed, raise, waiting};
 use crate::group_options;
 use crate::producer::dims;
+use crate::timeout::Timeout;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::{Association, Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
@@ -50,7 +51,7 @@ impl Consumer {
         start: &str,
         cursor: Option<(u64, u64)>,
         follow: bool,
-        timeout: Option<f64>,
+        timeout: Option<Timeout>,
         transport: &str,
         pin_bytes: Option<u64>,
     ) -> PyResult<Consumer> {
@@ -76,8 +77,8 @@ impl Consumer {
         waiting(py, || forebay_client::Consumer::open(&options)).map(|opened| Consumer(Freed::new(opened)))
     }
 
-    fn next_step(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Step> {
-        let timeout = timeout.map(seconds).transpose()?;
+    fn next_step(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Step> {
+        let timeout = timeout.map(Timeout::wait).transpose()?;
         let step = waiting(py, || self.0.next_step(timeout))?;
         Ok(Step { step: Freed::new(step), share: None })
     }

@@ -4,7 +4,6 @@ use forebay_client::transport::blocking;
 use forebay_client::{Error, Result};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::time::Duration;
 
 thread_local! {
     /// The exception that a signal raised during a wait of this thread (`KeyboardInterrupt`, most likely).
@@ -85,9 +84,4 @@ pub(crate) fn raise(error: Error) -> PyErr {
             Err(failure) => failure,
         }
     })
-}
-
-/// How long a user lets something wait.
-pub(crate) fn seconds(value: f64) -> PyResult<Duration> {
-    forebay_client::seconds(value, "timeout").map_err(raise)
 }

@@ -12,6 +12,7 @@ mod errors;
 mod pipeline_handle;
 mod producer;
 mod space;
+mod timeout;
 mod worker;
 
 use forebay_client::core::ids::ServerId;
@@ -19,22 +20,27 @@ use forebay_client::transport::group_file::ConnectionFile;
 use forebay_client::{Admin, PipelineSpec};
 use pyo3::prelude::*;
 use std::path::Path;
+use timeout::Timeout;
 
 /// Options that every handle takes.
 pub(crate) fn group_options(
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
 ) -> PyResult<forebay_client::GroupOptions> {
     let transport = forebay_client::TransportChoice::parse(transport).map_err(errors::raise)?;
-    let timeout = timeout.map(|given| forebay_client::patience(given, "timeout")).transpose();
-    let timeout = timeout.map_err(errors::raise)?;
+    let timeout = timeout.map(Timeout::patience).transpose()?;
     Ok(forebay_client::GroupOptions { group, transport, timeout })
 }
 
 /// The status of a group, as JSON.
 #[pyfunction]
-fn status(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<String> {
+fn status(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<Timeout>,
+) -> PyResult<String> {
     let options = group_options(group, transport, timeout)?;
     let status = errors::waiting(py, || Admin::open(&options)?.status())?;
     Ok(status.to_string())
@@ -47,7 +53,7 @@ fn create_pipeline(
     py: Python<'_>,
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
     name: String,
     stream: String,
     command: Vec<String>,
@@ -67,7 +73,7 @@ fn destroy_pipeline(
     py: Python<'_>,
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
     name: String,
 ) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
@@ -80,7 +86,7 @@ fn remove_server(
     py: Python<'_>,
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
     name: String,
     discard: bool,
 ) -> PyResult<()> {
@@ -102,7 +108,7 @@ fn heal(
     py: Python<'_>,
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
     force: bool,
 ) -> PyResult<(Vec<u32>, Vec<u32>)> {
     let options = group_options(group, transport, timeout)?;
@@ -113,7 +119,12 @@ fn heal(
 
 /// Ends every server of a group.
 #[pyfunction]
-fn shutdown(py: Python<'_>, group: Option<String>, transport: &str, timeout: Option<f64>) -> PyResult<()> {
+fn shutdown(
+    py: Python<'_>,
+    group: Option<String>,
+    transport: &str,
+    timeout: Option<Timeout>,
+) -> PyResult<()> {
     let options = group_options(group, transport, timeout)?;
     errors::waiting(py, || Admin::open(&options)?.shutdown().map(drop))
 }

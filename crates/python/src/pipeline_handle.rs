@@ -1,8 +1,9 @@
 //! Pipelines that ranks drive themselves.
 
-use crate::errors::{seconds, waiting};
+use crate::errors::waiting;
 use crate::group_options;
 use crate::producer::Producer;
+use crate::timeout::Timeout;
 use forebay_client::{Admin, Driven, ServerId};
 use pyo3::prelude::*;
 
@@ -12,7 +13,7 @@ pub(crate) fn find_pipeline(
     py: Python<'_>,
     group: Option<String>,
     transport: &str,
-    timeout: Option<f64>,
+    timeout: Option<Timeout>,
     name: String,
 ) -> PyResult<(String, bool)> {
     let options = group_options(group, transport, timeout)?;
@@ -60,8 +61,8 @@ impl PipelineHandle {
         waiting(py, || self.0.activate_async(step, time)).map(PipelineRequest)
     }
 
-    fn execute(&self, py: Python<'_>, step: u64, timeout: Option<f64>) -> PyResult<Outcome> {
-        let timeout = timeout.map(seconds).transpose()?;
+    fn execute(&self, py: Python<'_>, step: u64, timeout: Option<Timeout>) -> PyResult<Outcome> {
+        let timeout = timeout.map(Timeout::wait).transpose()?;
         waiting(py, || self.0.execute(step, timeout)).map(outcome)
     }
 
@@ -84,8 +85,8 @@ impl PipelineHandle {
 
 #[pymethods]
 impl PipelineRequest {
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Outcome> {
-        let timeout = timeout.map(seconds).transpose()?;
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Outcome> {
+        let timeout = timeout.map(Timeout::wait).transpose()?;
         waiting(py, || self.0.wait(timeout)).map(outcome)
     }
 }

@@ -4,6 +4,7 @@ use crate::arrays::Array;
 use crate::buffers::WriteBuffer;
 use crate::errors::{raise, waiting};
 use crate::group_options;
+use crate::timeout::Timeout;
 use forebay_client::core::block::Extent;
 use forebay_client::core::contract::{Association, Field};
 use forebay_client::core::dtype::Dtype;
@@ -115,7 +116,7 @@ impl Producer {
         policy_name: &str,
         keep: u32,
         queue_bytes: Option<u64>,
-        timeout: Option<f64>,
+        timeout: Option<Timeout>,
         transport: &str,
         continues: Option<(u64, u64)>,
         on_loss: &str,

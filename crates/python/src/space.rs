@@ -2,9 +2,10 @@
 
 use crate::arrays::Array;
 use crate::consumer::describe;
-use crate::errors::{Freed, raise, seconds, waiting};
+use crate::errors::{Freed, raise, waiting};
 use crate::group_options;
 use crate::producer::{dims, extent, field};
+use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::{Selection, SpaceOptions, SpacePut};
@@ -29,7 +30,7 @@ impl Space {
     fn open(
         py: Python<'_>,
         group: Option<String>,
-        timeout: Option<f64>,
+        timeout: Option<Timeout>,
         transport: &str,
         replicas: u32,
     ) -> PyResult<Space> {
@@ -64,11 +65,11 @@ impl Space {
         py: Python<'_>,
         name: &str,
         step: u64,
-        timeout: f64,
+        timeout: Timeout,
         make: Bound<'_, PyAny>,
     ) -> PyResult<()> {
         type Made = (Vec<u64>, Vec<u64>, Vec<u64>, Py<PyAny>);
-        let timeout = seconds(timeout)?;
+        let timeout = timeout.wait()?;
         // Before a lock is waited for that the parent's threads may have held.
         self.space.check_process().map_err(raise)?;
         let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();

@@ -2,8 +2,9 @@
 
 use crate::comm::Comm;
 use crate::consumer::{Step, needs};
-use crate::errors::{Freed, seconds, waiting};
+use crate::errors::{Freed, waiting};
 use crate::group_options;
+use crate::timeout::Timeout;
 use forebay_client::core::ids::ServerId;
 use pyo3::prelude::*;
 
@@ -37,10 +38,10 @@ impl Worker {
     fn next_order(
         &self,
         py: Python<'_>,
-        timeout: f64,
-        comm_timeout: f64,
+        timeout: Timeout,
+        comm_timeout: Timeout,
     ) -> PyResult<Option<(u64, Step, Comm)>> {
-        let (timeout, comm_timeout) = (seconds(timeout)?, seconds(comm_timeout)?);
+        let (timeout, comm_timeout) = (timeout.wait()?, comm_timeout.wait()?);
         let order = waiting(py, || self.0.next_order(timeout, comm_timeout))?;
         Ok(order.map(|order| {
             (

@@ -61,15 +61,20 @@ pub(crate) struct Formed {
 /// Founds the group, with this lineage, or joins it.
 pub(crate) async fn form(options: &ServerOptions, lineage: Lineage) -> Result<(Vec<Listener>, Formed)> {
     let listeners = listen(options)?;
-    let own = candidate(options, &listeners)?;
+    let own = candidate(options, &listeners, None)?;
     let formed = become_member(options, lineage, own, Arc::new(Machine::new())).await?;
     Ok((listeners, formed))
 }
 
-/// Who this server is, and where it listens.
-fn candidate(options: &ServerOptions, listeners: &[Listener]) -> Result<Candidate> {
+/// Who this server is and was, and where it listens.
+fn candidate(
+    options: &ServerOptions,
+    listeners: &[Listener],
+    formerly: Option<ServerId>,
+) -> Result<Candidate> {
     let incarnation = Incarnation(u64::from_le_bytes(random()?));
-    Ok(Candidate { incarnation, pid: std::process::id(), addresses: advertised(options, listeners) })
+    let addresses = advertised(options, listeners);
+    Ok(Candidate { incarnation, pid: std::process::id(), addresses, formerly })
 }
 
 /// Joins the group of this lineage again, from `joins_at` on and until one of its members can be reached; nothing once the
@@ -77,6 +82,7 @@ fn candidate(options: &ServerOptions, listeners: &[Listener]) -> Result<Candidat
 pub(crate) async fn join_again(
     options: &ServerOptions,
     lineage: Lineage,
+    formerly: ServerId,
     joins_at: Instant,
 ) -> Result<Option<(Vec<Listener>, Formed)>> {
     let options = ServerOptions { lineage: Some(lineage), ..options.clone() };
@@ -84,7 +90,7 @@ pub(crate) async fn join_again(
     let mut nothing_left = 0;
     while nothing_left < LOOKS {
         if Instant::now() >= joins_at {
-            match join_once(&options, around.clone()).await {
+            match join_once(&options, formerly, around.clone()).await {
                 Ok(joined) => return Ok(Some(joined)),
                 Err(error) => tracing::info!("it is no member yet: {error}"),
             }
@@ -98,10 +104,11 @@ pub(crate) async fn join_again(
 
 async fn join_once(
     options: &ServerOptions,
+    formerly: ServerId,
     around: Arc<dyn Surroundings>,
 ) -> Result<(Vec<Listener>, Formed)> {
     let listeners = listen(options)?;
-    let own = candidate(options, &listeners)?;
+    let own = candidate(options, &listeners, Some(formerly))?;
     let addresses = own.addresses.clone();
     let (id, secret, roster, witness) = join_in_time(options, &*around, &own).await?;
     Ok((listeners, Formed { around, id, secret, roster, witness, addresses }))

@@ -169,7 +169,7 @@ async fn serve(
     tokio::pin!(told_to_end);
     let forms = async {
         match &offer {
-            Some(offer) => forming::join_again(options, offer.lineage, joins_at.into()).await,
+            Some(offer) => forming::join_again(options, offer.lineage, offer.former, joins_at.into()).await,
             None => {
                 let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
                 forming::form(options, lineage).await.map(Some)

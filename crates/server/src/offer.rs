@@ -23,7 +23,7 @@ pub(crate) struct Offer {
     /// Of which group.
     pub(crate) lineage: Lineage,
     /// Which one it was.
-    former: ServerId,
+    pub(crate) former: ServerId,
     /// Its arenas by number, each with its size, and the arenas of dead servers for which it stood.
     arenas: BTreeMap<u32, (OwnedFd, u64, Vec<ArenaKey>)>,
     kept: Vec<Keep>,

@@ -60,7 +60,7 @@ impl Node {
 
 /// A member that was given up.
 fn lost(lost: &Lost) -> Value {
-    json!({ "server": lost.id.0, "pid": lost.pid, "epoch": lost.epoch })
+    json!({ "server": lost.id.0, "pid": lost.pid, "epoch": lost.epoch, "back_as": lost.back_as.map(|id| id.0) })
 }
 
 /// What is shown of streams, by name, and how many are left out. Those in use come first where not all has room; of
@@ -96,7 +96,8 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
 
 /// A stream, with the fields and the attributes of its latest run.
 fn stream_status(stream: &StreamCoordinator) -> Value {
-    let StreamStatus { name, run, ranks, steps, latest, held, attached, over } = stream.status();
+    let StreamStatus { name, run, ranks, steps, counted_since, latest, held, attached, over } =
+        stream.status();
     let none = Attrs::default();
     let attrs = stream.attrs().unwrap_or(&none);
     let of = |field: Option<&str>| {
@@ -119,7 +120,8 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
         "name": name,
         "run": run,
         "ranks": { "size": ranks.0, "open": ranks.1 },
-        "steps": { "closed": steps.0, "dropped": steps.1 },
+        "steps": { "closed": steps.closed, "dropped": steps.dropped, "torn": steps.torn },
+        "counted_since_epoch": counted_since,
         "latest": latest,
         "held": { "bytes": held.0, "blocks": held.1 },
         "attached": attached,

@@ -154,9 +154,7 @@ fn cannot_reach(peer: &str, address: &Address, patience: Duration, e: &io::Error
     }
     let why = match e.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "nobody listens there: the server has ended, or the connection file is stale; if the group is gone, start it \
-             again with `forebay up`"
-                .into()
+            "nobody listens there: the server has ended, or the connection file is stale".into()
         }
         io::ErrorKind::TimedOut => format!("no answer within {patience:.1?}"),
         _ => e.to_string(),

@@ -127,7 +127,8 @@ mod tests {
     const LINEAGE: Lineage = Lineage([3; 16]);
 
     fn roster(pid: u32) -> Arc<Roster> {
-        let founder = Candidate { incarnation: Incarnation(u64::MAX), pid, addresses: Vec::new() };
+        let founder =
+            Candidate { incarnation: Incarnation(u64::MAX), pid, addresses: Vec::new(), formerly: None };
         Arc::new(Roster::founded(LINEAGE, founder, 1, Settings::default()))
     }
 

@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print a list of objects, one for each result")
     common.add_argument(
-        "--quick", action="store_true", help="tiny sizes and few repetitions: to try it, not to judge"
+        "--quick",
+        action="store_true",
+        help="tiny sizes and few repetitions, without bars: to try it, not to judge",
     )
     common.add_argument("--no-bars", action="store_true", help="leave the bars out: never exit with status 1")
     common.add_argument("--repetitions", type=int, metavar="N", help="how often to measure each thing")
@@ -131,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.json:
         print(header(os.cpu_count() or 1))
     for name in options.benches:
-        report = Report(name, bars=not options.no_bars, progress=not options.json)
+        report = Report(name, bars=not (options.no_bars or options.quick), progress=not options.json)
         failed |= not _run(name, options, report)
         records += report.records
         if options.json:

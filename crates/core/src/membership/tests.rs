@@ -9,7 +9,7 @@ const STEP: Duration = Duration::from_millis(10);
 const RENEW: Duration = Duration::from_millis(300);
 
 fn candidate(number: u32) -> Candidate {
-    Candidate { incarnation: Incarnation(number.into()), pid: number, addresses: Vec::new() }
+    Candidate { incarnation: Incarnation(number.into()), pid: number, addresses: Vec::new(), formerly: None }
 }
 
 /// Members between which messages take no time, and the witness.

@@ -201,7 +201,8 @@ impl World {
     /// One more server joins: how many messages that took, and how long, in units of the longest that a message takes.
     pub(super) fn messages_and_rounds_of_a_join(&mut self) -> Result<(u64, f64), Violation> {
         self.run_until(self.now + 2_000_000, |_| false)?;
-        let candidate = Candidate { incarnation: Incarnation(1), pid: 0, addresses: Vec::new() };
+        let candidate =
+            Candidate { incarnation: Incarnation(1), pid: 0, addresses: Vec::new(), formerly: None };
         let (messages, began) = (self.messages, self.now);
         let size = self.history.latest().map_or(0, |roster| roster.members.len());
         self.leases = false;
@@ -349,7 +350,12 @@ impl World {
     fn start(&mut self) -> usize {
         let index = self.nodes.len();
         let incarnation = Incarnation(self.chance(u64::MAX));
-        let candidate = Candidate { incarnation, pid: index as u32, addresses: vec![format!("node{index}")] };
+        let candidate = Candidate {
+            incarnation,
+            pid: index as u32,
+            addresses: vec![format!("node{index}")],
+            formerly: None,
+        };
         let clock = (self.chance(1 << 40), 960 + self.chance(80));
         let (part, state) = (Part::Joining, State::Running);
         let (missed, silent) = (Vec::new(), BTreeMap::new());

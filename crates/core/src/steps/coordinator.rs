@@ -12,7 +12,7 @@ use crate::cut::CutCoordinator;
 use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::steps::run::{RankState, Run};
-use crate::steps::{Attachment, AttachmentId};
+use crate::steps::{Attachment, AttachmentId, StepCounts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use takeover::Takeover;
@@ -48,8 +48,10 @@ pub struct StreamStatus {
     pub run: RunNumber,
     /// How many ranks it has, and how many of them are open now.
     pub ranks: (u32, u32),
-    /// Closed and dropped steps of that run.
-    pub steps: (u64, u64),
+    /// How many steps of that run have been closed, dropped, and torn.
+    pub steps: StepCounts,
+    /// The epoch from which on they are counted, if another server coordinated the run before; else 0.
+    pub counted_since: Epoch,
     /// The latest closed step that is still held.
     pub latest: Option<StepNumber>,
     /// Bytes and blocks of the steps that are held.
@@ -127,7 +129,8 @@ impl StreamCoordinator {
             name: self.name.clone(),
             run: self.last_run().unwrap_or(0),
             ranks: run.map_or((0, 0), |run| (run.options.size, open(run))),
-            steps: run.map_or((0, 0), |run| (run.closed_steps, run.dropped_steps)),
+            steps: run.map(|run| run.counts).unwrap_or_default(),
+            counted_since: run.filter(|run| run.inherited).map_or(0, |run| run.term),
             latest: run.and_then(|run| {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),

@@ -255,6 +255,17 @@ impl RankState {
     }
 }
 
+/// How many steps of a run have come to what end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    /// All ranks have ended them, or are gone.
+    pub closed: u64,
+    /// Those of them that had no room.
+    pub dropped: u64,
+    /// Those of them in which a rank died.
+    pub torn: u64,
+}
+
 /// One life of a stream.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -298,8 +309,7 @@ pub(super) struct Run {
     pub(super) away_looks: u32,
     /// How far others were at the first look.
     pub(super) away_since: StepNumber,
-    pub(super) closed_steps: u64,
-    pub(super) dropped_steps: u64,
+    pub(super) counts: StepCounts,
 }
 
 /// One step of a run.
@@ -348,8 +358,7 @@ impl Run {
             unclaimed: BTreeMap::new(),
             away_looks: 0,
             away_since: 0,
-            closed_steps: 0,
-            dropped_steps: 0,
+            counts: StepCounts::default(),
         }
     }
 
@@ -414,12 +423,11 @@ impl Run {
     }
 
     /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came
-    /// have left. Where the coordinator before this one may have known of others, which died with it, those that are known
-    /// are all: whoever comes after they have left begins another run.
+    /// have left.
     pub(super) fn expects(&self, rank: u32) -> bool {
         let known = self.ranks.get(&rank);
-        let left = self.inherited && !self.ranks.is_empty() && self.ranks.values().all(|r| r.state.is_gone());
-        !(self.has_dead() || self.is_over() || left)
+        !self.has_dead()
+            && !self.is_over()
             && known.is_none_or(|known| known.state == RankState::Open || known.may_not_know())
     }
 

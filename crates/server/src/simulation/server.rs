@@ -69,7 +69,8 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
     let Start { network, process, host, options, lineage, incarnation, offer, door } = start;
     let around = Arc::new(Place::new(&network, host));
     let incarnation = Incarnation(incarnation);
-    let own = Candidate { incarnation, pid: process, addresses: addresses(process, host) };
+    let formerly = offer.as_ref().map(|offer| offer.former);
+    let own = Candidate { incarnation, pid: process, addresses: addresses(process, host), formerly };
     let formed = forming::become_member(&options, lineage, own, around).await?;
     let (node, _no_workers, watching) = Node::new(&options, formed)?;
     crate::start(&node, offer.map(|offer| *offer), Vec::new(), watching);

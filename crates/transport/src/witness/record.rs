@@ -294,8 +294,8 @@ mod tests {
         scope: &'scope std::thread::Scope<'scope, '_>,
         record: &'scope Record,
         text: &'static [u8],
-    ) -> (mpsc::Sender<()>, std::thread::ScopedJoinHandle<'scope, Result<()>>) {
-        let ((has_it, wait), (go_on, told)) = (mpsc::channel(), mpsc::channel());
+    ) -> (mpsc::SyncSender<()>, std::thread::ScopedJoinHandle<'scope, Result<()>>) {
+        let ((has_it, wait), (go_on, told)) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
         let stopped = scope.spawn(move || {
             record.change(PATIENCE, |locked| {
                 has_it.send(()).unwrap();

@@ -5,6 +5,7 @@ use crate::attr::Attr;
 use crate::contract::Field;
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::seeded::{Bug, seeded};
 use crate::steps::run::{Rank, RankState, Run, Step};
 use crate::steps::{Effect, Joined, RunOptions, StepEnded, Takes};
 use crate::{Error, Result};
@@ -82,6 +83,7 @@ impl StreamCoordinator {
         if let Some(run) = self.runs.get_mut(&number)
             && run.is_over()
             && !std::mem::replace(&mut run.over_told, true)
+            && !seeded(Bug::TellsOnceWhoHasGone)
         {
             effects.push(Effect::Over(number));
         }
@@ -342,8 +344,9 @@ impl StreamCoordinator {
         let Some(step) = run.steps.get_mut(&step_number) else { return };
         step.closed = true;
         step.torn |= step.ended.len() < ranks;
-        run.closed_steps += 1;
-        run.dropped_steps += u64::from(step.dropped);
+        run.counts.closed += 1;
+        run.counts.dropped += u64::from(step.dropped);
+        run.counts.torn += u64::from(step.torn);
         let (torn, dropped) = (step.torn, step.dropped);
         let mut holds = 0;
         for attachment in self.attachments.values_mut() {
