@@ -178,7 +178,11 @@ def local(
         budget = integer(budget, "budget", low=1)
     arguments = ["--encrypt"] if encrypt else []
     if silence is not None:
-        if not isinstance(silence, int | float) or not _SILENCE_MIN <= silence <= _SILENCE_MAX:
+        try:
+            possible = _SILENCE_MIN <= float(silence) <= _SILENCE_MAX
+        except (TypeError, ValueError):
+            possible = False
+        if not possible:
             raise Invalid(f"silence is {silence!r}: give {_SILENCE_MIN} to {_SILENCE_MAX} seconds")
         arguments += ["--silence", str(silence)]
     return LocalGroup(servers, budget, arguments, timeout)
