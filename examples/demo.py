@@ -316,6 +316,7 @@ def table(plain, staged, found, pictures, servers):
     folder = os.path.relpath(pictures[0].parent)
     rows = [
         ("simulation", f"{staged['steps']} steps of {size} points on {staged['ranks']} ranks"),
+        ("cores", f"{len(os.sched_getaffinity(0))}, for ranks, servers, pictures and reader together"),
         ("bytes staged", f"{staged['staged_bytes'] / 1e6:.0f} MB: U and V of every {EVERY}th step"),
         ("servers", servers.story()),
         (

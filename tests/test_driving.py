@@ -293,7 +293,7 @@ def test_calls_in_the_wrong_order(one: forebay.LocalGroup, check: Callable[..., 
             with pytest.raises(forebay.StepOrder, match="step 4 is not active"):
                 call(4)
         handle.activate(4)
-        with pytest.raises(forebay.StepOrder, match="step 4 is begun"):
+        with pytest.raises(forebay.StepOrder, match="step 4 is being staged"):
             handle.activate(5)
         assert handle.active == [4]
         assert handle.activate(4) == [0]

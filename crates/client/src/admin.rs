@@ -237,25 +237,31 @@ impl Admin {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
-        let (mut ended, mut unanswered) = (0, None);
-        for told in answers.into_values() {
-            match told {
-                Ok(_) => ended += 1,
-                Err(error) if error.kind == ErrorKind::Unreachable => {}
-                Err(error) => unanswered = Some(error),
-            }
+        let ended = answers.values().filter(|answer| answer.is_ok()).count();
+        let failed = |(id, answer): (ServerId, Result<ToClient>)| Some((id, answer.err()?));
+        let silent: Vec<(ServerId, Error)> = answers
+            .into_iter()
+            .filter_map(failed)
+            .filter(|(_, error)| error.kind != ErrorKind::Unreachable)
+            .collect();
+        let Some((_, error)) = silent.first() else { return Ok(ended) };
+        if ended == 0 {
+            return Err(error.clone());
         }
-        match unanswered {
-            Some(error) if ended > 0 => Err(Error::new(
-                error.kind,
-                format!(
-                    "{}. The others have told it to end, which it does when it goes on; to end it now, kill its process",
-                    error.text
-                ),
-            )),
-            Some(error) => Err(error),
-            None => Ok(ended),
-        }
+        let known = self.group.known();
+        let names = silent.iter().map(|(id, _)| {
+            let process =
+                known.file.servers.iter().find(|server| server.id == *id).map_or(0, |server| server.pid);
+            format!("{id} (process {process})")
+        });
+        let names = names.collect::<Vec<_>>().join(", ");
+        Err(Error::new(
+            error.kind,
+            format!(
+                "{ended} servers end, but not yet {names}: no answer. The others tell each to end, which it does when it goes \
+                 on; to end one now, kill its process"
+            ),
+        ))
     }
 }
 

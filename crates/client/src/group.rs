@@ -5,7 +5,7 @@ use crate::seconds::sane;
 use forebay_core::ids::ServerId;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::blocking::{self, Connection};
+use forebay_transport::blocking::{self, Connection, Opening, PollFlags, wait_for_any};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::handshake::Door;
@@ -168,7 +168,8 @@ impl Group {
             }
             if Instant::now() >= deadline {
                 return Err(Error::timeout(format!(
-                    "the group did not become complete in time: {} of its {} servers are missing",
+                    "the group did not become complete in time: {} of its {} servers are missing, each a `forebay serve` on \
+                     this connection file",
                     file.awaited as usize - file.servers.len().min(file.awaited as usize),
                     file.awaited
                 )));
@@ -333,22 +334,36 @@ impl Group {
     }
 
     fn connection_to(&self, id: ServerId, deadline: Instant) -> Result<(Connection, Address)> {
+        let next_look = || deadline.min(Instant::now() + LOOK_AT_MEMBERS);
         let mut patience = LOOK_AT_MEMBERS;
-        loop {
+        let (opening, name, address) = loop {
             let (address, name) = self.place_of(id)?;
-            let known = self.known();
-            let until = deadline.min(Instant::now() + patience);
-            match Connection::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
-                Ok(connection) => return Ok((connection, address)),
+            let (known, until) = (self.known(), deadline.min(Instant::now() + patience));
+            match Opening::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
+                Ok(opening) => break (opening, name, address),
                 // Whatever the error says: this was given up, and not refused.
                 Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
                     let _ = self.refresh();
                 }
                 Err(error) => return Err(error),
             }
-            // It may only be slow: each time it is given longer.
+            // The network may only be slow: each time it is given longer.
             patience *= 2;
+        };
+        opening.greet(deadline)?;
+        // Over one connection: many that are given up would fill the queue of a server that stands still.
+        while !wait_for_any(&[(opening.descriptor(), PollFlags::IN)], next_look())?.contains(&true) {
+            let _ = self.refresh();
+            if self.known().has_left(id) {
+                let text = format!("{name} did not answer, and is no member of the group any more");
+                return Err(Error::unreachable(text));
+            }
+            if Instant::now() >= deadline {
+                let text = format!("the deadline passed while waiting for {name} to answer the handshake");
+                return Err(Error::timeout(text));
+            }
         }
+        Ok((opening.finish(deadline)?, address))
     }
 
     /// What leads to a server of this group, which is called so in the handshake.

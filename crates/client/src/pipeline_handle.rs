@@ -136,7 +136,13 @@ impl PipelineHandle {
     pub fn activate_async(&self, step: StepNumber, time: f64) -> Result<PipelineRequest> {
         let driver = &self.0;
         driver.hear_of_activations(step, DRIVEN_WINDOW)?;
-        let is_open = driver.producer.open_step()? == Some(step);
+        let open = driver.producer.open_step()?;
+        let is_open = open == Some(step);
+        if let Some(open) = open.filter(|_| !is_open) {
+            return Err(Error::step_order(format!(
+                "step {open} is being staged: execute or deactivate it before step {step} is activated"
+            )));
+        }
         {
             let mut steps = lock(&driver.steps);
             match (steps.active.get(&step), steps.activations.get(&step)) {

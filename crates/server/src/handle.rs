@@ -120,7 +120,7 @@ impl Node {
             }
             M::Leaves { token, may_go } => self.leaves(state, from, token, may_go),
             M::Stays => self.stays(state, from),
-            M::GroupEnds => self.shutdown.notify_one(),
+            M::GroupEnds => self.group_ends(from),
             M::Coordinates { epoch, streams, arenas } => {
                 self.coordinates(state, from, epoch, streams, arenas);
             }

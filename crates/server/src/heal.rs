@@ -67,14 +67,11 @@ impl Node {
         let (witness, path) = (self.witness(), self.group.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
         let written = off_thread(move || {
-            witness.locked(|| {
-                if file.replace_earlier(&path)? {
-                    return Ok(());
-                }
-                let text =
-                    format!("{} tells of another group, or of later members: try again", path.display());
-                Err(Error::conflict(text))
-            })
+            if file.replace_earlier(&path, &witness)? {
+                return Ok(());
+            }
+            let text = format!("{} tells of another group, or of later members: try again", path.display());
+            Err(Error::conflict(text))
         });
         written.await.flatten()
     }

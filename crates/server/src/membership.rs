@@ -435,7 +435,7 @@ impl Node {
         let (witness, path) = (self.hosted.witness.clone(), self.group.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
         tokio::spawn(off_thread(move || {
-            let written = witness.locked(|| file.replace_earlier(&path).map(drop));
+            let written = file.replace_earlier(&path, &witness).map(drop);
             if let Err(error) = written.or_else(|e| if path.exists() { Err(e) } else { Ok(()) }) {
                 tracing::warn!("the connection file does not tell of epoch {}: {error}", file.epoch);
             }
@@ -447,6 +447,14 @@ impl Node {
     pub(crate) fn tell_that_group_ends(&self) {
         for id in self.standing().roster.ids().filter(|id| *id != self.id) {
             let _ = self.peers.send(id, PeerMessage::GroupEnds);
+        }
+    }
+
+    /// Another server says that the group was told to end. A member has the right to.
+    pub(crate) fn group_ends(&self, from: ServerId) {
+        if from != self.id && self.standing().view.members.contains(&from) {
+            tracing::info!("{from} says that the group ends");
+            self.shutdown.notify_one();
         }
     }
 
@@ -483,14 +491,15 @@ pub(crate) async fn look_now_and_then(node: Arc<Node>) {
     node.hosted.abandoned.notify_one();
 }
 
-/// Whether this server is out, or has lost so many others that those which are left cannot go on by themselves, and what they
-/// shared is gone, too, or another group's: one that was cut off when its group was ended is to end as well.
+/// Whether this server is out, or has lost all others, or so many that those which are left cannot go on by themselves, and what
+/// they shared is gone, too, or another group's: one that was cut off when its group was ended is to end as well.
 async fn is_abandoned(node: &Arc<Node>) -> bool {
     let members = node.standing().view.members.clone();
     let stuck = {
         let state = node.state.lock();
         let gone = members.iter().filter(|id| state.gone.contains(id)).count();
-        2 * gone >= members.len() || node.hosted.out.get()
+        let alone = gone > 0 && gone + 1 == members.len();
+        alone || 2 * gone > members.len() || node.hosted.out.get()
     };
     if !stuck {
         return false;

@@ -210,6 +210,7 @@ fn is_counted(message: &PeerMessage) -> bool {
             | M::Drive { .. }
             | M::Driven { result: Ok(_), .. }
             | M::GroupEnds
+            | M::RunOver { .. }
     )
 }
 

@@ -121,13 +121,9 @@ struct End {
 impl Connection {
     /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
     pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Connection> {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let failed = |e: io::Error| cannot_reach(peer, address, patience, &e);
-        let link: Box<dyn Link> = match address {
-            Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
-            Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
-        };
-        Connection::from_link(link, peer, door, deadline)
+        let opening = Opening::connect(address, peer, door, deadline)?;
+        opening.greet(deadline)?;
+        opening.finish(deadline)
     }
 
     /// As [`Connection::connect`], over a link that is connected already.
@@ -186,6 +182,17 @@ impl Opening {
             Address::Tcp(address) => tcp::TcpLink::begin(address).map(|link| Box::new(link) as _),
         };
         let link = link.map_err(|e| cannot_reach(peer, address, Duration::ZERO, &e))?;
+        Opening::over(link, peer, door)
+    }
+
+    /// As [`Opening::start`], but waits until there is a link, until `deadline`.
+    pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Opening> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let failed = |e: io::Error| cannot_reach(peer, address, patience, &e);
+        let link: Box<dyn Link> = match address {
+            Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
+            Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
+        };
         Opening::over(link, peer, door)
     }
 

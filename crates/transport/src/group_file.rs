@@ -1,5 +1,6 @@
 //! The connection file: how a group is found. JSON, readable by its owner only.
 
+use crate::witness::Witness;
 use crate::{Address, written};
 use forebay_core::homes::Homes;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
@@ -229,24 +230,30 @@ impl ConnectionFile {
         })
     }
 
-    /// Replaces the file.
-    pub fn replace(&self, path: &Path) -> Result<()> {
+    /// Replaces the file if it tells of an earlier epoch of this group, under the lock of the [witness](crate::witness): one
+    /// that was removed is not made again, unless this process is stopped just then. Waits for the lock for a second at most.
+    /// Whether it was replaced.
+    pub fn replace_earlier(&self, path: &Path, witness: &Witness) -> Result<bool> {
+        let told = || ConnectionFile::read(path);
+        // Before the lock is had: a disk may be slow.
         let temporary = self.write_beside(path)?;
-        fs::rename(&temporary, path).map_err(|e| {
-            let _ = fs::remove_file(&temporary);
-            bad(format!("cannot replace {}: {e}", path.display()))
-        })
-    }
-
-    /// Replaces the file if it tells of an earlier epoch of this group. Whoever calls this holds the lock of the
-    /// [witness](crate::witness): a file that was removed meanwhile is not made again. Whether it was replaced.
-    pub fn replace_earlier(&self, path: &Path) -> Result<bool> {
-        let before = ConnectionFile::read(path)?;
-        let is_earlier = before.lineage == self.lineage && before.epoch < self.epoch;
-        if is_earlier {
-            self.replace(path)?;
+        let replaced = witness.locked_to_the_end(|| {
+            let before = told()?;
+            let is_earlier = before.lineage == self.lineage && before.epoch < self.epoch;
+            if is_earlier {
+                fs::rename(&temporary, path)
+                    .map_err(|e| bad(format!("cannot replace {}: {e}", path.display())))?;
+            }
+            Ok(is_earlier)
+        });
+        let _ = fs::remove_file(&temporary);
+        let (replaced, in_time) = replaced?;
+        // The group may have ended while this process was stopped.
+        let is_ours = |file: ConnectionFile| file.lineage == self.lineage && file.epoch == self.epoch;
+        if !in_time && !witness.is_there() && told().is_ok_and(is_ours) {
+            let _ = fs::remove_file(path);
         }
-        Ok(is_earlier)
+        replaced
     }
 
     fn write_beside(&self, path: &Path) -> Result<PathBuf> {
@@ -352,9 +359,19 @@ mod tests {
     fn a_file_that_cannot_be_replaced_leaves_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("g.json");
+        let witness = Witness::create(&path, example().lineage).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(example().replace(&path).unwrap_err().kind, ErrorKind::ConnectionFile);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+        let error = example().replace_earlier(&path, &witness).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ConnectionFile);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "a temporary file is left");
+        fs::remove_dir(&path).unwrap();
+        example().create(&path).unwrap();
+        let later = ConnectionFile { epoch: 2, ..example() };
+        for replaced in [true, false] {
+            assert_eq!(later.replace_earlier(&path, &witness), Ok(replaced));
+        }
+        assert_eq!(ConnectionFile::read(&path).unwrap(), later);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "a temporary file is left");
     }
 
     #[test]

@@ -111,6 +111,16 @@ impl Witness {
         self.locked_within(PATIENCE, act)
     }
 
+    /// As `locked`, and tells whether this process had the lock up to the end: others may have gone on without it.
+    pub(crate) fn locked_to_the_end<T>(&self, act: impl FnOnce() -> T) -> Result<(T, bool)> {
+        self.record.locked(PATIENCE, |_| act())
+    }
+
+    /// Whether nobody has removed it, as the group does when it ends.
+    pub(crate) fn is_there(&self) -> bool {
+        self.record.is_there()
+    }
+
     /// As `locked`, with another bound on the wait: who holds the lock may be waiting for a slow disk.
     pub fn locked_within<T>(&self, patience: Duration, act: impl FnOnce() -> Result<T>) -> Result<T> {
         self.record.locked(patience, |_| act())?.0

@@ -130,7 +130,7 @@ impl StreamCoordinator {
             run: self.last_run().unwrap_or(0),
             ranks: run.map_or((0, 0), |run| (run.options.size, open(run))),
             steps: run.map(|run| run.counts).unwrap_or_default(),
-            counted_since: run.filter(|run| run.inherited).map_or(0, |run| run.term),
+            counted_since: run.map_or(0, |run| run.counted_since),
             latest: run.and_then(|run| {
                 run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
             }),

@@ -147,6 +147,7 @@ impl Ledger {
     pub fn joined(&mut self, stream: &str, run: RunNumber, rank: u32, options: RunOptions) {
         let entry = self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options));
         entry.version += 1;
+        entry.over = false;
         let rank = entry.ranks.entry(rank).or_default();
         (rank.gone, rank.away) = (None, false);
         self.idle.retain(|(name, number)| name != stream || *number != run);

@@ -297,8 +297,10 @@ pub(super) struct Run {
     pub(super) lost: Option<String>,
     /// Whether the coordinator learned of it from its ranks' homes, after another one had died.
     pub(super) inherited: bool,
-    /// In which term it did.
+    /// In which term it did last.
     pub(super) term: Epoch,
+    /// In which term it did first.
+    pub(super) counted_since: Epoch,
     /// Whether it was told which demands hold.
     pub(super) cuts_known: bool,
     /// Whether its readers got stand-ins.
@@ -353,6 +355,7 @@ impl Run {
             lost: None,
             inherited: false,
             term: 0,
+            counted_since: 0,
             cuts_known: false,
             stood_in: false,
             unclaimed: BTreeMap::new(),
@@ -366,6 +369,11 @@ impl Run {
     pub(super) fn is_over(&self) -> bool {
         let gone = |rank: &Rank| rank.state.is_gone();
         (self.followed || !self.ranks.is_empty()) && self.all_came() && self.ranks.values().all(gone)
+    }
+
+    /// Whether it is over, and that does not only seem so since a coordinator that is dead knew of further ranks.
+    pub(super) fn is_known_to_be_over(&self) -> bool {
+        self.is_over() && (self.ranks.len() == self.options.size as usize || !self.inherited || self.was_over)
     }
 
     /// Whether no further rank will come.

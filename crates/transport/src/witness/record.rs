@@ -10,6 +10,10 @@
 //! made, and what is read after that has it; one that was not to count may be in it as well, which is as if its author had
 //! been lost before it could say so. Who goes on first makes the next file, by a link, which succeeds once. Nothing is ever
 //! undone, and it does not matter if a file is sealed whose lock was only waited for, not held.
+//!
+//! The seal is a bit of the file's mode: it lasts as long as anybody has the file open, whoever removes its name, and what a
+//! network's file system answers to a write tells it as well. That there is a next generation is noted in the file, so that
+//! nobody makes another one where its name was removed.
 
 use crate::written;
 use forebay_core::view::mix;
@@ -18,9 +22,9 @@ use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,11 +37,20 @@ const SLOT: u64 = 8 << 20;
 /// A slot's number, length and checksum.
 const HEAD: usize = 24;
 
+/// Tries that failed so long ago have nothing to do with those that fail now.
+const TRIES_APART: Duration = Duration::from_secs(10);
+/// The bit of a sealed file's mode: its owner could execute it.
+const SEAL: u32 = 0o100;
+/// Where a file says that there is a next generation.
+const FOLLOWED: u64 = 2 * SLOT;
+
 /// The record, open.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The file of the first generation, which is there for as long as the record.
     path: PathBuf,
+    /// Its inode: the others are called after it, so that nobody takes another group's for them.
+    inode: u64,
     /// The lock of a file is the process's: its threads take turns.
     turn: Mutex<Generation>,
 }
@@ -46,8 +59,14 @@ pub(super) struct Record {
 struct Generation {
     number: u32,
     file: File,
-    /// Since when its lock could not be had.
-    blocked_since: Option<Instant>,
+    blocked: Option<Blocked>,
+}
+
+/// The lock could not be had, again and again.
+#[derive(Debug, Clone, Copy)]
+struct Blocked {
+    since: Instant,
+    last: Instant,
 }
 
 /// The record while nobody else changes it.
@@ -56,31 +75,36 @@ pub(super) struct Locked<'a> {
     path: &'a Path,
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
-}
-
-fn file_of(path: &Path, generation: u32) -> PathBuf {
-    if generation == 0 { path.to_owned() } else { with_suffix(path, &format!("-{generation}")) }
-}
-
-fn seal_of(path: &Path, generation: u32) -> PathBuf {
-    with_suffix(&file_of(path, generation), ".sealed")
-}
-
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
+fn is_sealed(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.mode() & SEAL != 0)
+}
+
+fn seal(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(0o600 | SEAL))
+}
+
+fn is_followed(file: &File) -> bool {
+    file.read_exact_at(&mut [0], FOLLOWED).is_ok()
+}
+
 /// Removes a record, the first generation last. Those who have it open still share what they have.
 pub(super) fn remove(path: &Path) {
-    let last = (0..).find(|generation| !file_of(path, generation + 1).exists()).unwrap_or(0);
-    for generation in (0..=last).rev() {
-        let _ = std::fs::remove_file(seal_of(path, generation));
-        let _ = std::fs::remove_file(file_of(path, generation));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let of_later = |entry: &str| {
+        let rest = entry.strip_prefix(&*name).and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit() || b"-.".contains(&byte)))
+    };
+    let entries = path.parent().and_then(|directory| std::fs::read_dir(directory).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        if of_later(&entry.file_name().to_string_lossy()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
+    let _ = std::fs::remove_file(path);
 }
 
 impl Record {
@@ -88,22 +112,23 @@ impl Record {
     pub(super) fn create(path: PathBuf, text: &[u8]) -> Result<Record> {
         remove(&path);
         let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-        let file = options
-            .open(&path)
-            .map_err(|e| Error::io(format!("cannot make the witness {}", path.display()), &e))?;
+        let failed = |e| Error::io(format!("cannot make the witness {}", path.display()), &e);
+        let file = options.open(&path).map_err(failed)?;
         Locked { file: &file, path: &path }.write_slot(1, text)?;
-        Ok(Record { path, turn: Mutex::new(Generation { number: 0, file, blocked_since: None }) })
+        let inode = file.metadata().map_err(failed)?.ino();
+        Ok(Record { path, inode, turn: Mutex::new(Generation { number: 0, file, blocked: None }) })
     }
 
     /// Opens one that was made before.
     pub(super) fn open(path: PathBuf) -> io::Result<Record> {
         let file = open(&path)?;
-        Ok(Record { path, turn: Mutex::new(Generation { number: 0, file, blocked_since: None }) })
+        let inode = file.metadata()?.ino();
+        Ok(Record { path, inode, turn: Mutex::new(Generation { number: 0, file, blocked: None }) })
     }
 
     /// Reads or changes the record while nobody else does. Waits for the lock for `patience`, and when it could not be had for
-    /// three seconds, in this call and those before, goes on without whoever has it. An error says that nothing was changed,
-    /// or that it counts for nothing.
+    /// three seconds, in this call and those just before, goes on without whoever has it. An error says that nothing was
+    /// changed, or that it counts for nothing.
     pub(super) fn change<T>(
         &self,
         patience: Duration,
@@ -128,58 +153,71 @@ impl Record {
         let mut deadline = Instant::now() + patience;
         let late =
             || Error::timeout(format!("{} is locked by a process that stands still", self.path.display()));
+        let failed = |e: io::Error| Error::io(format!("cannot lock {}", self.path.display()), &e);
         let mut turn = self.turn.try_lock_until(deadline).ok_or_else(late)?;
         loop {
-            match rustix::fs::flock(&turn.file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if self.is_sealed(turn.number) => *turn = self.next(&turn)?,
-                Ok(()) => break,
-                Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                    let now = Instant::now();
-                    let since = *turn.blocked_since.get_or_insert(now);
-                    if now >= deadline {
-                        if now < since + SEALED_AFTER && !self.is_sealed(turn.number) {
-                            return Err(late());
-                        }
-                        self.seal(turn.number)?;
-                        *turn = self.next(&turn)?;
-                        deadline = now + patience;
-                    }
-                    #[expect(
-                        clippy::disallowed_methods,
-                        reason = "a lock with a deadline cannot be waited for otherwise"
-                    )]
-                    std::thread::sleep(TRY_AGAIN);
-                }
-                Err(e) => {
-                    return Err(Error::io(format!("cannot lock {}", self.path.display()), &e.into()));
-                }
+            let had = match rustix::fs::flock(&turn.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => true,
+                Err(Errno::WOULDBLOCK | Errno::INTR) => false,
+                Err(e) => return Err(failed(e.into())),
+            };
+            if is_sealed(&turn.file).map_err(failed)? {
+                let _ = rustix::fs::flock(&turn.file, FlockOperation::Unlock);
+                *turn = self.next(&turn)?;
+                continue;
             }
+            if had {
+                break;
+            }
+            let now = Instant::now();
+            let before = turn.blocked.filter(|blocked| now < blocked.last + TRIES_APART);
+            let since = before.map_or(now, |blocked| blocked.since);
+            turn.blocked = Some(Blocked { since, last: now });
+            if now >= deadline {
+                if now < since + SEALED_AFTER {
+                    return Err(late());
+                }
+                seal(&turn.file).map_err(failed)?;
+                deadline = now + patience;
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a lock with a deadline cannot be waited for otherwise"
+            )]
+            std::thread::sleep(TRY_AGAIN);
         }
-        turn.blocked_since = None;
+        turn.blocked = None;
         let result = act(&Locked { file: &turn.file, path: &self.path });
-        let counts = !self.is_sealed(turn.number);
+        let counts = is_sealed(&turn.file).is_ok_and(|sealed| !sealed);
         let _ = rustix::fs::flock(&turn.file, FlockOperation::Unlock);
         Ok((result, counts))
     }
 
-    fn is_sealed(&self, generation: u32) -> bool {
-        seal_of(&self.path, generation).exists()
+    /// Whether its name is there still.
+    pub(super) fn is_there(&self) -> bool {
+        self.path.exists()
     }
 
-    fn seal(&self, generation: u32) -> Result<()> {
-        let seal = seal_of(&self.path, generation);
-        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&seal);
-        made.map(drop).map_err(|e| Error::io(format!("cannot make {}", seal.display()), &e))
+    fn file_of(&self, generation: u32) -> PathBuf {
+        match generation {
+            0 => self.path.clone(),
+            later => {
+                let mut name = OsString::from(&self.path);
+                name.push(format!("-{:x}-{later}", self.inode));
+                name.into()
+            }
+        }
     }
 
     /// What follows a generation that is sealed.
     fn next(&self, sealed: &Generation) -> Result<Generation> {
-        let (path, next) = (file_of(&self.path, sealed.number), file_of(&self.path, sealed.number + 1));
+        let next = self.file_of(sealed.number + 1);
         let failed = |e: io::Error| Error::io(format!("cannot go on in {}", next.display()), &e);
-        if !next.exists() {
-            // Opened anew, so that a network's file system shows what others wrote.
-            let file = open(&path).map_err(failed)?;
-            let (number, text) = Locked { file: &file, path: &path }.read_slots()?;
+        if !next.try_exists().map_err(failed)? {
+            if is_followed(&sealed.file) {
+                return Err(failed(io::ErrorKind::NotFound.into()));
+            }
+            let (number, text) = self.read_anew(sealed)?;
             let bytes = slot(number, &text);
             let temporary = written::beside(&next, |file| file.write_all_at(&bytes, number % 2 * SLOT))
                 .map_err(failed)?;
@@ -191,7 +229,17 @@ impl Record {
             }
         }
         let file = open(&next).map_err(failed)?;
-        Ok(Generation { number: sealed.number + 1, file, blocked_since: None })
+        sealed.file.write_all_at(&[1], FOLLOWED).map_err(failed)?;
+        Ok(Generation { number: sealed.number + 1, file, blocked: None })
+    }
+
+    /// What a generation says, opened once more, so that a network's file system shows what others wrote; unless its name is
+    /// gone.
+    fn read_anew(&self, generation: &Generation) -> Result<(u64, Vec<u8>)> {
+        let path = self.file_of(generation.number);
+        let inode = |file: &File| file.metadata().map(|metadata| metadata.ino()).ok();
+        let again = open(&path).ok().filter(|file| inode(file) == inode(&generation.file));
+        Locked { file: again.as_ref().unwrap_or(&generation.file), path: &path }.read_slots()
     }
 }
 
@@ -222,7 +270,8 @@ impl Locked<'_> {
         self.file.read_exact_at(&mut head, slot * SLOT).ok()?;
         let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
         let (number, bytes, sum) = (word(0)?, word(8)?, word(16)?);
-        if bytes > SLOT - HEAD as u64 {
+        // Nothing was ever written with number 0.
+        if number == 0 || bytes > SLOT - HEAD as u64 {
             return None;
         }
         let mut text = vec![0; usize::try_from(bytes).ok()?];
@@ -329,9 +378,21 @@ mod tests {
             assert!(stopped.join().unwrap().is_err());
             assert_eq!(says(&three), b"three");
         });
+        let another = directory.path().join(".g.json.witness-2.witness");
+        std::fs::write(&another, b"of another group").unwrap();
+        // Who was behind does not go on from where it was.
+        let behind = Record::open(path.clone()).unwrap();
         remove(&path);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "of another group");
         assert_eq!(says(&one), b"three", "those who have it open still share it");
+        assert_eq!(behind.change(PATIENCE, |locked| locked.read()).unwrap_err().kind, ErrorKind::Io);
+        std::thread::scope(|scope| {
+            let (go_on, stopped) = stop_in_lock(scope, &one, b"latest");
+            two.change(SEALED_AFTER, |locked| locked.write(b"four")).unwrap();
+            go_on.send(()).unwrap();
+            assert!(stopped.join().unwrap().is_err());
+            assert_eq!(says(&one), b"four", "though its names were removed");
+        });
     }
 
     #[test]
@@ -351,8 +412,7 @@ mod tests {
                         let mut counted = 0;
                         for i in 0..50 {
                             if i % 10 == 2 * thread {
-                                let number = record.turn.lock().number;
-                                record.seal(number).unwrap();
+                                seal(&record.turn.lock().file).unwrap();
                             }
                             counted += u64::from(record.change(Duration::from_secs(10), add).is_ok());
                         }

@@ -80,8 +80,10 @@ impl StreamCoordinator {
         for step in open.into_iter().flatten() {
             self.close_if_complete(number, step, effects);
         }
+        let settled = !self.waits_to_settle();
         if let Some(run) = self.runs.get_mut(&number)
-            && run.is_over()
+            && settled
+            && run.is_known_to_be_over()
             && !std::mem::replace(&mut run.over_told, true)
             && !seeded(Bug::TellsOnceWhoHasGone)
         {

@@ -101,7 +101,7 @@ impl StreamCoordinator {
         self.first_after = self.first_after.min(number.saturating_sub(1));
         let run = self.runs.entry(number).or_insert_with(|| {
             let mut run = Run::new(number, options.clone(), Arc::default());
-            run.inherited = true;
+            (run.inherited, run.counted_since) = (true, self.term);
             run
         });
         run.term = self.term;
@@ -320,6 +320,8 @@ impl StreamCoordinator {
         }
         entry.server = server;
         entry.attempt = attempt;
+        // Should it have seemed to be over.
+        (known.was_over, known.over_told) = (false, false);
         entry.state = RankState::Open;
         entry.moved = false;
         let below = entry.below.max(entry.told_below);

@@ -158,6 +158,24 @@ fn a_run_that_was_over_is_not_waited_for() {
     }
 }
 
+/// A rank that died is told first, of others later or not at all: nobody is told that the run is over.
+#[test]
+fn a_run_is_not_over_since_others_are_not_told_yet() {
+    for other_is_told in [true, false] {
+        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
+        let mut effects = stream.rank_gone(5, 1, true);
+        if other_is_told {
+            stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+        }
+        effects.extend(settle(&mut stream));
+        assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
+        if other_is_told {
+            assert!(stream.rank_gone(5, 0, false).contains(&Effect::Over(5)));
+        }
+    }
+}
+
 /// Copies of what a dead home told do not say where its rank went after it had moved.
 #[test]
 fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
