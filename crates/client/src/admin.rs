@@ -5,6 +5,7 @@ use crate::rpc::{Rpc, unexpected};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
+use forebay_transport::group_file::ServerEntry;
 use forebay_wire::message::{PipelineSpec, Role, ToClient, ToServer};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -235,7 +236,8 @@ impl Admin {
     /// it goes on.
     pub fn shutdown(&self) -> Result<usize> {
         let _ = self.group.refresh();
-        let members = self.group.known().view.members.clone();
+        let known = self.group.known();
+        let members = known.view.members.clone();
         let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
         let ended = answers.values().filter(|answer| answer.is_ok()).count();
         let failed = |(id, answer): (ServerId, Result<ToClient>)| Some((id, answer.err()?));
@@ -248,13 +250,11 @@ impl Admin {
         if ended == 0 {
             return Err(error.clone());
         }
-        let known = self.group.known();
-        let names = silent.iter().map(|(id, _)| {
-            let process =
-                known.file.servers.iter().find(|server| server.id == *id).map_or(0, |server| server.pid);
-            format!("{id} (process {process})")
-        });
-        let names = names.collect::<Vec<_>>().join(", ");
+        let is_silent = |server: &&ServerEntry| silent.iter().any(|(id, _)| *id == server.id);
+        let servers = known.file.servers.iter().filter(is_silent);
+        let names: Vec<String> =
+            servers.map(|server| format!("{} (process {})", server.id, server.pid)).collect();
+        let names = names.join(", ");
         Err(Error::new(
             error.kind,
             format!(

@@ -353,6 +353,9 @@ impl Group {
         opening.greet(deadline)?;
         // Over one connection: many that are given up would fill the queue of a server that stands still.
         while !wait_for_any(&[(opening.descriptor(), PollFlags::IN)], next_look())?.contains(&true) {
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while(format_args!("{name} to answer the handshake")));
+            }
             let _ = self.refresh();
             if self.known().has_left(id) {
                 let text = format!("{name} did not answer, and is no member of the group any more");

@@ -245,6 +245,10 @@ impl Opening {
 
 /// Waits until one of these descriptors is ready; tells which are. None is, once the deadline has passed.
 pub fn wait_for_any(waited: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Result<Vec<bool>> {
+    let interruption = || Error::timeout("a signal ended the wait for several servers");
+    if INTERRUPTED.get() {
+        return Err(interruption());
+    }
     let mut waiting: Vec<_> =
         waited.iter().map(|(descriptor, flags)| PollFd::from_borrowed_fd(*descriptor, *flags)).collect();
     loop {
@@ -254,7 +258,7 @@ pub fn wait_for_any(waited: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -
             Ok(0) if !left.is_zero() => {}
             Ok(_) => return Ok(waiting.iter().map(|waited| !waited.revents().is_empty()).collect()),
             Err(rustix::io::Errno::INTR) if interrupted() => {
-                return Err(Error::timeout("a signal ended the wait for several servers"));
+                return Err(interruption());
             }
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(Error::io("cannot wait for several servers", &e.into())),

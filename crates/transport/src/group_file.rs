@@ -250,10 +250,16 @@ impl ConnectionFile {
         let (replaced, in_time) = replaced?;
         // The group may have ended while this process was stopped.
         let is_ours = |file: ConnectionFile| file.lineage == self.lineage && file.epoch == self.epoch;
-        if !in_time && !witness.is_there() && told().is_ok_and(is_ours) {
+        if !in_time && witness.is_gone() && told().is_ok_and(is_ours) {
             let _ = fs::remove_file(path);
         }
-        replaced
+        match in_time {
+            true => replaced,
+            false => Err(Error::timeout(format!(
+                "{} was locked for too long while it was replaced",
+                path.display()
+            ))),
+        }
     }
 
     fn write_beside(&self, path: &Path) -> Result<PathBuf> {

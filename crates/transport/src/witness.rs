@@ -116,9 +116,9 @@ impl Witness {
         self.record.locked(PATIENCE, |_| act())
     }
 
-    /// Whether nobody has removed it, as the group does when it ends.
-    pub(crate) fn is_there(&self) -> bool {
-        self.record.is_there()
+    /// Whether somebody has removed it, as the group does when it ends.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.record.is_gone()
     }
 
     /// As `locked`, with another bound on the wait: who holds the lock may be waiting for a slow disk.

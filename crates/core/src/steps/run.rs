@@ -293,6 +293,8 @@ pub(super) struct Run {
     pub(super) was_over: bool,
     /// Whether this one has.
     pub(super) over_told: bool,
+    /// Whether ranks were given up of which only the coordinator before this one may have known.
+    pub(super) gave_up_lacking: bool,
     /// Why its ranks are gone, if that was the death of a server.
     pub(super) lost: Option<String>,
     /// Whether the coordinator learned of it from its ranks' homes, after another one had died.
@@ -352,6 +354,7 @@ impl Run {
             followed: false,
             was_over: false,
             over_told: false,
+            gave_up_lacking: false,
             lost: None,
             inherited: false,
             term: 0,
@@ -373,7 +376,8 @@ impl Run {
 
     /// Whether it is over, and that does not only seem so since a coordinator that is dead knew of further ranks.
     pub(super) fn is_known_to_be_over(&self) -> bool {
-        self.is_over() && (self.ranks.len() == self.options.size as usize || !self.inherited || self.was_over)
+        let all_known = self.ranks.len() == self.options.size as usize || !self.inherited;
+        self.is_over() && (all_known || self.was_over || self.gave_up_lacking)
     }
 
     /// Whether no further rank will come.

@@ -12,8 +12,8 @@
 //! undone, and it does not matter if a file is sealed whose lock was only waited for, not held.
 //!
 //! The seal is a bit of the file's mode: it lasts as long as anybody has the file open, whoever removes its name, and what a
-//! network's file system answers to a write tells it as well. That there is a next generation is noted in the file, so that
-//! nobody makes another one where its name was removed.
+//! network's file system answers to a write tells it as well. That there is a next generation is noted in the file, which seals
+//! it, too, should somebody change its mode; so nobody makes another one where its name was removed.
 
 use crate::written;
 use forebay_core::view::mix;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -49,8 +49,9 @@ const FOLLOWED: u64 = 2 * SLOT;
 pub(super) struct Record {
     /// The file of the first generation, which is there for as long as the record.
     path: PathBuf,
-    /// Its inode: the others are called after it, so that nobody takes another group's for them.
-    inode: u64,
+    /// The others are called after its inode, so that nobody takes another group's for them: no other file has that as long as
+    /// this one is open.
+    first: File,
     /// The lock of a file is the process's: its threads take turns.
     turn: Mutex<Generation>,
 }
@@ -80,15 +81,17 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn is_sealed(file: &File) -> io::Result<bool> {
-    Ok(file.metadata()?.mode() & SEAL != 0)
+    Ok(file.metadata()?.mode() & SEAL != 0 || is_followed(file)?)
 }
 
 fn seal(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o600 | SEAL))
 }
 
-fn is_followed(file: &File) -> bool {
-    file.read_exact_at(&mut [0], FOLLOWED).is_ok()
+fn is_followed(file: &File) -> io::Result<bool> {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, FOLLOWED)?;
+    Ok(byte != [0])
 }
 
 /// Removes a record, the first generation last. Those who have it open still share what they have.
@@ -114,16 +117,29 @@ impl Record {
         let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
         let failed = |e| Error::io(format!("cannot make the witness {}", path.display()), &e);
         let file = options.open(&path).map_err(failed)?;
+        // The room for what is to be written later, where a full disk would keep all from going on.
+        file.write_all_at(&[0], FOLLOWED).map_err(failed)?;
         Locked { file: &file, path: &path }.write_slot(1, text)?;
-        let inode = file.metadata().map_err(failed)?.ino();
-        Ok(Record { path, inode, turn: Mutex::new(Generation { number: 0, file, blocked: None }) })
+        if is_sealed(&file).map_err(failed)? {
+            let _ = std::fs::remove_file(&path);
+            let text = format!(
+                "{} cannot be sealed: its file system has every file executable. Choose another --group",
+                path.display()
+            );
+            return Err(Error::io(text, &io::ErrorKind::Unsupported.into()));
+        }
+        Record::of(path.clone(), file).map_err(failed)
     }
 
     /// Opens one that was made before.
     pub(super) fn open(path: PathBuf) -> io::Result<Record> {
         let file = open(&path)?;
-        let inode = file.metadata()?.ino();
-        Ok(Record { path, inode, turn: Mutex::new(Generation { number: 0, file, blocked: None }) })
+        Record::of(path, file)
+    }
+
+    fn of(path: PathBuf, file: File) -> io::Result<Record> {
+        let first = file.try_clone()?;
+        Ok(Record { path, first, turn: Mutex::new(Generation { number: 0, file, blocked: None }) })
     }
 
     /// Reads or changes the record while nobody else does. Waits for the lock for `patience`, and when it could not be had for
@@ -161,13 +177,14 @@ impl Record {
                 Err(Errno::WOULDBLOCK | Errno::INTR) => false,
                 Err(e) => return Err(failed(e.into())),
             };
-            if is_sealed(&turn.file).map_err(failed)? {
-                let _ = rustix::fs::flock(&turn.file, FlockOperation::Unlock);
+            let sealed = is_sealed(&turn.file);
+            if had && sealed.as_ref().is_ok_and(|sealed| !sealed) {
+                break;
+            }
+            let _ = rustix::fs::flock(&turn.file, FlockOperation::Unlock);
+            if sealed.map_err(failed)? {
                 *turn = self.next(&turn)?;
                 continue;
-            }
-            if had {
-                break;
             }
             let now = Instant::now();
             let before = turn.blocked.filter(|blocked| now < blocked.last + TRIES_APART);
@@ -193,34 +210,35 @@ impl Record {
         Ok((result, counts))
     }
 
-    /// Whether its name is there still.
-    pub(super) fn is_there(&self) -> bool {
-        self.path.exists()
+    /// Whether its name is gone. A file system that does not say so says nothing.
+    pub(super) fn is_gone(&self) -> bool {
+        self.path.try_exists().is_ok_and(|there| !there)
     }
 
-    fn file_of(&self, generation: u32) -> PathBuf {
-        match generation {
-            0 => self.path.clone(),
-            later => {
-                let mut name = OsString::from(&self.path);
-                name.push(format!("-{:x}-{later}", self.inode));
-                name.into()
-            }
+    fn file_of(&self, generation: u32) -> io::Result<PathBuf> {
+        if generation == 0 {
+            return Ok(self.path.clone());
         }
+        let mut name = OsString::from(&self.path);
+        name.push(format!("-{:x}-{generation}", self.first.metadata()?.ino()));
+        Ok(name.into())
     }
 
     /// What follows a generation that is sealed.
     fn next(&self, sealed: &Generation) -> Result<Generation> {
-        let next = self.file_of(sealed.number + 1);
-        let failed = |e: io::Error| Error::io(format!("cannot go on in {}", next.display()), &e);
+        let failed = |e: io::Error| Error::io(format!("cannot go on from {}", self.path.display()), &e);
+        let next = self.file_of(sealed.number + 1).map_err(failed)?;
         if !next.try_exists().map_err(failed)? {
-            if is_followed(&sealed.file) {
+            if is_followed(&sealed.file).map_err(failed)? {
                 return Err(failed(io::ErrorKind::NotFound.into()));
             }
             let (number, text) = self.read_anew(sealed)?;
             let bytes = slot(number, &text);
-            let temporary = written::beside(&next, |file| file.write_all_at(&bytes, number % 2 * SLOT))
-                .map_err(failed)?;
+            let write = |file: &File| {
+                file.write_all_at(&[0], FOLLOWED)?;
+                file.write_all_at(&bytes, number % 2 * SLOT)
+            };
+            let temporary = written::beside(&next, write).map_err(failed)?;
             let linked = std::fs::hard_link(&temporary, &next);
             let _ = std::fs::remove_file(&temporary);
             match linked {
@@ -230,13 +248,19 @@ impl Record {
         }
         let file = open(&next).map_err(failed)?;
         sealed.file.write_all_at(&[1], FOLLOWED).map_err(failed)?;
+        // Its name may have been removed meanwhile, and another one made.
+        let inode = |metadata: io::Result<Metadata>| metadata.map(|metadata| metadata.ino()).map_err(failed);
+        if inode(std::fs::metadata(&next))? != inode(file.metadata())? {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        }
         Ok(Generation { number: sealed.number + 1, file, blocked: None })
     }
 
     /// What a generation says, opened once more, so that a network's file system shows what others wrote; unless its name is
     /// gone.
     fn read_anew(&self, generation: &Generation) -> Result<(u64, Vec<u8>)> {
-        let path = self.file_of(generation.number);
+        let failed = |e: io::Error| Error::io(format!("cannot look for {}", self.path.display()), &e);
+        let path = self.file_of(generation.number).map_err(failed)?;
         let inode = |file: &File| file.metadata().map(|metadata| metadata.ino()).ok();
         let again = open(&path).ok().filter(|file| inode(file) == inode(&generation.file));
         Locked { file: again.as_ref().unwrap_or(&generation.file), path: &path }.read_slots()

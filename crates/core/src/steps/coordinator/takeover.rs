@@ -321,7 +321,7 @@ impl StreamCoordinator {
         entry.server = server;
         entry.attempt = attempt;
         // Should it have seemed to be over.
-        (known.was_over, known.over_told) = (false, false);
+        (known.was_over, known.over_told, known.gave_up_lacking) = (false, false, false);
         entry.state = RankState::Open;
         entry.moved = false;
         let below = entry.below.max(entry.told_below);
@@ -393,7 +393,7 @@ impl StreamCoordinator {
         let away: Vec<(u32, ServerId)> = away.map(|(rank, state)| (*rank, state.server)).collect();
         let why = format!("a server died, and with it ranks of stream '{}' lost their home", self.name);
         if run.lacks_ranks() {
-            run.followed = true;
+            (run.followed, run.gave_up_lacking) = (true, true);
             run.lost.get_or_insert(why.clone());
             self.close_what_is_complete(number, effects);
         }

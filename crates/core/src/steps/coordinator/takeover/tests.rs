@@ -174,6 +174,14 @@ fn a_run_is_not_over_since_others_are_not_told_yet() {
             assert!(stream.rank_gone(5, 0, false).contains(&Effect::Over(5)));
         }
     }
+    // Until those of which nobody knows are given up.
+    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
+    let mut effects = stream.rank_gone(5, 1, false);
+    effects.extend(settle(&mut stream));
+    assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
+    let looks = (0..AWAY_LOOKS).flat_map(|_| stream.look_for_the_lost());
+    assert!(looks.collect::<Vec<Effect>>().contains(&Effect::Over(5)));
 }
 
 /// Copies of what a dead home told do not say where its rank went after it had moved.
