@@ -320,6 +320,7 @@ def edited(group: forebay.LocalGroup, path: Path, **changes: object) -> str:
     """A copy of the group's connection file with changes."""
     content = json.loads(Path(group.path).read_text())
     content.update(changes)
+    content["homes"] = [server["id"] for server in content["servers"]]
     path.write_text(json.dumps(content))
     path.chmod(0o600)
     return str(path)

@@ -184,7 +184,9 @@ def test_copies_go_with_their_step(own_place: Path) -> None:
 
 
 def test_more_replicas_than_servers(two: forebay.LocalGroup) -> None:
-    with pytest.raises(forebay.Invalid, match=r"replicas is 3, but the group has 2 servers: add some"):
+    with pytest.raises(
+        forebay.Invalid, match=r"replicas is 3, more than the group has servers \(2\): add some"
+    ):
         producer(two, replicas=3)
     for wrong in (0, 9):
         with pytest.raises(forebay.Invalid, match="1 to 8 servers"):

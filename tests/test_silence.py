@@ -345,7 +345,7 @@ def test_those_that_stand_still_as_the_group_is_ended_end_when_they_wake(
             stand_still(pids[number])
         down = command("down", "--group", group, "--timeout", 1)
         assert down.returncode != 0
-        assert "which it does when it goes on" in down.stderr
+        assert "ends when it goes on" in down.stderr
         assert all(f"(process {pids[number]})" in down.stderr for number in still)
         wait_until(
             lambda: not any(is_alive(pids[number]) for number in range(servers) if number not in still)

@@ -258,8 +258,8 @@ impl Admin {
         Err(Error::new(
             error.kind,
             format!(
-                "{ended} servers end, but not yet {names}: no answer. The others tell each to end, which it does when it goes \
-                 on; to end one now, kill its process"
+                "the deadline passed while waiting for {names} to end. The other servers end and tell so: each of these ends \
+                 when it goes on; to end one now, kill its process"
             ),
         ))
     }

@@ -36,6 +36,8 @@ const REMOVAL: Duration = Duration::from_secs(10);
 /// How long, and how often, it is waited until all is handled that a server had said which is gone.
 const HEARD_LOOK: Duration = Duration::from_millis(100);
 const HEARD_LOOKS: u32 = 100;
+/// Within this, a server hears that the group ends from who tells it so to all.
+const TOLD: Duration = Duration::from_secs(1);
 /// How long one server is asked for its roster.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -450,12 +452,16 @@ impl Node {
         }
     }
 
-    /// Another server says that the group was told to end. A member has the right to.
+    /// Another server says that the group was told to end. A member has the right to. This one is being told, too, most likely,
+    /// by who waits for its answer.
     pub(crate) fn group_ends(&self, from: ServerId) {
-        if from != self.id && self.standing().view.members.contains(&from) {
-            tracing::info!("{from} says that the group ends");
-            self.shutdown.notify_one();
-        }
+        let is_member = from != self.id && self.standing().view.members.contains(&from);
+        let Some(node) = self.me.upgrade().filter(|_| is_member) else { return };
+        tracing::info!("{from} says that the group ends");
+        tokio::spawn(async move {
+            tokio::time::sleep(TOLD).await;
+            node.shutdown.notify_one();
+        });
     }
 
     /// Whether no other member is there any more.
