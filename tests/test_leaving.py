@@ -25,6 +25,9 @@ from support import (
     wait_until,
     write_steps,
 )
+from support import (
+    open_ranks as open_ranks_here,
+)
 from test_directory import RANKS, many_ranks, write_large
 from test_directory import SHAPE as LARGE
 from test_elastic import COUNT, SHAPE, ids, kill, name_at, told
@@ -243,6 +246,51 @@ def test_copies_are_made_again_when_those_that_a_leave_made_die(
             wait_until(lambda: has_all_copies(group, members))
         with consumer(group, sim.stream, start="oldest") as reader:
             for number in range(count):
+                with reader.next() as step:
+                    assert (step.number, step.torn) == (number, False)
+                    np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+@pytest.mark.parametrize("dies", ["while the other leaves", "when the other has stayed"])
+def test_who_tries_to_leave_keeps_copies_that_nobody_else_can(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch, transport: str, dies: str
+) -> None:
+    """Of two servers one is held up by a rank as it leaves: what the other one acknowledges meanwhile outlives that one."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
+    meanwhile = dies == "while the other leaves"
+    options: dict[str, Any] = {"replicas": 2, "keep": 100, "transport": transport}
+    ended: list[type] = []
+
+    def leave_in_vain() -> None:
+        try:
+            forebay.Admin(group=group.path, timeout=20 if meanwhile else 2).remove_server("0")
+        except forebay.Error as error:
+            ended.append(type(error))
+
+    with (
+        forebay.local(servers=2, budget=BUDGET) as group,
+        consumer(group, "held"),
+        producer(group, "held", on_loss="fail") as holds,
+        open_ranks_here(group.path, "s", 2, **options) as sim,
+    ):
+        holds.array("U", dtype="f8", shape=SHAPE)
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        with holds.step(0):
+            leaving = threading.Thread(target=leave_in_vain)
+            leaving.start()
+            wait_until(lambda: "leaves the group" in group.output())
+            # Rank 0 of this one has gone to server 1 by the second step.
+            write_steps(sim, range(10), lambda number: reference(SHAPE, "f8", number))
+            assert not ended
+            if not meanwhile:
+                leaving.join()
+                wait_until(lambda: lacking(group) == 0)
+            kill(group, 1)
+        leaving.join()
+        assert ended
+        with consumer(group, "s", start="oldest") as reader:
+            for number in range(10):
                 with reader.next() as step:
                     assert (step.number, step.torn) == (number, False)
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))

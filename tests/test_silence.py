@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from support import (
 )
 from test_coming_back import RANK, put, read
 from test_elastic import ids, kill, name_at, told
+from test_faults import process_of
 from test_replicas import lacking
 
 import forebay
@@ -110,6 +112,71 @@ def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transp
         assert sim.skipped == 0
         with consumer(group, "s", start="oldest", transport=transport) as reader:
             read(reader, 0, 2)
+
+
+def test_a_rank_waits_for_a_home_among_those_that_leave_or_stand_still(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its home is dead; of the others one stands still until it is given up, and one tries to leave: as the last it stays."""
+    monkeypatch.setenv("FOREBAY_LOG", "info")
+    refused: list[forebay.Error] = []
+
+    def leave_in_vain() -> None:
+        try:
+            forebay.Admin(group=group.path, timeout=40).remove_server("1")
+        except forebay.Conflict as error:
+            refused.append(error)
+
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        consumer(group, "held"),
+        producer(group, "held", rank=1, size=2) as holds,
+        producer(group, "s", replicas=3, keep=9, on_loss="fail", timeout=60) as sim,
+    ):
+        for rank in (holds, sim):
+            rank.array("U", dtype="f8", shape=(60, 50))
+        with sim.step(0) as step:
+            step.put("U", reference((60, 50), "f8", 0))
+        with holds.step(0):
+            leaving = threading.Thread(target=leave_in_vain)
+            leaving.start()
+            wait_until(lambda: "leaves the group" in group.output())
+            kill(group, 0)
+            wait_until(lambda: ids(group) == [1, 2])
+            with stopped(group, 2), sim.step(1) as step:
+                step.put("U", reference((60, 50), "f8", 1))
+        leaving.join()
+        assert len(refused) == 1
+        assert sim.lost is None
+        assert sim.skipped == 0
+        with consumer(group, "s", start="oldest") as reader:
+            read(reader, 0, 2)
+
+
+def test_a_reader_waits_while_the_last_server_stands_still(own_place: Path, transport: str) -> None:
+    """The one that coordinated the stream is dead: the reader does not take the other one for dead, too."""
+    with forebay.local(servers=2, budget=BUDGET) as group:
+        stream = name_at(group, 0)
+        options = {"replicas": 2, "keep": 9, "durability": "replicated", "transport": transport}
+        with (
+            producer(group, stream, **options) as sim,
+            consumer(group, stream, transport=transport) as reader,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            sim.array("U", dtype="f8", shape=(60, 50))
+            with sim.step(0) as step:
+                step.put("U", reference((60, 50), "f8", 0))
+            read(reader, 0, 1)
+            waits = pool.submit(reader.next)
+            coordinator = process_of(group, 0)
+            with stopped(group, 1):
+                os.kill(coordinator, signal.SIGKILL)
+                with pytest.raises(TimeoutError):
+                    waits.result(timeout=2.5)
+            with sim.step(1) as step:
+                step.put("U", reference((60, 50), "f8", 1))
+            with waits.result() as found:
+                assert (found.number, found.missed, found.torn) == (1, 0, False)
 
 
 def test_what_comes_back_has_copies_again(own_place: Path) -> None:

@@ -1,7 +1,7 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions, Tries, look_again};
+use crate::group::{Group, GroupOptions, Presence, Tries, look_again};
 use crate::holder::{ARENAS_KEPT, Holders};
 use crate::pins::PIN_BYTES;
 use crate::rpc::{Rpc, lock, unexpected};
@@ -158,7 +158,8 @@ impl Consumer {
         }
         // It lives, is a member, and has given up this reader for something that it did.
         let _ = self.group.refresh();
-        if self.group.known().view.members.contains(&before.server) && self.group.answers(before.server) {
+        let is_member = self.group.known().view.members.contains(&before.server);
+        if is_member && self.group.presence(before.server) == Presence::Answers {
             return Err(self.over(gone));
         }
         let mut tries = Tries::lasting(ATTACH_AGAIN);
@@ -168,7 +169,8 @@ impl Consumer {
                 // Whoever asks for the next step once more tries again.
                 return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
             }
-            if !self.group.one_answers() {
+            let presence = self.group.presence_of_any();
+            if presence == Presence::Gone {
                 return Err(self.over(gone));
             }
             let held = self.shared.held_steps();
@@ -185,8 +187,11 @@ impl Consumer {
                     self.shared.go_on_at(link.clone(), &held);
                     return Ok(link);
                 }
-                // One was found that stands still, and is given up then.
-                Err(error) if error.kind == ErrorKind::Timeout => {
+                // One was found that stands still, and is given up then; or all do that are there.
+                Err(error)
+                    if error.kind == ErrorKind::Timeout
+                        || (error.kind == ErrorKind::Unreachable && presence == Presence::Silent) =>
+                {
                     tries = Tries::lasting(ATTACH_AGAIN);
                     look_again();
                 }

@@ -93,6 +93,15 @@ impl Default for Tries {
     }
 }
 
+/// Whether a server is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Presence {
+    Gone,
+    /// It stands still, or the network does not say.
+    Silent,
+    Answers,
+}
+
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -233,15 +242,27 @@ impl Group {
         home.ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
-    /// Whether any server can be connected to, of those that the connection file tells now.
-    pub(crate) fn one_answers(&self) -> bool {
+    /// Whether any server is there, of those that the connection file tells now: the first that answers, else one that stands
+    /// still. Waits a second at most for each of these.
+    pub(crate) fn presence_of_any(&self) -> Presence {
         let _ = self.refresh();
-        self.known().view.members.iter().any(|server| self.answers(*server))
+        let mut best = Presence::Gone;
+        for server in &self.known().view.members {
+            best = best.max(self.presence(*server));
+            if best == Presence::Answers {
+                break;
+            }
+        }
+        best
     }
 
-    /// Whether a server can be connected to. Waits a second at most.
-    pub(crate) fn answers(&self, server: ServerId) -> bool {
-        self.within(self.limit().min(ANSWER)).connect(server, Role::Consumer).is_ok()
+    /// Whether a server is there. Waits a second at most.
+    pub(crate) fn presence(&self, server: ServerId) -> Presence {
+        match self.within(self.limit().min(ANSWER)).connect(server, Role::Consumer) {
+            Ok(_) => Presence::Answers,
+            Err(error) if error.kind == ErrorKind::Timeout => Presence::Silent,
+            Err(_) => Presence::Gone,
+        }
     }
 
     /// Does something that servers are needed for. One of them may have died just now, so that the group is about to give
@@ -263,7 +284,7 @@ impl Group {
                         && tries.go_on()
                         && !blocking::interrupted() =>
                 {
-                    if !self.one_answers() {
+                    if self.presence_of_any() == Presence::Gone {
                         let advice =
                             "No server of the group answers: if it is gone, start it again with `forebay up`";
                         return Err(Error::unreachable(format!("{}. {advice}", error.text)));

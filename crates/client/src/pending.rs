@@ -60,7 +60,10 @@ impl Producer {
         }
         self.make_way()?;
         match self.post_to(&home, block, field, source) {
-            Err(error) if self.goes_on_elsewhere(&home, &error) => self.post(block, field, source),
+            Err(error) => {
+                self.go_on_elsewhere(&home, error)?;
+                self.post(block, field, source)
+            }
             posted => posted,
         }
     }

@@ -1,5 +1,6 @@
 //! Producers: one rank of a simulation.
 
+mod candidates;
 mod come_back;
 mod ended;
 mod joiners;
@@ -482,12 +483,12 @@ impl Producer {
             let told = self.tell_end(&home, &open.end());
             let Err(error) = told else { return (open, told) };
             lock(&self.state).open = Some(open);
-            let goes_on = self.goes_on_elsewhere(&home, &error);
+            let goes_on = self.go_on_elsewhere(&home, error);
             match lock(&self.state).open.take() {
                 Some(taken) => open = taken,
                 None => return (Open::default(), Err(no_step("an end"))),
             }
-            if !goes_on {
+            if let Err(error) = goes_on {
                 return (open, Err(error));
             }
         }

@@ -491,7 +491,15 @@ impl Node {
     pub(crate) fn stays(&self, state: &mut State, from: ServerId) {
         if state.leaving.others.remove(&from) {
             self.pipelines_stay(state, from);
+            self.keep_again(state, &[]);
         }
+    }
+
+    /// Members that leave, for what nobody else can hold: it has copies there as long as they are there, and if they stay after
+    /// all. None if this server leaves, too.
+    pub(crate) fn leavers(&self, state: &State) -> Vec<ServerId> {
+        let others = state.leaving.others.iter().copied();
+        others.filter(|id| !state.leaving.this_one() && !state.gone.contains(id)).collect()
     }
 
     /// Those that can hold something for this server: the first are best. One that leaves prefers servers that share its

@@ -367,13 +367,15 @@ impl Node {
     /// This server sees to copies of something that it holds in the place of a dead one, as these do.
     fn replicate(&self, state: &mut State, id: Kept, shared: Shared) {
         let Shared { copies, ranges, with: kept_by } = shared;
+        // One that leaves holds it for the time being, as `asking` says.
+        let stay = &kept_by - &state.leaving.others;
         let step = state.replicas.kept.entry(id).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);
         step.asked.extend(&kept_by);
         // What this server held of it before, others keep.
         step.part_begun();
-        step.part_done(kept_by);
+        step.part_done(stay);
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! Here between steps; within one, what was put in it is put again: see [`super::put_again`].
 
+use super::candidates::Candidates;
 use super::joiners::Members;
 use super::{OnLoss, Producer, State};
-use crate::group::Group;
+use crate::group::{Group, Presence};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -23,7 +24,7 @@ const FIRST: Duration = Duration::from_secs(2);
 const LATER: Duration = Duration::from_millis(200);
 /// How long to wait between two.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long to wait before the servers are asked again in one attempt.
+/// How long to wait at least before the servers are asked again in one attempt; at most an eighth of what was waited before.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// A server that takes this rank.
 pub(super) struct Found {
@@ -80,7 +81,10 @@ impl Producer {
             Err(error) => {
                 tracing::debug!("stream '{}' stays given up: {error}", self.stream);
                 if let Some(lost) = state.lost.as_mut().filter(|_| self.on_loss == OnLoss::Fail) {
-                    *lost = Error::unreachable(format!("{lost}; no other server takes this rank: {error}"));
+                    *lost = Error::unreachable(format!(
+                        "{}; no other server takes this rank: {}",
+                        lost.text, error.text
+                    ));
                 }
                 state.come_back_at = Some(Instant::now() + BETWEEN);
             }
@@ -135,8 +139,11 @@ impl Producer {
             };
             match asked {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
-                Err(error) => return self.survive(&mut lock(&self.state), error).map(|()| None),
+                Err(error) => {
+                    if let Err(error) = self.go_on_elsewhere(&home, error) {
+                        return self.survive(&mut lock(&self.state), error).map(|()| None);
+                    }
+                }
             }
         }
     }
@@ -178,12 +185,17 @@ impl Producer {
         deadline: Instant,
         mut first: Option<(ServerId, Arc<Rpc>)>,
     ) -> Result<Found> {
-        let (home_lives, was_let_go) = {
+        let mut candidates = Candidates::default();
+        {
             let state = lock(&self.state);
-            (state.members.home_lives(), state.members.was_let_go())
-        };
-        let mut dead = if home_lives { Vec::new() } else { vec![self.home().server] };
-        let mut silent = Vec::new();
+            let home = self.home().server;
+            if state.members.was_let_go() {
+                candidates.leaves(home);
+            } else if !state.members.home_lives() {
+                candidates.is_dead(home);
+            }
+        }
+        let began = Instant::now();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // One that stands still leaves some time for the others.
@@ -193,40 +205,34 @@ impl Producer {
                 None => {
                     // It may name servers that are gone, for a moment.
                     let _ = group.refresh();
-                    let answering = group.home_of_but(self.rank, &[&dead[..], &silent[..]].concat());
-                    let server = match answering.or_else(|_| {
-                        silent.clear();
-                        group.home_of_but(self.rank, &dead)
-                    }) {
-                        // All leave, and one of them stays in the end.
-                        Err(error) if was_let_go && !left.is_zero() => {
-                            tracing::debug!("{error}: they are asked again");
-                            dead.clear();
-                            group.home_of(self.rank)?
-                        }
-                        found => found?,
-                    };
+                    let server = candidates.next(|but| group.home_of_but(self.rank, but))?;
                     (server, group.connect(server, Role::Producer).map(Arc::new))
                 }
             };
-            match rpc.and_then(|rpc| self.move_to(&group, server, rpc)) {
+            let error = match rpc.and_then(|rpc| self.move_to(&group, server, rpc)) {
                 Ok(Some(found)) => return Ok(found),
-                // It leaves, too.
-                Ok(None) => dead.push(server),
+                Ok(None) => {
+                    candidates.leaves(server);
+                    Error::unreachable(format!("{server} leaves the group"))
+                }
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
                 Err(error) => {
-                    if left.is_zero() {
-                        return Err(error);
+                    let presence = match error.kind {
+                        // It may be there, and need to learn of another one's death.
+                        ErrorKind::Unreachable => group.presence(server),
+                        ErrorKind::Timeout => Presence::Silent,
+                        _ => Presence::Answers,
+                    };
+                    match presence {
+                        Presence::Gone => candidates.is_dead(server),
+                        Presence::Silent => candidates.is_silent(server),
+                        Presence::Answers => {}
                     }
-                    // One that stands still: the others first.
-                    if error.kind == ErrorKind::Timeout {
-                        silent.push(server);
-                    }
-                    // The server itself, if it cannot be connected to; else it may need to learn of the other's death.
-                    if error.kind == ErrorKind::Unreachable && !group.answers(server) {
-                        dead.push(server);
-                    }
+                    error
                 }
+            };
+            if left.is_zero() {
+                return Err(error);
             }
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while("another server to take this rank"));
@@ -235,7 +241,7 @@ impl Producer {
                 clippy::disallowed_methods,
                 reason = "waits until the group has given up the dead server"
             )]
-            std::thread::sleep(ASK_AGAIN);
+            std::thread::sleep(ASK_AGAIN.max(began.elapsed() / 8));
         }
     }
 

@@ -105,7 +105,7 @@ impl Producer {
         loop {
             let home = self.home();
             match self.stage_through(&home, block, field, source) {
-                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
+                Err(error) => self.go_on_elsewhere(&home, error)?,
                 staged => return staged,
             }
         }
@@ -300,7 +300,11 @@ impl Producer {
         let allocated = loop {
             let home = self.home();
             match self.allocate(&home, block, &field) {
-                Err(error) if self.goes_on_elsewhere(&home, &error) => {}
+                Err(error) => {
+                    if let Err(error) = self.go_on_elsewhere(&home, error) {
+                        break Err(error);
+                    }
+                }
                 allocated => break allocated,
             }
         };
@@ -369,8 +373,12 @@ impl Producer {
         let committed = loop {
             let home = self.home();
             match self.commit_at((&storage, &home), grant, &put) {
-                Err(error)
-                    if self.is_gone(&storage, &home, &error) || self.goes_on_elsewhere(&home, &error) => {}
+                Err(error) if self.is_gone(&storage, &home, &error) => {}
+                Err(error) => {
+                    if let Err(error) = self.go_on_elsewhere(&home, error) {
+                        break Err(error);
+                    }
+                }
                 committed => break committed,
             }
         };

@@ -86,28 +86,29 @@ impl Producer {
         Ok(())
     }
 
-    /// Whether, after this error of the home within a step, another server is the home now, which has all that was put
-    /// before. Waits for seconds at most. If not, staging is given up until the next step begins.
-    pub(crate) fn goes_on_elsewhere(&self, home: &Arc<Storage>, error: &Error) -> bool {
+    /// After this error of the home within a step: on return another server is the home, which has all that was put before.
+    /// Waits for seconds at most, with `on_loss="fail"` as long as the deadline allows. If it is an error still, staging is
+    /// given up until the next step begins.
+    pub(crate) fn go_on_elsewhere(&self, home: &Arc<Storage>, error: Error) -> Result<()> {
         if error.kind != ErrorKind::Unreachable {
-            return false;
+            return Err(error);
         }
         let _moving = lock(&self.moving);
         let is_lost = lock(&self.state).lost.is_some();
         if is_lost || !Arc::ptr_eq(home, &self.home()) {
-            return !is_lost;
+            return if is_lost { Err(error) } else { Ok(()) };
         }
         if !home.rpc.is_broken() {
-            return false;
+            return Err(error);
         }
         match self.move_open_step() {
             Ok(server) => {
                 tracing::info!("stream '{}': its open step goes on at {server}: {error}", self.stream);
-                true
+                Ok(())
             }
             Err(why) => {
-                tracing::info!("stream '{}': its open step does not go on elsewhere: {why}", self.stream);
-                false
+                let text = format!("{}; the step does not go on at another server: {}", error.text, why.text);
+                Err(Error::unreachable(text))
             }
         }
     }

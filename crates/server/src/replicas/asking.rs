@@ -27,6 +27,18 @@ struct Asked {
     answer: oneshot::Receiver<PeerMessage>,
     /// Whether it will do it whatever becomes of this server: see [`Sent::There`].
     is_sure: bool,
+    /// It leaves the group: it keeps a copy as long as it is there, which counts for nothing.
+    leaves: bool,
+}
+
+/// What came of asking servers to keep a part of something.
+#[derive(Default)]
+struct Replies {
+    /// Those that do.
+    done: BTreeSet<ServerId>,
+    refused: BTreeMap<ServerId, Error>,
+    /// Those that leave the group, and were asked.
+    leavers: BTreeSet<ServerId>,
 }
 
 /// A part of a step that others were asked to keep. They go on being asked until `finish_keep`.
@@ -45,7 +57,7 @@ impl Keeping {
 
     /// Whether as many were asked as are wanted.
     pub(crate) fn are_enough(&self) -> bool {
-        self.asked.len() >= self.copies as usize
+        self.asked.iter().filter(|asked| !asked.leaves).count() >= self.copies as usize
     }
 }
 
@@ -89,7 +101,7 @@ impl Node {
         step.ranges.extend(&part.ranges);
         step.told.extend(part.ended.iter().map(|(rank, _)| *rank));
         step.part_begun();
-        let asked = self.ask_some_to_keep(state, &part, copies, &mut BTreeSet::new(), &BTreeMap::new());
+        let asked = self.ask_some_to_keep(state, &part, copies, &mut Replies::default());
         Keeping { part, copies, asked: asked.unwrap_or_default() }
     }
 
@@ -150,14 +162,15 @@ impl Node {
         servers: u32,
         mut asked: Vec<Asked>,
     ) -> (BTreeSet<ServerId>, Option<Error>) {
-        let mut done = BTreeSet::new();
-        let mut refused = BTreeMap::new();
+        let leavers = asked.iter().filter(|asked| asked.leaves).map(|asked| asked.guardian).collect();
+        let mut replies = Replies { leavers, ..Replies::default() };
         let mut told_again = BTreeSet::new();
         loop {
-            for Asked { guardian, answer, .. } in asked {
+            for Asked { guardian, answer, leaves, .. } in asked {
                 match answer.await {
+                    _ if leaves => {}
                     Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
-                        done.insert(guardian);
+                        replies.done.insert(guardian);
                     }
                     // It has forgotten the run: it is told of it, and asked, once more.
                     Ok(PeerMessage::Answer { result: Err(error), .. })
@@ -167,22 +180,23 @@ impl Node {
                     }
                     Ok(PeerMessage::Answer { result: Err(error), .. }) => {
                         tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);
-                        refused.insert(guardian, error);
+                        replies.refused.insert(guardian, error);
                     }
                     // It is gone.
                     _ => {}
                 }
             }
             let state = &mut *self.state.lock();
-            done.retain(|guardian| self.is_member(state, *guardian));
-            state.replicas.keep_surely(&done, &part.ranges);
-            match self.ask_some_to_keep(state, part, servers, &mut done, &refused) {
+            replies.done.retain(|guardian| self.is_member(state, *guardian));
+            state.replicas.keep_surely(&replies.done, &part.ranges);
+            match self.ask_some_to_keep(state, part, servers, &mut replies) {
                 // It was freed meanwhile.
-                None => return (done, None),
+                None => return (replies.done, None),
                 Some(none) if none.is_empty() => break,
                 Some(others) => asked = others,
             }
         }
+        let Replies { done, refused, .. } = replies;
         let lacks = done.len() < servers as usize;
         (done, refused.into_values().next().filter(|_| lacks))
     }
@@ -194,29 +208,34 @@ impl Node {
         state: &mut State,
         part: &Part,
         servers: u32,
-        done: &mut BTreeSet<ServerId>,
-        refused: &BTreeMap<ServerId, Error>,
+        replies: &mut Replies,
     ) -> Option<Vec<Asked>> {
         let Part { id, ranges, ended } = part;
+        let Replies { done, refused, leavers } = replies;
         done.retain(|guardian| !state.leaving.others.contains(guardian));
         let step = state.replicas.kept.get(id)?;
         // Best those that have other parts of it.
         let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
         let guardians = self.guardians(state, servers, &kept_by, refused);
+        let lacking = (servers as usize).saturating_sub(guardians.len());
+        let last_resort = self.leavers(state).into_iter().take(lacking);
+        let last_resort: Vec<ServerId> = last_resort.filter(|leaver| leavers.insert(*leaver)).collect();
         let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
-        if rest.is_empty() {
+        if rest.is_empty() && last_resort.is_empty() {
             return Some(Vec::new());
         }
         let records = id.step().map(|id| state.directory.records_in(id, ranges)).unwrap_or_default();
         let space = state.space.block_of(id);
         let of_told_run = id.step().is_some_and(|id| state.ledger.run(&id.stream, id.run).is_some());
-        let ask = |guardian: ServerId| {
+        let ask = |(guardian, leaves): (ServerId, bool)| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
-            let (guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
+            let (mut guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
+            guardians.extend(leaves.then_some(guardian));
             let keep = Keep { id, copies, guardians, ranges, ended, records, space, of_told_run };
-            self.ask_to_keep(state, guardian, keep)
+            Asked { leaves, ..self.ask_to_keep(state, guardian, keep) }
         };
-        Some(rest.into_iter().map(ask).collect())
+        let all = rest.into_iter().map(|guardian| (guardian, false));
+        Some(all.chain(last_resort.into_iter().map(|leaver| (leaver, true))).map(ask).collect())
     }
 
     /// Has other servers keep blocks that were put; waits for it, until a deadline, unless it is safe that they will.
@@ -247,7 +266,7 @@ impl Node {
     fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Keep) -> Asked {
         let (reply, answer) = oneshot::channel();
         let is_sure = self.tell_to_keep(state, guardian, keep, reply).unwrap_or(false);
-        Asked { guardian, answer, is_sure }
+        Asked { guardian, answer, is_sure, leaves: false }
     }
 
     /// Whether it is sure that the guardian will do it; `None` if it is gone.
