@@ -169,8 +169,7 @@ impl Consumer {
                 // Whoever asks for the next step once more tries again.
                 return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
             }
-            let presence = self.group.presence_of_any();
-            if presence == Presence::Gone {
+            if !self.group.one_is_there() {
                 return Err(self.over(gone));
             }
             let held = self.shared.held_steps();
@@ -187,15 +186,12 @@ impl Consumer {
                     self.shared.go_on_at(link.clone(), &held);
                     return Ok(link);
                 }
-                // One was found that stands still, and is given up then; or all do that are there.
-                Err(error)
-                    if error.kind == ErrorKind::Timeout
-                        || (error.kind == ErrorKind::Unreachable && presence == Presence::Silent) =>
-                {
+                // One was found that stands still, and is given up then.
+                Err(error) if error.kind == ErrorKind::Timeout => {
                     tries = Tries::lasting(ATTACH_AGAIN);
                     look_again();
                 }
-                Err(error) if error.kind == ErrorKind::Unreachable => match tries.go_on() {
+                Err(error) if error.kind == ErrorKind::Unreachable => match tries.go_on(&self.group) {
                     true => look_again(),
                     false => return Err(self.over(gone)),
                 },

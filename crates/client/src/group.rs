@@ -66,23 +66,23 @@ const JUST_JOINED: Duration = Duration::from_secs(2);
 const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// Something that failed since servers have gone, and is tried again for so long: from its first failure on, however long
-/// that one took. A server that stands still may be waited for before it is known to have gone.
+/// that one took. While a member stands still, which others may need to give one up, it is tried again as long as any wait.
 #[derive(Debug)]
 pub(crate) struct Tries {
     lasting: Duration,
-    until: Option<Instant>,
+    failed_first: Option<Instant>,
 }
 
 impl Tries {
     /// For so long.
     pub(crate) fn lasting(lasting: Duration) -> Tries {
-        Tries { lasting, until: None }
+        Tries { lasting, failed_first: None }
     }
 
-    /// It has failed: whether it is to be tried again.
-    pub(crate) fn go_on(&mut self) -> bool {
-        let now = Instant::now();
-        now < *self.until.get_or_insert(now + self.lasting)
+    /// It has failed: whether it is to be tried again. May wait for a second to see who answers.
+    pub(crate) fn go_on(&mut self, group: &Group) -> bool {
+        let lasted = self.failed_first.get_or_insert_with(Instant::now).elapsed();
+        lasted < self.lasting || (lasted < group.options.patience() && group.one_stands_still())
     }
 }
 
@@ -94,7 +94,7 @@ impl Default for Tries {
 }
 
 /// Whether a server is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Gone,
     /// It stands still, or the network does not say.
@@ -242,18 +242,17 @@ impl Group {
         home.ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
-    /// Whether any server is there, of those that the connection file tells now: the first that answers, else one that stands
-    /// still. Waits a second at most for each of these.
-    pub(crate) fn presence_of_any(&self) -> Presence {
+    /// Whether any server is there, of those that the connection file tells now. Waits a second at most for each that does not
+    /// answer.
+    pub(crate) fn one_is_there(&self) -> bool {
         let _ = self.refresh();
-        let mut best = Presence::Gone;
-        for server in &self.known().view.members {
-            best = best.max(self.presence(*server));
-            if best == Presence::Answers {
-                break;
-            }
-        }
-        best
+        self.known().view.members.iter().any(|server| self.presence(*server) != Presence::Gone)
+    }
+
+    /// Whether a server stands still, of those that the connection file tells now. Waits a second at most.
+    fn one_stands_still(&self) -> bool {
+        let _ = self.refresh();
+        self.known().view.members.iter().any(|server| self.presence(*server) == Presence::Silent)
     }
 
     /// Whether a server is there. Waits a second at most.
@@ -281,10 +280,10 @@ impl Group {
                 Err(error)
                     if error.kind == ErrorKind::Unreachable
                         && Instant::now() < deadline
-                        && tries.go_on()
+                        && tries.go_on(self)
                         && !blocking::interrupted() =>
                 {
-                    if self.presence_of_any() == Presence::Gone {
+                    if !self.one_is_there() {
                         let advice =
                             "No server of the group answers: if it is gone, start it again with `forebay up`";
                         return Err(Error::unreachable(format!("{}. {advice}", error.text)));

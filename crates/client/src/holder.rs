@@ -280,7 +280,7 @@ impl Holders {
                 }
             }
             match undecided {
-                Some(_) if tries.go_on() => look_again(),
+                Some(_) if tries.go_on(&self.group) => look_again(),
                 Some(error) => return Err(error),
                 // The data had one holder, and that is gone.
                 None => {
@@ -299,9 +299,17 @@ impl Holders {
         undecided: &mut Option<Error>,
     ) -> Result<Vec<(ServerId, u32)>> {
         let question = ToServer::WhoAnswers { server: location.server, arena: location.arena };
+        let (mut unreached, mut none_does) = (None, false);
         let members = self.group.known().view.members.clone();
         for server in members.into_iter().filter(|server| *server != location.server && *server != tried) {
-            let Ok(rpc) = self.connection(server) else { continue };
+            let rpc = match self.connection(server) {
+                Ok(rpc) => rpc,
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    unreached = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             match rpc.call(&question, "to say who holds a block") {
                 Ok(answer) => match answer.message {
                     ToClient::AnswersFor { servers } => return Ok(servers),
@@ -311,9 +319,14 @@ impl Holders {
                 Err(error) if error.kind == ErrorKind::Unreachable && !rpc.is_broken() => {
                     *undecided = Some(error);
                 }
-                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Lost) => {}
+                Err(error) if error.kind == ErrorKind::Unreachable => unreached = Some(error),
+                Err(error) if error.kind == ErrorKind::Lost => none_does = true,
                 Err(error) => return Err(error),
             }
+        }
+        // One that is gone, too, may have been the one that does: who is left says so soon.
+        if !none_does && let Some(error) = unreached {
+            undecided.get_or_insert(error);
         }
         Ok(Vec::new())
     }

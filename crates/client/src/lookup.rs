@@ -75,7 +75,7 @@ pub(crate) fn records(
     loop {
         match records_now(holders, id, found, region) {
             Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
-            Err(error) if !tries.go_on() || blocking::interrupted() => {
+            Err(error) if !tries.go_on(holders.group()) || blocking::interrupted() => {
                 let name = &found.field.name;
                 let text = format!(
                     "field '{name}' at {id}: where some of its blocks are is not known any more: {error}"
