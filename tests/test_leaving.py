@@ -21,6 +21,7 @@ from support import (
     is_given_back,
     producer,
     reference,
+    stand_still,
     total,
     wait_until,
     write_steps,
@@ -294,6 +295,64 @@ def test_who_tries_to_leave_keeps_copies_that_nobody_else_can(
                 with reader.next() as step:
                     assert (step.number, step.torn) == (number, False)
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", number))
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_server_leaves_though_copies_will_lack(own_place: Path, transport: str, replicas: int) -> None:
+    """Ranks put without a pause, at each of the two others: nobody waits for copies that only the leaver could hold."""
+    over = threading.Event()
+    put: list[int] = []
+
+    def simulate(ranks: list[forebay.Producer]) -> None:
+        while not over.is_set():
+            write_steps(ranks, [len(put)], lambda number: reference(SHAPE, "f8", number))
+            put.append(ranks[0].skipped)
+
+    def puts_go_on() -> None:
+        before = len(put)
+        wait_until(lambda: len(put) > before + 20)
+
+    options: dict[str, Any] = {"replicas": replicas, "keep": 5, "transport": transport, "on_loss": "fail"}
+    with (
+        forebay.local(servers=3, budget=BUDGET) as group,
+        open_ranks_here(group.path, "s", 2, **options) as ranks,
+    ):
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        simulating = threading.Thread(target=simulate, args=[ranks])
+        simulating.start()
+        try:
+            puts_go_on()
+            leave(group, 2)
+            assert ids(group) == [0, 1]
+            puts_go_on()
+            leave(group, 1)
+            assert ids(group) == [0]
+            puts_go_on()
+        finally:
+            over.set()
+            simulating.join()
+        assert put == [0] * len(put)
+
+
+def test_one_that_hears_late_of_a_leave_hears_that_it_was_called_off(own_place: Path) -> None:
+    """It stood still when it was told: afterwards it gives the one that stays copies again."""
+    with (
+        forebay.local(servers=3, budget=BUDGET) as group,
+        open_ranks_here(group.path, "s", 2, replicas=3, keep=50) as ranks,
+    ):
+        for rank in ranks:
+            rank.array("U", dtype="f8", shape=SHAPE)
+        # The home of rank 1.
+        late = process_of(group, 1)
+        stand_still(late)
+        try:
+            with pytest.raises(forebay.Timeout, match="server1 to know that it leaves"):
+                forebay.Admin(group=group.path, timeout=2).remove_server("2")
+        finally:
+            os.kill(late, signal.SIGCONT)
+        write_steps(ranks, range(5), lambda number: reference(SHAPE, "f8", number))
+        wait_until(lambda: has_all_copies(group, [0, 1, 2]))
 
 
 def test_what_is_handed_over_again_and_again_is_held_once(own_place: Path) -> None:

@@ -160,17 +160,24 @@ def test_a_reader_waits_for_one_that_stands_still(
     """The server that coordinated its stream is dead. The others agree on who does now when that one goes on."""
     with forebay.local(servers=servers, budget=BUDGET, silence=30) as group:
         stream = name_at(group, 0)
-        options = {"replicas": 2, "keep": 9, "durability": "replicated", "transport": transport}
+        options = {
+            "replicas": 2,
+            "keep": 9,
+            "durability": "replicated",
+            "on_loss": "fail",
+            "transport": transport,
+        }
         with (
             producer(group, stream, **options) as sim,
-            consumer(group, stream, transport=transport) as reader,
+            # What one call is given counts, not what the handle is.
+            consumer(group, stream, transport=transport, timeout=2) as reader,
             ThreadPoolExecutor(1) as pool,
         ):
             sim.array("U", dtype="f8", shape=(60, 50))
             with sim.step(0) as step:
                 step.put("U", reference((60, 50), "f8", 0))
             read(reader, 0, 1)
-            waits = pool.submit(reader.next)
+            waits = pool.submit(reader.next, 60)
             coordinator = process_of(group, 0)
             with stopped(group, 1):
                 os.kill(coordinator, signal.SIGKILL)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support import BUDGET, is_given_back, reference, stand_still, wait_until
 from test_elastic import ids, kill
+from test_faults import process_of
 from test_replicas import lacking
 from test_silence import stopped
 
@@ -154,6 +156,27 @@ def test_nothing_waits_for_a_server_that_was_given_up(own_place: Path, transport
                 space.remove("T", step=step)
         wait_until(lambda: len(ids(group)) == 3)
         wait_until(lambda: is_given_back(group))
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_get_waits_no_longer_than_it_was_told_to(own_place: Path, transport: str, dead: int) -> None:
+    """One of two servers is dead, and the other one, which would have to say so, stands still."""
+    with (
+        forebay.local(servers=2, budget=BUDGET, silence=60) as group,
+        opened(group, transport=transport) as space,
+    ):
+        pids = [process_of(group, server) for server in (0, 1)]
+        space.put("T", np.arange(1000.0), step=7)
+        stand_still(pids[1 - dead])
+        try:
+            os.kill(pids[dead], signal.SIGKILL)
+            with ThreadPoolExecutor(1) as pool:
+                got = pool.submit(space.get, "T", step=7, timeout=1)
+                # Far less than the handle's own timeout.
+                error = got.exception(timeout=15)
+        finally:
+            os.kill(pids[1 - dead], signal.SIGCONT)
+        assert isinstance(error, forebay.Timeout | forebay.Unreachable)
 
 
 def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:

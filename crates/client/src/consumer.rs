@@ -1,9 +1,10 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions, Presence, Tries, look_again};
+use crate::group::{Group, GroupOptions, look_again};
 use crate::holder::{ARENAS_KEPT, Holders};
 use crate::pins::PIN_BYTES;
+use crate::presence::{Presence, Tries};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
 use crate::step::Step;
@@ -162,7 +163,7 @@ impl Consumer {
         if is_member && self.group.presence(before.server) == Presence::Answers {
             return Err(self.over(gone));
         }
-        let mut tries = Tries::lasting(ATTACH_AGAIN);
+        let mut tries = Tries::lasting(ATTACH_AGAIN, deadline);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -188,13 +189,15 @@ impl Consumer {
                 }
                 // One was found that stands still, and is given up then.
                 Err(error) if error.kind == ErrorKind::Timeout => {
-                    tries = Tries::lasting(ATTACH_AGAIN);
+                    tries = Tries::lasting(ATTACH_AGAIN, deadline);
                     look_again();
                 }
-                Err(error) if error.kind == ErrorKind::Unreachable => match tries.go_on(&self.group) {
-                    true => look_again(),
-                    false => return Err(self.over(gone)),
-                },
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    if !tries.go_on(&self.group) && Instant::now() < deadline {
+                        return Err(self.over(gone));
+                    }
+                    look_again();
+                }
                 Err(error) => return Err(self.over(error)),
             }
             if blocking::interrupted() {

@@ -58,50 +58,8 @@ impl GroupOptions {
 
 /// How often a connection file is looked at that is awaited to tell of something.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a server may take to show that it is there.
-const ANSWER: Duration = Duration::from_secs(1);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
-/// Within this, a group gives up a member whose death can be proven or whose connections broke.
-const GIVEN_UP: Duration = Duration::from_secs(3);
-
-/// Something that failed since servers have gone, and is tried again for so long: from its first failure on, however long
-/// that one took. While a member stands still, which others may need to give one up, it is tried again as long as any wait.
-#[derive(Debug)]
-pub(crate) struct Tries {
-    lasting: Duration,
-    failed_first: Option<Instant>,
-}
-
-impl Tries {
-    /// For so long.
-    pub(crate) fn lasting(lasting: Duration) -> Tries {
-        Tries { lasting, failed_first: None }
-    }
-
-    /// It has failed: whether it is to be tried again. May wait for a second to see who answers.
-    pub(crate) fn go_on(&mut self, group: &Group) -> bool {
-        let lasted = self.failed_first.get_or_insert_with(Instant::now).elapsed();
-        lasted < self.lasting || (lasted < group.options.patience() && group.one_stands_still())
-    }
-}
-
-impl Default for Tries {
-    /// For as long as a group takes to give up a member.
-    fn default() -> Tries {
-        Tries::lasting(GIVEN_UP)
-    }
-}
-
-/// Whether a server is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
-    Gone,
-    /// It stands still, or the network does not say.
-    Silent,
-    Answers,
-}
-
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -242,59 +200,6 @@ impl Group {
         home.ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
-    /// Whether any server is there, of those that the connection file tells now. Waits a second at most for each that does not
-    /// answer.
-    pub(crate) fn one_is_there(&self) -> bool {
-        let _ = self.refresh();
-        self.known().view.members.iter().any(|server| self.presence(*server) != Presence::Gone)
-    }
-
-    /// Whether a server stands still, of those that the connection file tells now. Waits a second at most.
-    fn one_stands_still(&self) -> bool {
-        let _ = self.refresh();
-        self.known().view.members.iter().any(|server| self.presence(*server) == Presence::Silent)
-    }
-
-    /// Whether a server is there. Waits a second at most.
-    pub(crate) fn presence(&self, server: ServerId) -> Presence {
-        match self.within(self.limit().min(ANSWER)).connect(server, Role::Consumer) {
-            Ok(_) => Presence::Answers,
-            Err(error) if error.kind == ErrorKind::Timeout => Presence::Silent,
-            Err(_) => Presence::Gone,
-        }
-    }
-
-    /// Does something that servers are needed for. One of them may have died just now, so that the group is about to give
-    /// it up and to do without it: then it is tried again, for some seconds at most.
-    pub(crate) fn outlive<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
-        let deadline = Instant::now() + self.limit();
-        let mut tries = Tries::default();
-        loop {
-            let began = Instant::now();
-            let acted = act();
-            if began.elapsed() > ANSWER {
-                // All was well for a while: what fails now is another server's doing.
-                tries = Tries::default();
-            }
-            match acted {
-                Err(error)
-                    if error.kind == ErrorKind::Unreachable
-                        && Instant::now() < deadline
-                        && tries.go_on(self)
-                        && !blocking::interrupted() =>
-                {
-                    if !self.one_is_there() {
-                        let advice =
-                            "No server of the group answers: if it is gone, start it again with `forebay up`";
-                        return Err(Error::unreachable(format!("{}. {advice}", error.text)));
-                    }
-                    look_again();
-                }
-                result => return result,
-            }
-        }
-    }
-
     /// The server that coordinates a stream, if it was not used before the view became this one.
     fn coordinator_of(&self, stream: &str) -> Result<ServerId> {
         let coordinator = self.known().view.coordinator_of(stream);
@@ -308,7 +213,7 @@ impl Group {
         stream: &str,
         call: impl Fn(&Rpc) -> Result<ToClient>,
     ) -> Result<(ServerId, Rpc, ToClient)> {
-        self.outlive(|| self.at_coordinator_now(stream, &call))
+        self.outlive(Instant::now() + self.limit(), || self.at_coordinator_now(stream, &call))
     }
 
     fn at_coordinator_now(

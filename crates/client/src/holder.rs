@@ -2,8 +2,9 @@
 
 use crate::buffers::Buffers;
 use crate::fork::ForkGuard;
-use crate::group::{Group, Tries, look_again};
+use crate::group::{Group, look_again};
 use crate::pins::{PIN_BYTES, Pins};
+use crate::presence::{ANSWER, Tries};
 use crate::rpc::{Rpc, lock, unexpected};
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, ServerId};
@@ -11,13 +12,13 @@ use forebay_core::tiles::{TileCache, TileMap};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
-use forebay_transport::Kind;
+use forebay_transport::{Kind, blocking};
 use forebay_wire::message::{Part, Role, ToClient, ToServer};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
 pub(crate) const ARENAS_KEPT: usize = 64;
@@ -185,11 +186,15 @@ impl Holders {
 
     /// The connection to a server, made at first use and again when it broke.
     pub(crate) fn connection(&self, server: ServerId) -> Result<Arc<Rpc>> {
+        self.connection_within(server, self.group.limit())
+    }
+
+    fn connection_within(&self, server: ServerId, limit: Duration) -> Result<Arc<Rpc>> {
         let mut connections = lock(&self.connections);
         if let Some(rpc) = connections.get(&server).filter(|rpc| !rpc.is_broken()) {
             return Ok(rpc.clone());
         }
-        let rpc = Arc::new(self.group.connect(server, Role::Consumer)?);
+        let rpc = Arc::new(self.group.within(limit).connect(server, Role::Consumer)?);
         connections.insert(server, rpc.clone());
         Ok(rpc)
     }
@@ -264,7 +269,7 @@ impl Holders {
     /// Who holds a block whose server is gone, as those say who answer for that. `tried` was asked for it just now.
     fn find_holder(&self, location: &Location, tried: ServerId, why: &Error) -> Result<(ServerId, u32)> {
         let Location { offset, bytes, generation, .. } = *location;
-        let mut tries = Tries::default();
+        let mut tries = Tries::until(Instant::now() + self.group.limit());
         loop {
             let _ = self.group.refresh();
             let mut undecided = None;
@@ -280,8 +285,11 @@ impl Holders {
                 }
             }
             match undecided {
-                Some(_) if tries.go_on(&self.group) => look_again(),
-                Some(error) => return Err(error),
+                Some(_) if blocking::interrupted() => {
+                    return Err(blocking::interrupted_while("another server to say who holds a block"));
+                }
+                Some(_) if tries.go_on(&self.group) && self.group.one_is_there() => look_again(),
+                Some(Error { kind, text }) => return Err(Error::new(kind, format!("{}; {text}", why.text))),
                 // The data had one holder, and that is gone.
                 None => {
                     return Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")));
@@ -302,9 +310,9 @@ impl Holders {
         let (mut unreached, mut none_does) = (None, false);
         let members = self.group.known().view.members.clone();
         for server in members.into_iter().filter(|server| *server != location.server && *server != tried) {
-            let rpc = match self.connection(server) {
+            let rpc = match self.connection_within(server, ANSWER) {
                 Ok(rpc) => rpc,
-                Err(error) if error.kind == ErrorKind::Unreachable => {
+                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
                     unreached = Some(error);
                     continue;
                 }
@@ -324,7 +332,7 @@ impl Holders {
                 Err(error) => return Err(error),
             }
         }
-        // One that is gone, too, may have been the one that does: who is left says so soon.
+        // One that is gone, too, or stands still may be the one that does: who is left says so soon.
         if !none_does && let Some(error) = unreached {
             undecided.get_or_insert(error);
         }

@@ -23,6 +23,7 @@ mod particles;
 mod pending;
 mod pins;
 mod pipeline_handle;
+mod presence;
 mod producer;
 mod rpc;
 mod seconds;

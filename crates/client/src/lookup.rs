@@ -1,7 +1,8 @@
 //! Where the blocks of a step in a run of many ranks are: asked from the owners of the field's tiles.
 
-use crate::group::{Tries, look_again};
+use crate::group::look_again;
 use crate::holder::Holders;
+use crate::presence::Tries;
 use forebay_core::block::BlockRecord;
 use forebay_core::coverage;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
@@ -14,6 +15,7 @@ use forebay_wire::message::{ToClient, ToServer};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How many answers a step keeps.
 const ANSWERS_MAX: usize = 64;
@@ -71,20 +73,26 @@ pub(crate) fn records(
     found: &FieldReport,
     region: Option<&Region>,
 ) -> Result<Vec<BlockRecord>> {
-    let mut tries = Tries::default();
+    let group = holders.group();
+    let mut tries = Tries::until(Instant::now() + group.limit());
     loop {
         match records_now(holders, id, found, region) {
             Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
-            Err(error) if !tries.go_on(holders.group()) || blocking::interrupted() => {
+            Err(_) if blocking::interrupted() => {
+                return Err(blocking::interrupted_while("servers to tell where blocks are"));
+            }
+            Err(_) if tries.go_on(group) => {
+                look_again();
+                let _ = group.refresh();
+            }
+            // It may know them.
+            Err(error) if group.one_stands_still() => return Err(error),
+            Err(error) => {
                 let name = &found.field.name;
                 let text = format!(
                     "field '{name}' at {id}: where some of its blocks are is not known any more: {error}"
                 );
                 return Err(Error::new(ErrorKind::Lost, text));
-            }
-            Err(_) => {
-                look_again();
-                let _ = holders.group().refresh();
             }
             records => return records,
         }

@@ -56,7 +56,7 @@ pub struct Producer {
     /// Held by calls that wait in the name of the whole rank: they take turns.
     pub(crate) turn: Mutex<()>,
     /// Held by the call that finds another home within a step.
-    moving: Mutex<()>,
+    moving: Mutex<Option<(Arc<Storage>, Error)>>,
     /// Never held while something is waited for, so that whoever only looks needs not wait either.
     pub(crate) state: Mutex<State>,
 }
@@ -160,7 +160,8 @@ impl Producer {
             back_to: None,
         };
         let mut leaving = Vec::new();
-        let (server, rpc, answer) = group.outlive(|| {
+        let deadline = Instant::now() + group.limit();
+        let (server, rpc, answer) = group.outlive(deadline, || {
             loop {
                 let server = group.home_of_but(options.rank, &leaving)?;
                 let rpc = Arc::new(group.connect(server, Role::Producer)?);

@@ -144,7 +144,8 @@ impl Space {
             )));
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.holders.group().outlive(|| self.put_now(put, number, source))
+        let group = self.holders.group();
+        group.outlive(Instant::now() + group.limit(), || self.put_now(put, number, source))
     }
 
     fn put_now(&self, put: &SpacePut, number: u64, source: &Source<'_>) -> Result<()> {
@@ -228,7 +229,7 @@ impl Space {
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
-        self.holders.group().outlive(|| {
+        self.holders.group().outlive(deadline, || {
             let left = sane(deadline.saturating_duration_since(Instant::now()));
             self.field_now(field, step, left)
         })
@@ -253,7 +254,7 @@ impl Space {
     ) -> Result<Found<'_>> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
-        self.holders.group().outlive(|| self.find_now(field, step, region, deadline))
+        self.holders.group().outlive(deadline, || self.find_now(field, step, region, deadline))
     }
 
     fn find_now(
@@ -382,7 +383,8 @@ impl Space {
     /// Removes what was put of a field at a step, on every server. When it returns nobody finds it any more.
     pub fn remove(&self, field: &str, step: StepNumber) -> Result<()> {
         self.guard.check("space")?;
-        self.holders.group().outlive(|| {
+        let group = self.holders.group();
+        group.outlive(Instant::now() + group.limit(), || {
             let describer = self.describer(field, step)?;
             let remove = ToServer::SpaceRemove { field: field.to_owned(), step };
             let answer = self.holders.connection(describer)?.call(&remove, "to remove an array")?;

@@ -221,7 +221,9 @@ impl Node {
         self.leaves.set(false);
         let mut state = self.state.lock();
         state.leaving.phase = Phase::Stays;
-        for server in std::mem::take(&mut state.leaving.told) {
+        state.leaving.told.clear();
+        // Also those that have not said that they know of it: they may only be slow.
+        for server in self.others(&state) {
             self.tell(&mut state, server, PeerMessage::Stays);
         }
         for (id, guardians) in state.replicas.take_back() {

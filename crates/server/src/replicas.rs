@@ -63,6 +63,8 @@ pub(crate) struct Replicated {
     pub(crate) ranges: BTreeSet<Range>,
     /// Servers that were asked to keep something of it.
     asked: BTreeSet<ServerId>,
+    /// Of these, members that leave, and were asked since nobody else could: nobody waits for them before they go.
+    leavers: BTreeSet<ServerId>,
     /// Servers that keep each part of it that is kept by now: what was put at once, or at a rank's end of it.
     done_by: Option<BTreeSet<ServerId>>,
     /// How many parts there were, and how many of them others are still asked to keep.
@@ -165,7 +167,8 @@ impl Replicas {
     /// Whether steps of which a server was to keep copies would have too few without it, of those that `able` others can
     /// keep.
     pub(crate) fn would_lack(&self, server: ServerId, able: usize) -> bool {
-        let asked = self.kept.values().filter(|step| step.asked.contains(&server));
+        let asked = |step: &&Replicated| step.asked.contains(&server) && !step.leavers.contains(&server);
+        let asked = self.kept.values().filter(asked);
         let lacks = |step: &Replicated| {
             let left = step.kept_by().iter().filter(|id| **id != server).count();
             left < able.min(step.copies as usize)
@@ -269,6 +272,7 @@ impl Node {
         state.replicas.sure.retain(|guardian, _| !left.contains(guardian));
         for step in state.replicas.kept.values_mut() {
             step.asked.retain(|guardian| !left.contains(guardian));
+            step.leavers.retain(|leaver| !left.contains(leaver));
             step.done_by.iter_mut().for_each(|by| by.retain(|guardian| !left.contains(guardian)));
         }
         let nobody = |freed: &mut Freed| {

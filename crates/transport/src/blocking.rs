@@ -148,6 +148,10 @@ fn cannot_reach(peer: &str, address: &Address, patience: Duration, e: &io::Error
     if e.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
         return out_of_descriptors(&format!("cannot reach {peer}"));
     }
+    if e.kind() == io::ErrorKind::WouldBlock {
+        let why = "it takes none of the many that want to connect: it stands still, or is too busy";
+        return Error::timeout(format!("cannot reach {peer} at {address}: {why}"));
+    }
     let why = match e.kind() {
         io::ErrorKind::ConnectionRefused => {
             "nobody listens there: the server has ended, or the connection file is stale".into()

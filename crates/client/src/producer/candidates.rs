@@ -6,10 +6,8 @@ use forebay_core::ids::ServerId;
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     dead: Vec<ServerId>,
-    /// They leave the group, and may stay after all: one that is the last of it does.
-    leaving: Vec<ServerId>,
-    /// They stand still, and may go on.
-    silent: Vec<ServerId>,
+    /// They stand still, and may go on; or they leave the group, and may stay after all: one that is the last of it does.
+    later: Vec<ServerId>,
 }
 
 impl Candidates {
@@ -17,29 +15,21 @@ impl Candidates {
         self.dead.push(server);
     }
 
-    pub(super) fn leaves(&mut self, server: ServerId) {
-        self.leaving.push(server);
+    /// It stands still, or leaves.
+    pub(super) fn later(&mut self, server: ServerId) {
+        self.later.push(server);
     }
 
-    pub(super) fn is_silent(&mut self, server: ServerId) {
-        self.silent.push(server);
-    }
-
-    /// The next one to ask: one of which nothing is known, else one that stands still, else one that leaves. `home_of_but`
-    /// says which of the members is a rank's home if these are left out.
+    /// The next one to ask: one of which nothing is known, else again those that stand still or leave, each once.
+    /// `home_of_but` says which of the members is a rank's home if these are left out.
     pub(super) fn next<E>(
         &mut self,
         home_of_but: impl Fn(&[ServerId]) -> Result<ServerId, E>,
     ) -> Result<ServerId, E> {
-        home_of_but(&[&self.dead[..], &self.leaving, &self.silent].concat())
-            .or_else(|_| {
-                self.silent.clear();
-                home_of_but(&[&self.dead[..], &self.leaving].concat())
-            })
-            .or_else(|_| {
-                self.leaving.clear();
-                home_of_but(&self.dead)
-            })
+        home_of_but(&[&self.dead[..], &self.later].concat()).or_else(|_| {
+            self.later.clear();
+            home_of_but(&self.dead)
+        })
     }
 }
 
@@ -48,21 +38,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dead_are_never_asked_and_who_leaves_is_asked_last() {
+    fn the_dead_are_never_asked_and_the_others_in_turn() {
         let members = [0, 1, 2, 3].map(ServerId);
         let first = |but: &[ServerId]| members.into_iter().find(|id| !but.contains(id)).ok_or(());
         let mut candidates = Candidates::default();
         candidates.is_dead(ServerId(0));
-        assert_eq!(candidates.next(first), Ok(ServerId(1)));
-        candidates.leaves(ServerId(1));
-        assert_eq!(candidates.next(first), Ok(ServerId(2)));
-        candidates.is_silent(ServerId(2));
-        assert_eq!(candidates.next(first), Ok(ServerId(3)));
-        candidates.is_dead(ServerId(3));
-        assert_eq!(candidates.next(first), Ok(ServerId(2)), "it may have woken");
-        candidates.is_dead(ServerId(2));
-        assert_eq!(candidates.next(first), Ok(ServerId(1)), "it may stay after all");
-        candidates.is_dead(ServerId(1));
+        for _ in 0..3 {
+            for next in [1, 2, 3].map(ServerId) {
+                assert_eq!(candidates.next(first), Ok(next), "it may have woken, or stay after all");
+                candidates.later(next);
+            }
+        }
+        for next in [1, 2, 3].map(ServerId) {
+            assert_eq!(candidates.next(first), Ok(next));
+            candidates.is_dead(next);
+        }
         assert_eq!(candidates.next(first), Err(()));
     }
 }

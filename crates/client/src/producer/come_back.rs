@@ -6,7 +6,8 @@
 use super::candidates::Candidates;
 use super::joiners::Members;
 use super::{OnLoss, Producer, State};
-use crate::group::{Group, Presence};
+use crate::group::Group;
+use crate::presence::Presence;
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::storage::Storage;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -24,8 +25,8 @@ const FIRST: Duration = Duration::from_secs(2);
 const LATER: Duration = Duration::from_millis(200);
 /// How long to wait between two.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long to wait at least before the servers are asked again in one attempt; at most an eighth of what was waited before.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// How long to wait before the servers are asked again in one attempt: an eighth of what was waited before, within these.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// A server that takes this rank.
 pub(super) struct Found {
     pub(super) home: Arc<Storage>,
@@ -190,7 +191,7 @@ impl Producer {
             let state = lock(&self.state);
             let home = self.home().server;
             if state.members.was_let_go() {
-                candidates.leaves(home);
+                candidates.later(home);
             } else if !state.members.home_lives() {
                 candidates.is_dead(home);
             }
@@ -212,7 +213,7 @@ impl Producer {
             let error = match rpc.and_then(|rpc| self.move_to(&group, server, rpc)) {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {
-                    candidates.leaves(server);
+                    candidates.later(server);
                     Error::unreachable(format!("{server} leaves the group"))
                 }
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
@@ -225,7 +226,7 @@ impl Producer {
                     };
                     match presence {
                         Presence::Gone => candidates.is_dead(server),
-                        Presence::Silent => candidates.is_silent(server),
+                        Presence::Silent => candidates.later(server),
                         Presence::Answers => {}
                     }
                     error
@@ -241,7 +242,7 @@ impl Producer {
                 clippy::disallowed_methods,
                 reason = "waits until the group has given up the dead server"
             )]
-            std::thread::sleep(ASK_AGAIN.max(began.elapsed() / 8));
+            std::thread::sleep((began.elapsed() / 8).clamp(ASK_AGAIN.0, ASK_AGAIN.1).min(left));
         }
     }
 

@@ -93,13 +93,17 @@ impl Producer {
         if error.kind != ErrorKind::Unreachable {
             return Err(error);
         }
-        let _moving = lock(&self.moving);
+        let mut moving = lock(&self.moving);
         let is_lost = lock(&self.state).lost.is_some();
         if is_lost || !Arc::ptr_eq(home, &self.home()) {
             return if is_lost { Err(error) } else { Ok(()) };
         }
         if !home.rpc.is_broken() {
             return Err(error);
+        }
+        // Another thread may have tried in vain.
+        if let Some((_, error)) = moving.as_ref().filter(|(of, _)| Arc::ptr_eq(of, home)) {
+            return Err(error.clone());
         }
         match self.move_open_step() {
             Ok(server) => {
@@ -108,7 +112,9 @@ impl Producer {
             }
             Err(why) => {
                 let text = format!("{}; the step does not go on at another server: {}", error.text, why.text);
-                Err(Error::unreachable(text))
+                let error = Error::unreachable(text);
+                *moving = Some((home.clone(), error.clone()));
+                Err(error)
             }
         }
     }

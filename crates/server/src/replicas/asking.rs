@@ -37,8 +37,9 @@ struct Replies {
     /// Those that do.
     done: BTreeSet<ServerId>,
     refused: BTreeMap<ServerId, Error>,
-    /// Those that leave the group, and were asked.
+    /// Those that leave the group, and were asked; and how many of them do.
     leavers: BTreeSet<ServerId>,
+    leavers_done: usize,
 }
 
 /// A part of a step that others were asked to keep. They go on being asked until `finish_keep`.
@@ -168,7 +169,7 @@ impl Node {
         loop {
             for Asked { guardian, answer, leaves, .. } in asked {
                 match answer.await {
-                    _ if leaves => {}
+                    Ok(PeerMessage::Answer { result: Ok(()), .. }) if leaves => replies.leavers_done += 1,
                     Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
                         replies.done.insert(guardian);
                     }
@@ -177,10 +178,11 @@ impl Node {
                         if error.kind == ErrorKind::Ended && told_again.insert(guardian) =>
                     {
                         self.state.lock().replicas.forgets_run(&part.id, guardian);
+                        replies.leavers.remove(&guardian);
                     }
                     Ok(PeerMessage::Answer { result: Err(error), .. }) => {
                         tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);
-                        replies.refused.insert(guardian, error);
+                        replies.refused.extend((!leaves).then_some((guardian, error)));
                     }
                     // It is gone.
                     _ => {}
@@ -211,31 +213,35 @@ impl Node {
         replies: &mut Replies,
     ) -> Option<Vec<Asked>> {
         let Part { id, ranges, ended } = part;
-        let Replies { done, refused, leavers } = replies;
+        let Replies { done, refused, leavers, leavers_done } = replies;
         done.retain(|guardian| !state.leaving.others.contains(guardian));
         let step = state.replicas.kept.get(id)?;
         // Best those that have other parts of it.
         let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
         let guardians = self.guardians(state, servers, &kept_by, refused);
-        let lacking = (servers as usize).saturating_sub(guardians.len());
-        let last_resort = self.leavers(state).into_iter().take(lacking);
-        let last_resort: Vec<ServerId> = last_resort.filter(|leaver| leavers.insert(*leaver)).collect();
+        let lacking = (servers as usize).saturating_sub(guardians.len() + *leavers_done);
+        let leaving = self.leavers(state).into_iter();
+        let last_resort: Vec<ServerId> = leaving.filter(|id| !leavers.contains(id)).take(lacking).collect();
+        leavers.extend(&last_resort);
         let rest: Vec<ServerId> = guardians.iter().copied().filter(|g| !done.contains(g)).collect();
         if rest.is_empty() && last_resort.is_empty() {
             return Some(Vec::new());
         }
         let records = id.step().map(|id| state.directory.records_in(id, ranges)).unwrap_or_default();
         let space = state.space.block_of(id);
+        let step = state.replicas.kept.get_mut(id)?;
+        step.leavers.retain(|leaver| !rest.contains(leaver));
+        step.leavers.extend(last_resort.iter().filter(|leaver| !step.asked.contains(leaver)));
+        let all: Vec<ServerId> = guardians.iter().chain(&last_resort).copied().collect();
         let of_told_run = id.step().is_some_and(|id| state.ledger.run(&id.stream, id.run).is_some());
         let ask = |(guardian, leaves): (ServerId, bool)| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
-            let (mut guardians, records, space) = (guardians.clone(), records.clone(), space.clone());
-            guardians.extend(leaves.then_some(guardian));
+            let (guardians, records, space) = (all.clone(), records.clone(), space.clone());
             let keep = Keep { id, copies, guardians, ranges, ended, records, space, of_told_run };
             Asked { leaves, ..self.ask_to_keep(state, guardian, keep) }
         };
-        let all = rest.into_iter().map(|guardian| (guardian, false));
-        Some(all.chain(last_resort.into_iter().map(|leaver| (leaver, true))).map(ask).collect())
+        let rest = rest.into_iter().map(|guardian| (guardian, false));
+        Some(rest.chain(last_resort.into_iter().map(|leaver| (leaver, true))).map(ask).collect())
     }
 
     /// Has other servers keep blocks that were put; waits for it, until a deadline, unless it is safe that they will.
