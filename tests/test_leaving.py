@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -394,11 +393,10 @@ def test_of_servers_that_all_leave_one_stays_for_the_ranks(two: forebay.LocalGro
     def simulate() -> None:
         with producer(two, "s", replicas=2, on_loss="fail") as sim:
             sim.array("U", dtype="f8", shape=(100,))
-            while not over.is_set():
+            while not over.wait(0.002):
                 with sim.step(len(put)) as step:
                     step.put("U", np.full(100, float(len(put))))
                 put.append(sim.skipped)
-                time.sleep(0.002)
 
     def leave(name: str) -> None:
         try:
@@ -690,8 +688,9 @@ def test_a_get_waits_while_one_server_after_the_other_leaves(own_place: Path) ->
         for thread in getting:
             thread.start()
         for gone in range(4):
-            # Longer than a group takes to do without one.
-            time.sleep(1.5)
+            # Longer than a group takes to do without one; who gave up would end now.
+            getting[gone].join(timeout=1.5)
+            assert all(thread.is_alive() for thread in getting)
             group.add_servers()
             leave_surely(group, gone)
         space.put("T", np.arange(5.0), step=3)

@@ -60,6 +60,7 @@ impl GroupOptions {
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
+
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
 pub struct Group {

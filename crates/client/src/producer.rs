@@ -55,7 +55,7 @@ pub struct Producer {
     placement: Mutex<Placement>,
     /// Held by calls that wait in the name of the whole rank: they take turns.
     pub(crate) turn: Mutex<()>,
-    /// Held by the call that finds another home within a step.
+    /// Held by the call that finds another home within a step: the home for which none was found last, and why.
     moving: Mutex<Option<(Arc<Storage>, Error)>>,
     /// Never held while something is waited for, so that whoever only looks needs not wait either.
     pub(crate) state: Mutex<State>,

@@ -128,7 +128,6 @@ impl Replicas {
         copies.max(self.copies_with_others(id)) as usize + 1
     }
 
-    /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
     /// A guardian knows nothing of the run of a step.
     fn forgets_run(&mut self, id: &Kept, guardian: ServerId) {
         let known = id.step().and_then(|id| self.runs.get_mut(&(id.stream.clone(), id.run)));
@@ -137,6 +136,7 @@ impl Replicas {
         }
     }
 
+    /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
     fn keep_surely(&mut self, guardians: &BTreeSet<ServerId>, ranges: &[Range]) {
         for guardian in guardians {
             self.sure.entry(*guardian).or_default().extend(ranges.iter().map(|range| range.arena));
