@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -159,24 +159,70 @@ def test_nothing_waits_for_a_server_that_was_given_up(own_place: Path, transport
 
 
 @pytest.mark.parametrize("dead", [0, 1])
-def test_a_get_waits_no_longer_than_it_was_told_to(own_place: Path, transport: str, dead: int) -> None:
-    """One of two servers is dead, and the other one, which would have to say so, stands still."""
+@pytest.mark.parametrize("known", [True, False])
+def test_a_get_waits_no_longer_than_it_was_told_to(
+    own_place: Path, transport: str, dead: int, known: bool
+) -> None:
+    """One of two servers is dead, and the other one, which would have to say so, stands still.
+
+    Whoever of them owns what is got, and whether there is a connection to them already.
+    """
+    names = [f"T{number}" for number in range(12)]
     with (
         forebay.local(servers=2, budget=BUDGET, silence=60) as group,
-        opened(group, transport=transport) as space,
+        forebay.Space(group=group.path, transport=transport, timeout=120, replicas=2) as space,
+        forebay.Space(group=group.path, transport=transport, timeout=120) as other,
     ):
         pids = [process_of(group, server) for server in (0, 1)]
-        space.put("T", np.arange(1000.0), step=7)
+        for name in names:
+            space.put(name, np.arange(1000.0), step=7)
+            if known:
+                other.get(name, step=7)
         stand_still(pids[1 - dead])
+        pool = ThreadPoolExecutor(len(names))
         try:
             os.kill(pids[dead], signal.SIGKILL)
-            with ThreadPoolExecutor(1) as pool:
-                got = pool.submit(space.get, "T", step=7, timeout=1)
-                # Far less than the handle's own timeout.
-                error = got.exception(timeout=15)
+            got = [pool.submit(other.get, name, step=7, timeout=1) for name in names]
+            # Far less than the handle's own timeout.
+            wait(got, timeout=30)
+            assert all(one.done() for one in got)
+            assert all(isinstance(one.exception(), forebay.Timeout | forebay.Unreachable) for one in got)
         finally:
             os.kill(pids[1 - dead], signal.SIGCONT)
-        assert isinstance(error, forebay.Timeout | forebay.Unreachable)
+            pool.shutdown()
+
+
+def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport: str) -> None:
+    """Nor for a thread that waits for one that stands still, with the same handle."""
+    with (
+        forebay.local(servers=3, budget=BUDGET, silence=60) as group,
+        forebay.Space(group=group.path, transport=transport) as space,
+        forebay.Space(group=group.path, transport=transport) as other,
+    ):
+        admin = forebay.Admin(group=group.path)
+        names: dict[int, list[str]] = {server: [] for server in ids(group)}
+        known = dict.fromkeys(names, 0)
+        for number in range(100):
+            name = f"T{number}"
+            # So small that it lies with who owns it.
+            space.put(name, np.arange(10.0), step=0)
+            now = {server["server"]: server["blocks"] for server in admin.status()["servers"]}
+            owner = next(server for server in names if now[server] > known[server])
+            known = now
+            names[owner].append(name)
+            if min(map(len, names.values())) > 0:
+                break
+        silent, *living = names
+        pool = ThreadPoolExecutor(4)
+        with stopped(group, silent):
+            waiting = [pool.submit(other.get, names[silent][0], step=0) for _ in range(2)]
+            got = [pool.submit(other.get, names[server][0], step=0) for server in living]
+            for one in got:
+                np.testing.assert_array_equal(one.result(), np.arange(10.0))
+            assert not any(one.done() for one in waiting)
+        for one in waiting:
+            np.testing.assert_array_equal(one.result(), np.arange(10.0))
+        pool.shutdown()
 
 
 def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:

@@ -87,7 +87,8 @@ class Space:
     ) -> NDArray[Any]:
         """Copies exactly a region, given as in NumPy, waiting until it is covered.
 
-        At the deadline the error names the part that is missing.
+        At the deadline the error names the part that is missing. `timeout`, in seconds, is for that wait (default: that
+        of the handle); bytes that were found are copied within that of the handle.
         """
         made: dict[str, Any] = {}
 

@@ -92,8 +92,9 @@ impl Admin {
         // The server knows more about what is missing: let it be the one that says so.
         let patience = patience.saturating_add(Duration::from_secs(1));
         let what = "to start a pipeline's workers";
-        let ask = |rpc: &Rpc| Ok(rpc.call_within(&create, None, patience, what)?.message);
-        self.group.at_coordinator(&spec.stream, ask).map(drop)
+        // Workers may take longer to start than servers to be found.
+        let ask = |rpc: &Rpc, _| Ok(rpc.call_within(&create, None, patience, what)?.message);
+        self.group.at_coordinator(&spec.stream, Instant::now() + self.group.limit(), ask).map(drop)
     }
 
     /// Finds a pipeline. Waits for the servers, with one deadline; for one only if that knows it.

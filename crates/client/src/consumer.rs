@@ -8,6 +8,7 @@ use crate::presence::{Presence, Tries};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
 use crate::step::Step;
+use crate::turn::Turn;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
@@ -68,8 +69,8 @@ pub struct Consumer {
     attach: ToServer,
     stream: String,
     shared: Arc<Shared>,
-    /// Locked by the thread that attaches again.
-    attaching: Mutex<()>,
+    /// Of the threads that are to attach again one does.
+    attaching: Turn,
     state: Mutex<State>,
     /// The attributes that were told last: a step tells them only when they are others, and they are taken off it
     /// in the order in which steps are told.
@@ -135,14 +136,14 @@ impl Consumer {
             back: None,
         };
         let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
-        let (link, from) = attach_to(&group, &attach, &holders)?;
+        let (link, from) = attach_to(&group, &attach, &holders, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {
             group,
             attach,
             stream: options.stream.clone(),
             shared: Arc::new(Shared::new(holders, link)),
-            attaching: Mutex::default(),
+            attaching: Turn::default(),
             state: Mutex::new(State { next, ..State::default() }),
             attrs: Mutex::default(),
         })
@@ -151,7 +152,7 @@ impl Consumer {
     /// The server that coordinated the stream is gone: attaches at the one that takes its place, and goes on with the step
     /// after the last one that came.
     fn attach_again(&self, deadline: Instant, before: &Link, gone: Error) -> Result<Link> {
-        let _attaching = lock(&self.attaching);
+        let _attaching = self.attaching.take(deadline, "another thread to attach again")?;
         let link = self.shared.link();
         if !Arc::ptr_eq(&link.rpc, &before.rpc) {
             // Another thread has done it.
@@ -175,7 +176,8 @@ impl Consumer {
             }
             let held = self.shared.held_steps();
             let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
-            match attach_to(&self.group.within(left.min(ATTACH_AGAIN)), &attach, &self.shared.holders) {
+            let until = Instant::now() + left.min(ATTACH_AGAIN);
+            match attach_to(&self.group, &attach, &self.shared.holders, until) {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     if state.latest.is_none() {
@@ -370,12 +372,13 @@ fn attach_to(
     group: &Group,
     attach: &ToServer,
     holders: &Holders,
+    deadline: Instant,
 ) -> Result<(Link, Option<(RunNumber, StepNumber)>)> {
     let ToServer::Attach { stream, .. } = attach else {
         return Err(Error::internal("not an attachment"));
     };
-    let ask = |rpc: &Rpc| Ok(rpc.call_within(attach, None, group.limit(), "to attach")?.message);
-    let (server, rpc, answer) = group.at_coordinator(stream, ask)?;
+    let ask = |rpc: &Rpc, left| Ok(rpc.call_within(attach, None, left, "to attach")?.message);
+    let (server, rpc, answer) = group.at_coordinator(stream, deadline, ask)?;
     let (rpc, ToClient::Attached { attachment, from }) = (Arc::new(rpc), &answer) else {
         return Err(unexpected(&answer));
     };

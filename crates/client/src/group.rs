@@ -208,25 +208,27 @@ impl Group {
     }
 
     /// Connects to the server that coordinates a stream and asks it something. Another server than the view names may
-    /// do: the one that is asked knows. `call` asks over a connection.
+    /// do: the one that is asked knows. `call` asks over a connection, and is told how long that may take.
     pub(crate) fn at_coordinator(
         &self,
         stream: &str,
-        call: impl Fn(&Rpc) -> Result<ToClient>,
+        deadline: Instant,
+        call: impl Fn(&Rpc, Duration) -> Result<ToClient>,
     ) -> Result<(ServerId, Rpc, ToClient)> {
-        self.outlive(Instant::now() + self.limit(), || self.at_coordinator_now(stream, &call))
+        self.outlive(deadline, || self.at_coordinator_now(stream, deadline, &call))
     }
 
     fn at_coordinator_now(
         &self,
         stream: &str,
-        call: impl Fn(&Rpc) -> Result<ToClient>,
+        deadline: Instant,
+        call: impl Fn(&Rpc, Duration) -> Result<ToClient>,
     ) -> Result<(ServerId, Rpc, ToClient)> {
-        let deadline = Instant::now() + self.limit();
+        let left = || deadline.saturating_duration_since(Instant::now());
         let mut server = self.coordinator_of(stream)?;
         loop {
-            let rpc = self.connect(server, Role::Consumer)?;
-            match call(&rpc)? {
+            let rpc = self.within(left()).connect(server, Role::Consumer)?;
+            match call(&rpc, left())? {
                 ToClient::AskInstead(_) if Instant::now() >= deadline => {
                     return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
                 }
@@ -254,7 +256,8 @@ impl Group {
         let kind = connection.kind();
         let epoch = self.known().view.epoch;
         let rpc = Rpc::new(connection, epoch, self.options.patience()).of_member(self.clone(), id);
-        let answer = rpc.call_within(&self.hello(role, &address), None, self.limit(), "its welcome")?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = rpc.call_within(&self.hello(role, &address), None, left, "its welcome")?;
         let welcome = check_welcome(id, answer.message)?;
         Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
     }

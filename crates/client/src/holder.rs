@@ -1,6 +1,7 @@
 //! The servers that hold blocks, as a reader reaches them: their arenas, mapped once, and fetches.
 
 use crate::buffers::Buffers;
+use crate::connections::Connections;
 use crate::fork::ForkGuard;
 use crate::group::{Group, look_again};
 use crate::pins::{PIN_BYTES, Pins};
@@ -13,7 +14,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
 use forebay_transport::{Kind, blocking};
-use forebay_wire::message::{Part, Role, ToClient, ToServer};
+use forebay_wire::message::{Part, ToClient, ToServer};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,7 @@ pub(crate) struct Holders {
     /// For bytes that are copied or fetched.
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) pins: Pins,
-    connections: Mutex<HashMap<ServerId, Arc<Rpc>>>,
+    connections: Connections,
     /// By their servers, numbers and the term in which was told of what is looked at there.
     arenas: Mutex<HashMap<(ServerId, u32, Epoch), Arc<ReadableArena>>>,
     /// The latest term in which it was told of anything.
@@ -131,10 +132,10 @@ impl Holders {
     pub(crate) fn with_pins(group: Group, pin_bytes: u64) -> Holders {
         let (buffers, pins) = (Arc::default(), Pins::new(pin_bytes));
         Holders {
+            connections: Connections::new(group.clone()),
             group,
             buffers,
             pins,
-            connections: Mutex::default(),
             arenas: Mutex::default(),
             term: AtomicU64::new(0),
             tiles: Mutex::default(),
@@ -144,7 +145,7 @@ impl Holders {
 
     /// Ends the connections to them. Does not wait.
     pub(crate) fn hang_up(&self) {
-        lock(&self.connections).drain().for_each(|(_, rpc)| rpc.hang_up());
+        self.connections.hang_up();
     }
 
     pub(crate) fn group(&self) -> &Group {
@@ -156,8 +157,8 @@ impl Holders {
         lock(&self.tiles).map(&self.group.known().file.seats, hash, shape)
     }
 
-    /// Asks several servers at once, each its own question; their answers in the order of their ids. The time
-    /// that one takes to connect is its own.
+    /// Asks several servers at once, each its own question; their answers in the order of their ids. Connects to one after
+    /// the other, where that was not done before. Waits `patience` for all of it.
     pub(crate) fn ask_all(
         &self,
         questions: impl IntoIterator<Item = (ServerId, ToServer)>,
@@ -166,13 +167,15 @@ impl Holders {
     ) -> Vec<(ServerId, Result<ToClient>)> {
         let mut questions: Vec<(ServerId, ToServer)> = questions.into_iter().collect();
         questions.sort_by_key(|(server, _)| *server);
-        let connections: Vec<_> = questions.iter().map(|(server, _)| self.connection(*server)).collect();
+        let deadline = Instant::now() + patience;
+        let connections: Vec<_> =
+            questions.iter().map(|(server, _)| self.connection_until(*server, deadline)).collect();
         let asked: Vec<_> = questions
             .iter()
             .zip(&connections)
             .map(|((server, question), rpc)| {
                 let asked = match rpc {
-                    Ok(rpc) => rpc.ask(question, None, patience),
+                    Ok(rpc) => rpc.ask(question, None, deadline.saturating_duration_since(Instant::now())),
                     Err(error) => Err(error.clone()),
                 };
                 (*server, asked)
@@ -186,22 +189,22 @@ impl Holders {
 
     /// The connection to a server, made at first use and again when it broke.
     pub(crate) fn connection(&self, server: ServerId) -> Result<Arc<Rpc>> {
-        self.connection_within(server, self.group.limit())
+        self.connections.get(server, Instant::now() + self.group.limit())
     }
 
-    fn connection_within(&self, server: ServerId, limit: Duration) -> Result<Arc<Rpc>> {
-        let mut connections = lock(&self.connections);
-        if let Some(rpc) = connections.get(&server).filter(|rpc| !rpc.is_broken()) {
-            return Ok(rpc.clone());
-        }
-        let rpc = Arc::new(self.group.within(limit).connect(server, Role::Consumer)?);
-        connections.insert(server, rpc.clone());
-        Ok(rpc)
+    /// As [`Holders::connection`], waiting no longer than until a deadline.
+    pub(crate) fn connection_until(&self, server: ServerId, deadline: Instant) -> Result<Arc<Rpc>> {
+        self.connections.get(server, deadline.min(Instant::now() + self.group.limit()))
+    }
+
+    /// The connection to a server, if there is one.
+    pub(crate) fn existing_connection(&self, server: ServerId) -> Option<Arc<Rpc>> {
+        self.connections.existing(server)
     }
 
     /// Uses a connection that exists already for this server.
     pub(crate) fn adopt(&self, server: ServerId, rpc: Arc<Rpc>) {
-        lock(&self.connections).insert(server, rpc);
+        self.connections.adopt(server, rpc);
     }
 
     /// The arena that a block is in of which was told in this term; `None` if its server is reached over the network.
@@ -310,7 +313,7 @@ impl Holders {
         let (mut unreached, mut none_does) = (None, false);
         let members = self.group.known().view.members.clone();
         for server in members.into_iter().filter(|server| *server != location.server && *server != tried) {
-            let rpc = match self.connection_within(server, ANSWER) {
+            let rpc = match self.connection_until(server, Instant::now() + ANSWER) {
                 Ok(rpc) => rpc,
                 Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
                     unreached = Some(error);
@@ -318,7 +321,8 @@ impl Holders {
                 }
                 Err(error) => return Err(error),
             };
-            match rpc.call(&question, "to say who holds a block") {
+            // Another one can tell as well where this one stands still.
+            match rpc.call_within(&question, None, ANSWER, "to say who holds a block") {
                 Ok(answer) => match answer.message {
                     ToClient::AnswersFor { servers } => return Ok(servers),
                     other => return Err(unexpected(&other)),
@@ -327,7 +331,9 @@ impl Holders {
                 Err(error) if error.kind == ErrorKind::Unreachable && !rpc.is_broken() => {
                     *undecided = Some(error);
                 }
-                Err(error) if error.kind == ErrorKind::Unreachable => unreached = Some(error),
+                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                    unreached = Some(error);
+                }
                 Err(error) if error.kind == ErrorKind::Lost => none_does = true,
                 Err(error) => return Err(error),
             }

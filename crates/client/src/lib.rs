@@ -14,6 +14,7 @@ mod admin;
 mod assemble;
 mod attributes;
 mod buffers;
+mod connections;
 mod consumer;
 mod fork;
 mod group;
@@ -31,6 +32,7 @@ mod space;
 mod step;
 mod storage;
 mod together;
+mod turn;
 mod typed;
 mod worker;
 

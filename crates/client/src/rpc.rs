@@ -74,7 +74,7 @@ struct Data {
 }
 
 /// How long a wait for what another thread reads may take no notice of a signal, which wakes only that thread's.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// When it is first looked whether a server whose answer is awaited is still a member; then after twice that time, and so
 /// on.
 pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);

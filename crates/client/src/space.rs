@@ -319,8 +319,10 @@ impl Space {
         patience: Duration,
     ) -> Result<Found<'_>> {
         let question = find_message(field, step, region, shape, patience);
-        let rpc = self.holders.connection(server)?;
-        let answer = rpc.call_within(&question, None, patience + GRACE, "to find an array")?;
+        let deadline = Instant::now() + patience + GRACE;
+        let rpc = self.holders.connection_until(server, deadline)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = rpc.call_within(&question, None, left, "to find an array")?;
         let (lease, (term, report)) = match answer.message {
             ToClient::Found { lease, term, report, .. } => (lease, (term, report)),
             ToClient::NotOwned => return Err(not_owned(server, field, step)),
@@ -450,7 +452,8 @@ impl Drop for Found<'_> {
             return;
         }
         for (server, lease) in self.leases.drain(..) {
-            if let Ok(rpc) = self.space.holders.connection(server) {
+            // With the connection over which it was told the server forgets it.
+            if let Some(rpc) = self.space.holders.existing_connection(server) {
                 let _ = rpc.tell(&ToServer::SpaceRelease { lease });
             }
         }

@@ -8,11 +8,12 @@ use crate::producer::{dims, extent, field};
 use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{Selection, SpaceOptions, SpacePut};
+use forebay_client::{ErrorKind, Selection, SpaceOptions, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 #[pyclass(frozen)]
 pub(crate) struct Space {
@@ -69,21 +70,22 @@ impl Space {
         make: Bound<'_, PyAny>,
     ) -> PyResult<()> {
         type Made = (Vec<u64>, Vec<u64>, Vec<u64>, Py<PyAny>);
-        let timeout = timeout.wait()?;
+        let (began, timeout) = (Instant::now(), timeout.wait()?);
+        let left = || timeout.saturating_sub(began.elapsed());
         // Before a lock is waited for that the parent's threads may have held.
         self.space.check_process().map_err(raise)?;
         let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         loop {
             let field = match known {
                 Some(field) => field,
-                None => waiting(py, || self.space.field(name, step, timeout))?,
+                None => waiting(py, || self.space.field(name, step, left()))?,
             };
             let made = make.call1((describe(py, &field)?,)).and_then(|made| made.extract::<Made>());
             let (offset, shape, every, out) = match made {
                 Ok(made) => made,
                 Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
                 // What does not fit the field as it was once may fit it as it is at this step.
-                Err(error) => match waiting(py, || self.space.field(name, step, timeout))? {
+                Err(error) => match waiting(py, || self.space.field(name, step, left()))? {
                     now if now != field => {
                         known = Some(now);
                         continue;
@@ -94,12 +96,16 @@ impl Space {
             let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
             let found = waiting(py, || {
                 let found =
-                    selection.span(&field).and_then(|span| self.space.find(name, step, &span, timeout));
+                    selection.span(&field).and_then(|span| self.space.find(name, step, &span, left()));
                 match found {
                     Ok(found) if found.field() != &field => Ok(Err(found.field().clone())),
                     Ok(found) => Ok(Ok(found)),
+                    // Who does not answer tells no shape either.
+                    Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable) => {
+                        Err(error)
+                    }
                     // The shape may be another one at this step.
-                    Err(error) => match self.space.field(name, step, timeout) {
+                    Err(error) => match self.space.field(name, step, left()) {
                         Ok(now) if now != field => Ok(Err(now)),
                         _ => Err(error),
                     },

@@ -1,0 +1,50 @@
+//! Taking turns at what may last: a lock that is waited for until a deadline.
+
+use crate::rpc::LOOK;
+use forebay_core::{Error, Result};
+use forebay_transport::blocking;
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt::Display;
+use std::time::Instant;
+
+/// Whose turn it is to do what one thread does at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Turn(Mutex<()>);
+
+impl Turn {
+    /// Waits for the turn, which lasts until the result is dropped, no longer than until a deadline. `what` says in errors
+    /// what is waited for: what the one does whose turn it is.
+    pub(crate) fn take(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            // No signal ends the wait for a lock.
+            if let Some(turn) = self.0.try_lock_until(deadline.min(Instant::now() + LOOK)) {
+                return Ok(turn);
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while(what));
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::timeout(format!("the deadline passed while waiting for {what}")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::ErrorKind;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_for_a_turn_gives_up_at_a_deadline() {
+        let turn = Turn::default();
+        let held = turn.take(Instant::now(), "nobody").unwrap();
+        let error =
+            turn.take(Instant::now() + Duration::from_millis(1), "another thread to end").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        assert!(error.text.contains("another thread to end"), "{error}");
+        drop(held);
+        drop(turn.take(Instant::now(), "nobody").unwrap());
+    }
+}
