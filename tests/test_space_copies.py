@@ -167,17 +167,19 @@ def test_a_get_waits_no_longer_than_it_was_told_to(
 
     Whoever of them owns what is got, and whether there is a connection to them already.
     """
-    names = [f"T{number}" for number in range(12)]
+    names = ["T", *(f"T{number}" for number in range(12))]
     with (
         forebay.local(servers=2, budget=BUDGET, silence=60) as group,
         forebay.Space(group=group.path, transport=transport, timeout=120, replicas=2) as space,
         forebay.Space(group=group.path, transport=transport, timeout=120) as other,
     ):
         pids = [process_of(group, server) for server in (0, 1)]
-        for name in names:
+        # One that both own.
+        put(space, 7)
+        for name in names[1:]:
             space.put(name, np.arange(1000.0), step=7)
-            if known:
-                other.get(name, step=7)
+        for name in names if known else []:
+            other.get(name, step=7)
         stand_still(pids[1 - dead])
         pool = ThreadPoolExecutor(len(names))
         try:
@@ -223,6 +225,31 @@ def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport
         for one in waiting:
             np.testing.assert_array_equal(one.result(), np.arange(10.0))
         pool.shutdown()
+
+
+def test_what_is_found_too_late_is_not_held(own_place: Path, transport: str) -> None:
+    """Nobody waits any more for what a server finds that stood still: it is free when it is removed."""
+    with (
+        forebay.local(servers=2, budget=BUDGET, silence=60) as group,
+        opened(group, transport, 1) as space,
+        opened(group, transport, 1) as other,
+    ):
+        put(space, 0)
+        check(other, 0)
+        pids = [process_of(group, server) for server in (0, 1)]
+        try:
+            for pid in pids:
+                stand_still(pid)
+            for name in ("T", "small"):
+                with pytest.raises(forebay.Timeout):
+                    other.get(name, step=0, timeout=0.2)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        # The connections are good for more.
+        check(other, 0)
+        remove(space, 0)
+        wait_until(lambda: is_given_back(group))
 
 
 def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Child, consumer, is_asleep, producer, reference, wait_until
+from support import Child, consumer, is_asleep, is_given_back, producer, reference, wait_until
 
 import forebay
 
@@ -47,6 +47,27 @@ def test_many_threads_read_one_step(transport: str, encrypt: bool) -> None:
                     np.testing.assert_array_equal(found, whole[row : row + 2, column : column + 700])
 
             list(threads.map(read, range(4)))
+
+
+def test_threads_wait_for_what_others_put_with_the_same_space(
+    one: forebay.LocalGroup, transport: str
+) -> None:
+    whole = reference((ROWS, COLUMNS))
+    with (
+        forebay.Space(group=one.path, transport=transport, timeout=60) as space,
+        ThreadPoolExecutor(ROWS + 1) as threads,
+    ):
+        rows = [threads.submit(space.get, "T", step=0, region=np.s_[row]) for row in range(ROWS)]
+        other = threads.submit(space.get, "other", step=0)
+        for row in range(ROWS):
+            assert not any(one.done() for one in rows[row:])
+            space.put("T", whole[row : row + 1], step=0, offset=(row, 0), shape=whole.shape)
+            np.testing.assert_array_equal(rows[row].result(), whole[row])
+        space.put("other", whole, step=0)
+        np.testing.assert_array_equal(other.result(), whole)
+        for name in ("T", "other"):
+            space.remove(name, step=0)
+    wait_until(lambda: is_given_back(one))
 
 
 def test_a_read_does_not_wait_for_the_next_step(one: forebay.LocalGroup, transport: str) -> None:

@@ -54,11 +54,6 @@ impl Connections {
         Ok(rpc)
     }
 
-    /// The connection to a server, if there is one. Does not wait.
-    pub(crate) fn existing(&self, server: ServerId) -> Option<Arc<Rpc>> {
-        self.to(server).usable()
-    }
-
     /// Uses a connection that exists already.
     pub(crate) fn adopt(&self, server: ServerId, rpc: Arc<Rpc>) {
         *lock(&self.to(server).rpc) = Some(rpc);

@@ -229,12 +229,12 @@ impl Group {
         loop {
             let rpc = self.within(left()).connect(server, Role::Consumer)?;
             match call(&rpc, left())? {
-                ToClient::AskInstead(_) if Instant::now() >= deadline => {
-                    return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
-                }
                 // Two that name each other do not know the same view yet.
                 ToClient::AskInstead(other) => {
                     look_again();
+                    if left().is_zero() {
+                        return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
+                    }
                     server = other;
                 }
                 answer => return Ok((server, rpc, answer)),
@@ -251,6 +251,9 @@ impl Group {
 
     /// Connects to one server and greets it. While that does not answer it is looked whether it is still a member.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
+        if self.limit().is_zero() {
+            return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
+        }
         let deadline = Instant::now() + self.limit();
         let (connection, address) = self.connection_to(id, deadline)?;
         let kind = connection.kind();

@@ -7,6 +7,7 @@ use crate::group::{Group, look_again};
 use crate::pins::{PIN_BYTES, Pins};
 use crate::presence::{ANSWER, Tries};
 use crate::rpc::{Rpc, lock, unexpected};
+use crate::storage::GRACE;
 use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::tiles::{TileCache, TileMap};
@@ -14,12 +15,12 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
 use forebay_transport::{Kind, blocking};
-use forebay_wire::message::{Part, ToClient, ToServer};
-use std::collections::HashMap;
+use forebay_wire::message::{ANSWERS_PATIENCE, Part, ToClient, ToServer};
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
 pub(crate) const ARENAS_KEPT: usize = 64;
@@ -47,6 +48,15 @@ pub(crate) struct Holders {
     tiles: Mutex<TileCache>,
     /// Where blocks are now that servers held which are gone.
     moved: Mutex<HashMap<BlockPlace, (ServerId, u32)>>,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) message: ToClient,
+    pub(crate) rpc: Arc<Rpc>,
+    /// The number of the question.
+    pub(crate) request: u64,
 }
 
 /// An arena, for reading. Its server is told when nobody looks at it any more.
@@ -157,34 +167,38 @@ impl Holders {
         lock(&self.tiles).map(&self.group.known().file.seats, hash, shape)
     }
 
-    /// Asks several servers at once, each its own question; their answers in the order of their ids. Connects to one after
-    /// the other, where that was not done before. Waits `patience` for all of it.
+    /// Asks several servers at once, each its own question; their answers in the order of their ids, with the connections
+    /// over which they came and the numbers of the questions. Connects to one after the other where that was not done before,
+    /// which takes its share of the time until the deadline.
     pub(crate) fn ask_all(
         &self,
-        questions: impl IntoIterator<Item = (ServerId, ToServer)>,
-        patience: Duration,
+        servers: impl IntoIterator<Item = ServerId>,
+        question: impl Fn(ServerId) -> ToServer,
+        deadline: Instant,
         what: &str,
-    ) -> Vec<(ServerId, Result<ToClient>)> {
-        let mut questions: Vec<(ServerId, ToServer)> = questions.into_iter().collect();
-        questions.sort_by_key(|(server, _)| *server);
-        let deadline = Instant::now() + patience;
+    ) -> Vec<(ServerId, Result<Told>)> {
+        let servers: BTreeSet<ServerId> = servers.into_iter().collect();
         let connections: Vec<_> =
-            questions.iter().map(|(server, _)| self.connection_until(*server, deadline)).collect();
-        let asked: Vec<_> = questions
+            servers.iter().map(|id| (*id, self.connection_until(*id, deadline))).collect();
+        let asked: Vec<_> = connections
             .iter()
-            .zip(&connections)
-            .map(|((server, question), rpc)| {
-                let asked = match rpc {
-                    Ok(rpc) => rpc.ask(question, None, deadline.saturating_duration_since(Instant::now())),
-                    Err(error) => Err(error.clone()),
-                };
-                (*server, asked)
+            .map(|(server, rpc)| {
+                let rpc = rpc.as_ref().map_err(Error::clone)?;
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Error::timeout(format!(
+                        "the deadline passed before {server} was asked {what}"
+                    )));
+                }
+                Ok((rpc.clone(), rpc.ask(&question(*server), None, left)?))
             })
             .collect();
-        asked
-            .into_iter()
-            .map(|(server, asked)| (server, asked.and_then(|asked| asked.answer(what)).map(|a| a.message)))
-            .collect()
+        let told = asked.into_iter().map(|asked| {
+            let (rpc, asked) = asked?;
+            let request = asked.request();
+            Ok(Told { message: asked.answer(what)?.message, rpc, request })
+        });
+        servers.iter().copied().zip(told).collect()
     }
 
     /// The connection to a server, made at first use and again when it broke.
@@ -195,11 +209,6 @@ impl Holders {
     /// As [`Holders::connection`], waiting no longer than until a deadline.
     pub(crate) fn connection_until(&self, server: ServerId, deadline: Instant) -> Result<Arc<Rpc>> {
         self.connections.get(server, deadline.min(Instant::now() + self.group.limit()))
-    }
-
-    /// The connection to a server, if there is one.
-    pub(crate) fn existing_connection(&self, server: ServerId) -> Option<Arc<Rpc>> {
-        self.connections.existing(server)
     }
 
     /// Uses a connection that exists already for this server.
@@ -321,8 +330,9 @@ impl Holders {
                 }
                 Err(error) => return Err(error),
             };
-            // Another one can tell as well where this one stands still.
-            match rpc.call_within(&question, None, ANSWER, "to say who holds a block") {
+            // The server waits no longer until it knows; where this one stands still, another one can tell as well.
+            let patience = rpc.patience().min(ANSWERS_PATIENCE + GRACE);
+            match rpc.call_within(&question, None, patience, "to say who holds a block") {
                 Ok(answer) => match answer.message {
                     ToClient::AnswersFor { servers } => return Ok(servers),
                     other => return Err(unexpected(&other)),

@@ -112,20 +112,21 @@ fn records_now(
     let mut gone = None;
     let mut rest: Vec<(ServerId, u64)> = owners.into_iter().map(|owner| (owner, 0)).collect();
     while !rest.is_empty() {
-        let questions = rest.iter().map(|(owner, skip)| {
+        let told_by =
+            |owner| rest.iter().find(|(asked, _)| *asked == owner).map_or(0, |(_, skip): &(_, u64)| *skip);
+        let question = |owner| {
             let (id, field, region) = (id.clone(), name.clone(), region.cloned());
-            (*owner, ToServer::FindBlocks { id, field, region, skip: *skip })
-        });
-        let patience = holders.group().options().patience();
-        let answers = holders.ask_all(questions, patience, "to tell blocks");
+            ToServer::FindBlocks { id, field, region, skip: told_by(owner) }
+        };
+        let deadline = Instant::now() + holders.group().options().patience();
+        let owners = rest.iter().map(|(owner, _)| *owner);
+        let answers = holders.ask_all(owners, question, deadline, "to tell blocks");
         let mut next = Vec::new();
         for (owner, answer) in answers {
-            match answer {
+            match answer.map(|told| told.message) {
                 Ok(ToClient::Records { blocks, more }) => {
                     if more {
-                        let told =
-                            rest.iter().find(|(asked, _)| *asked == owner).map_or(0, |(_, skip)| *skip);
-                        next.push((owner, told + blocks.len() as u64));
+                        next.push((owner, told_by(owner) + blocks.len() as u64));
                     }
                     known.extend(blocks.into_iter().map(|block| (block.key, block)));
                 }

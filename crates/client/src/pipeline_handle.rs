@@ -9,6 +9,7 @@ use crate::group::look_again;
 use crate::producer::{OnLoss, Producer};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
+use crate::turn::Turn;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::{Error, ErrorKind, Result};
@@ -54,7 +55,8 @@ struct Pending {
     order: DriveOrder,
     /// The connection over which it was asked, and the number of the question.
     asked: Mutex<Option<(Arc<Rpc>, u64)>>,
-    outcome: Mutex<Option<Result<Driven>>>,
+    /// One thread at a time waits for it.
+    outcome: Turn<Option<Result<Driven>>>,
 }
 
 /// What became of what a pipeline was asked for.
@@ -174,7 +176,9 @@ impl PipelineHandle {
     /// execution. It may be executed again while it is active. Waits until it is over, `timeout` at most (default: the
     /// handle's deadline); after a time-out the same call waits on. Fails with `PipelineFailed` and the worker's traceback.
     pub fn execute(&self, step: StepNumber, timeout: Option<Duration>) -> Result<Driven> {
-        self.execute_async(step)?.wait(timeout)
+        let deadline = timeout.map(deadline_after);
+        let request = self.execute_async(step)?;
+        request.wait(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))
     }
 
     /// As [`PipelineHandle::execute`], but waits only until this rank has ended the step.
@@ -287,8 +291,8 @@ impl Driver {
         let rpc = self.producer.home().rpc.clone();
         // Where that fails, waiting for it asks again.
         let asked = post(&rpc, &self.tell(order)).ok().map(|request| (rpc, request));
-        let (asked, outcome) = (Mutex::new(asked), Mutex::default());
-        Arc::new(Pending { driver: self.clone(), order, asked, outcome })
+        let asked = Mutex::new(asked);
+        Arc::new(Pending { driver: self.clone(), order, asked, outcome: Turn::default() })
     }
 
     /// What was asked for is over, whatever came of it.
@@ -324,7 +328,7 @@ impl PipelineRequest {
 
 impl Pending {
     fn over(driver: &Arc<Driver>, order: DriveOrder, outcome: Result<Driven>) -> Arc<Pending> {
-        let outcome = Mutex::new(Some(outcome));
+        let outcome = Turn::new(Some(outcome));
         Arc::new(Pending { driver: driver.clone(), order, asked: Mutex::default(), outcome })
     }
 
@@ -343,8 +347,8 @@ impl Pending {
     fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
         let producer = &self.driver.producer;
         let deadline = deadline_after(timeout.unwrap_or(producer.group().options().patience()));
-        // One thread at a time.
-        let mut outcome = lock(&self.outcome);
+        let what = self.what();
+        let mut outcome = self.outcome.take(deadline, format_args!("another thread that waits {what}"))?;
         if let Some(outcome) = &*outcome {
             return outcome.clone();
         }
@@ -377,7 +381,8 @@ impl Pending {
                     }
                 }
             };
-            let answer = rpc.flush().and_then(|()| rpc.collect_until(request, deadline, &self.what()));
+            let flushed = rpc.flush(deadline);
+            let answer = flushed.and_then(|()| rpc.collect_until(request, deadline, &self.what()));
             match answer {
                 Ok(ToClient::Driven(DriveAnswer::Activated { workers, next })) => {
                     lock(&driver.steps).promised = Some(next);

@@ -1,10 +1,11 @@
 //! Questions and answers over one connection.
 
 use crate::group::Group;
+use crate::turn::Turn;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Kind;
-use forebay_transport::blocking::{self, Connection, Receiver, Sender};
+use forebay_transport::blocking::{self, Connection, Hangup, Receiver, Sender};
 use forebay_wire::frame::Header;
 use forebay_wire::message::{ToClient, ToServer};
 use std::collections::{HashMap, VecDeque};
@@ -27,7 +28,8 @@ pub(crate) struct Answer {
 /// what is for others; when it has what it waited for, another one reads.
 #[derive(Debug)]
 pub(crate) struct Rpc {
-    sender: Mutex<Sender>,
+    sender: Turn<Sender>,
+    hangup: Hangup,
     /// Locked by the thread that reads, which says so in the inbox first.
     receiver: Mutex<Receiver>,
     inbox: Mutex<Inbox>,
@@ -80,6 +82,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
 /// It is looked at least as often as this.
 const LOOK_AT_MEMBERS_MAX: Duration = Duration::from_secs(4);
+/// How long a server may take to take note of what is done with.
+const RELEASE: Duration = Duration::from_secs(1);
 /// How many bytes of data that nobody wants any more are skipped at once; a sealed record fits.
 const SKIP: u64 = 64 << 10;
 
@@ -96,7 +100,8 @@ impl Rpc {
         let kind = connection.kind();
         Rpc {
             peer: connection.sender.peer().to_owned(),
-            sender: Mutex::new(connection.sender),
+            hangup: connection.hangup(),
+            sender: Turn::new(connection.sender),
             receiver: Mutex::new(connection.receiver),
             inbox: Mutex::default(),
             changed: Condvar::new(),
@@ -146,13 +151,13 @@ impl Rpc {
     /// Tells the server something that is not answered.
     pub(crate) fn tell(&self, message: &ToServer) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        lock(&self.sender).send(&self.header(0), message, &[], deadline)
+        self.sender(deadline)?.send(&self.header(0), message, &[], deadline)
     }
 
     /// Tells the server something with the next message that is sent to it.
     pub(crate) fn queue(&self, message: &ToServer) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        lock(&self.sender).queue(&self.header(0), message, deadline)
+        self.sender(deadline)?.queue(&self.header(0), message, deadline)
     }
 
     /// Asks and waits for the answer, no longer than the default deadline.
@@ -179,9 +184,32 @@ impl Rpc {
         payload: Option<Payload<'_>>,
         patience: Duration,
     ) -> Result<Asked<'_>> {
-        let asked = Asked { rpc: self, request: self.expect(false), deadline: Instant::now() + patience };
+        let asked = Asked {
+            rpc: self,
+            request: self.expect(false),
+            deadline: Instant::now() + patience,
+            holds: matches!(message, ToServer::SpaceFind { .. }),
+        };
         self.send(asked.request, message, payload, asked.deadline)?;
         Ok(asked)
+    }
+
+    /// The sending half, when no other thread uses it.
+    fn sender(&self, deadline: Instant) -> Result<parking_lot::MutexGuard<'_, Sender>> {
+        self.sender.take(deadline, format_args!("another thread to send something to {}", self.peer))
+    }
+
+    /// Has finished with what the answer to a question holds, or may hold once it comes. Waits only while the server takes no
+    /// bytes, and not for long: what is not said then stays held until the connection ends.
+    pub(crate) fn release(&self, request: u64) {
+        let deadline = Instant::now() + RELEASE;
+        let release = ToServer::SpaceRelease { request };
+        let sent = self
+            .sender(deadline)
+            .and_then(|mut sender| sender.send(&self.header(0), &release, &[], deadline));
+        if let Err(error) = sent {
+            tracing::debug!("{} is not told what is done with: {error}", self.peer);
+        }
     }
 
     /// The number of a question that is about to be asked.
@@ -198,7 +226,7 @@ impl Rpc {
         payload: Option<Payload<'_>>,
         deadline: Instant,
     ) -> Result<()> {
-        let mut sender = lock(&self.sender);
+        let mut sender = self.sender(deadline)?;
         let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
         let header = Header { payload: bytes, ..self.header(request) };
         sender.send(&header, message, &[], deadline)?;
@@ -212,9 +240,10 @@ impl Rpc {
     /// take the bytes. The payload is the caller's again on return. If the server is known to have ended the connection, that
     /// is an error now: what is sent to it would be lost.
     pub(crate) fn post(&self, message: &ToServer, payload: Option<Payload<'_>>) -> Result<u64> {
-        lock(&self.sender).check_not_ended()?;
+        let deadline = Instant::now() + self.patience;
+        self.sender(deadline)?.check_not_ended()?;
         let request = self.expect(false);
-        let sent = self.send(request, message, payload, Instant::now() + self.patience);
+        let sent = self.send(request, message, payload, deadline);
         if sent.is_err() {
             self.forget(request);
         }
@@ -225,7 +254,9 @@ impl Rpc {
     pub(crate) fn post_later(&self, message: &ToServer) -> Result<u64> {
         let request = self.expect(false);
         let deadline = Instant::now() + self.patience;
-        let queued = lock(&self.sender).queue(&self.header(request), message, deadline);
+        let queued = self
+            .sender(deadline)
+            .and_then(|mut sender| sender.queue(&self.header(request), message, deadline));
         if queued.is_err() {
             self.forget(request);
         }
@@ -233,8 +264,8 @@ impl Rpc {
     }
 
     /// Sends what waits for the next message, if anything does.
-    pub(crate) fn flush(&self) -> Result<()> {
-        lock(&self.sender).flush(Instant::now() + self.patience)
+    pub(crate) fn flush(&self, deadline: Instant) -> Result<()> {
+        self.sender(deadline)?.flush(deadline)
     }
 
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
@@ -266,7 +297,7 @@ impl Rpc {
     /// Asks for bytes and receives them to where they belong.
     pub(crate) fn fetch(&self, message: &ToServer, target: &mut [u8], what: &str) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        let asked = Asked { rpc: self, request: self.expect(true), deadline };
+        let mut asked = Asked { rpc: self, request: self.expect(true), deadline, holds: false };
         self.send(asked.request, message, None, deadline)?;
         let header = asked.take(what)?.header;
         if header.payload != target.len() as u64 {
@@ -453,7 +484,7 @@ impl Rpc {
 
     /// Ends the connection: nothing can be asked or told by it any more. Does not wait.
     pub(crate) fn hang_up(&self) {
-        lock(&self.sender).hang_up();
+        self.hangup.hang_up();
     }
 
     /// Whether the connection is known to be of no more use. Does not wait.
@@ -469,16 +500,24 @@ pub(crate) struct Asked<'a> {
     rpc: &'a Rpc,
     request: u64,
     deadline: Instant,
+    /// What is found is held under the question's number, and is to be released if the answer is not taken.
+    holds: bool,
 }
 
 impl Asked<'_> {
+    /// Its number.
+    pub(crate) fn request(&self) -> u64 {
+        self.request
+    }
+
     /// Waits for the answer. One that says what failed is an error.
-    pub(crate) fn answer(self, what: &str) -> Result<Answer> {
+    pub(crate) fn answer(mut self, what: &str) -> Result<Answer> {
         self.take(what)
     }
 
-    fn take(&self, what: &str) -> Result<Answer> {
+    fn take(&mut self, what: &str) -> Result<Answer> {
         let answer = self.rpc.answer_to(self.request, self.deadline, what)?;
+        self.holds = false;
         match answer.message {
             ToClient::Failed(error) => Err(error),
             _ => Ok(answer),
@@ -489,6 +528,9 @@ impl Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.rpc.forget(self.request);
+        if self.holds {
+            self.rpc.release(self.request);
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::assemble::{self, Selection};
 use crate::fork::ForkGuard;
 use crate::group::{Group, GroupOptions};
-use crate::holder::{ARENAS_KEPT, Holders};
+use crate::holder::{ARENAS_KEPT, Holders, Told};
 use crate::rpc::{Payload, Rpc, lock, unexpected};
-use crate::seconds::{deadline_after, sane};
+use crate::seconds::deadline_after;
 use crate::storage::{GRACE, Storage};
 use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
@@ -229,14 +229,11 @@ impl Space {
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
-        self.holders.group().outlive(deadline, || {
-            let left = sane(deadline.saturating_duration_since(Instant::now()));
-            self.field_now(field, step, left)
-        })
+        self.holders.group().outlive(deadline, || self.field_now(field, step, deadline))
     }
 
-    fn field_now(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
-        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), timeout)?;
+    fn field_now(&self, field: &str, step: StepNumber, deadline: Instant) -> Result<Field> {
+        let found = self.ask_one(self.describer(field, step)?, field, step, (None, None), deadline)?;
         let field = found.report.field.clone();
         self.remember(&field);
         Ok(field)
@@ -264,7 +261,6 @@ impl Space {
         region: &Region,
         deadline: Instant,
     ) -> Result<Found<'_>> {
-        let left = || deadline.saturating_duration_since(Instant::now());
         let describer = self.describer(field, step)?;
         // Whom to ask follows from the shape, and most fields have one at all steps.
         let mut known = lock(&self.known).get(field).cloned();
@@ -272,27 +268,27 @@ impl Space {
             let tiles = known.as_ref().map(|known| self.tiles(known, step));
             let (Some(as_known), Some(tiles)) = (&known, tiles.filter(|tiles| !tiles.is_single())) else {
                 let shape = known.as_ref().and_then(|known| known.shape.clone());
-                let found = self.ask_one(describer, field, step, (Some(region), shape), left())?;
+                let found = self.ask_one(describer, field, step, (Some(region), shape), deadline)?;
                 self.remember(&found.report.field);
-                if !found.leases.is_empty() {
+                if !found.held.is_empty() {
                     return Ok(found);
                 }
                 known = Some(found.report.field.clone());
                 continue;
             };
             let owners = tiles.owners_of(region);
-            let ask = |patience| self.ask_owners(&owners, as_known, step, region, patience);
-            if let Some(found) = ask(None)? {
+            let ask = |waits| self.ask_owners(&owners, as_known, step, region, (waits, deadline));
+            if let Some(found) = ask(false)? {
                 return Ok(found);
             }
             // Something is not there yet, or the field is another one now.
-            let now = self.field_now(field, step, left())?;
+            let now = self.field_now(field, step, deadline)?;
             if now.shape == as_known.shape
-                && let Some(found) = ask(Some(left()))?
+                && let Some(found) = ask(true)?
             {
                 return Ok(found);
             }
-            if left().is_zero() {
+            if Instant::now() >= deadline {
                 return Err(Error::timeout(format!(
                     "field '{field}' at step {step} is removed and put again and again while it is searched"
                 )));
@@ -316,23 +312,22 @@ impl Space {
         field: &str,
         step: StepNumber,
         (region, shape): (Option<&Region>, Option<Dims>),
-        patience: Duration,
+        deadline: Instant,
     ) -> Result<Found<'_>> {
-        let question = find_message(field, step, region, shape, patience);
-        let deadline = Instant::now() + patience + GRACE;
-        let rpc = self.holders.connection_until(server, deadline)?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let answer = rpc.call_within(&question, None, left, "to find an array")?;
-        let (lease, (term, report)) = match answer.message {
-            ToClient::Found { lease, term, report, .. } => (lease, (term, report)),
+        let question = |_| find_message(field, step, region, shape.clone(), left_until(deadline));
+        let mut told = self.holders.ask_all([server], question, deadline + GRACE, "to find an array");
+        let Some((_, told)) = told.pop() else { return Err(Error::internal("nobody was asked")) };
+        let Told { message, rpc, request } = told?;
+        let (held, term, report) = match message {
+            ToClient::Found { held, term, report, .. } => (held, term, report),
             ToClient::NotOwned => return Err(not_owned(server, field, step)),
             other => return Err(unexpected(&other)),
         };
-        let leases = if lease == 0 { Vec::new() } else { vec![(server, lease)] };
-        Ok(Found { space: self, report: *report, step, term, leases })
+        let held = if held { vec![(rpc, request)] } else { Vec::new() };
+        Ok(Found { space: self, report: *report, step, term, held })
     }
 
-    /// Asks all owners of a region at once. `None` if they know different fields or, without `patience`, if some
+    /// Asks all owners of a region at once. `None` if they know different fields or, where they do not wait for it, if some
     /// do not know all of it yet.
     fn ask_owners(
         &self,
@@ -340,38 +335,46 @@ impl Space {
         field: &Field,
         step: StepNumber,
         region: &Region,
-        patience: Option<Duration>,
+        (waits, deadline): (bool, Instant),
     ) -> Result<Option<Found<'_>>> {
-        let waits = patience.is_some();
-        let patience = patience.unwrap_or_default();
-        let question = find_message(&field.name, step, Some(region), field.shape.clone(), patience);
-        let questions = owners.iter().map(|owner| (*owner, question.clone()));
-        let answers = self.holders.ask_all(questions, patience + GRACE, "to find an array");
+        let question = |_| {
+            let patience = if waits { left_until(deadline) } else { Duration::ZERO };
+            find_message(&field.name, step, Some(region), field.shape.clone(), patience)
+        };
+        let owners = owners.iter().copied();
+        let answers = self.holders.ask_all(owners, question, deadline + GRACE, "to find an array");
         let report = FieldReport::new(field.clone(), Vec::new());
-        let mut found = Found { space: self, report, step, term: Epoch::MAX, leases: Vec::new() };
+        let mut found = Found { space: self, report, step, term: Epoch::MAX, held: Vec::new() };
         let mut descriptions = BTreeSet::new();
         let mut blocks = BTreeMap::new();
         let mut complete = true;
         let mut failure = None;
         for (owner, answer) in answers {
-            match answer {
-                Ok(ToClient::Found { lease, description, term, report }) if lease != 0 => {
-                    found.leases.push((owner, lease));
+            let (message, over) = match answer {
+                Ok(Told { message, rpc, request }) => (message, (rpc, request)),
+                Err(error) if !waits && matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => {
+                    complete = false;
+                    continue;
+                }
+                Err(error) => {
+                    failure = failure.or(Some(error));
+                    continue;
+                }
+            };
+            match message {
+                ToClient::Found { held: true, description, term, report } => {
+                    found.held.push(over);
                     found.term = found.term.min(term);
                     found.report.field = report.field;
                     descriptions.insert(description);
                     blocks.extend(report.blocks.into_iter().map(|block| (block.key, block)));
                 }
                 // Of another shape than thought.
-                Ok(ToClient::Found { .. }) => complete = false,
-                Ok(ToClient::NotOwned) => {
+                ToClient::Found { .. } => complete = false,
+                ToClient::NotOwned => {
                     failure = failure.or(Some(not_owned(owner, &field.name, step)));
                 }
-                Ok(other) => return Err(unexpected(&other)),
-                Err(error) if !waits && matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => {
-                    complete = false;
-                }
-                Err(error) => failure = failure.or(Some(error)),
+                other => return Err(unexpected(&other)),
             }
         }
         found.report.blocks = blocks.into_values().collect();
@@ -408,6 +411,11 @@ fn not_owned(server: ServerId, field: &str, step: StepNumber) -> Error {
     Error::unreachable(format!("{server} does not own what was asked of field '{field}' at step {step}"))
 }
 
+/// How much time is left.
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
 fn find_message(
     field: &str,
     step: StepNumber,
@@ -427,7 +435,8 @@ pub struct Found<'a> {
     step: StepNumber,
     /// The first epoch in which one of them was told.
     term: Epoch,
-    leases: Vec<(ServerId, u64)>,
+    /// Over which connections it is held, and under which numbers.
+    held: Vec<(Arc<Rpc>, u64)>,
 }
 
 impl Found<'_> {
@@ -451,11 +460,8 @@ impl Drop for Found<'_> {
         if self.space.guard.is_child() {
             return;
         }
-        for (server, lease) in self.leases.drain(..) {
-            // With the connection over which it was told the server forgets it.
-            if let Some(rpc) = self.space.holders.existing_connection(server) {
-                let _ = rpc.tell(&ToServer::SpaceRelease { lease });
-            }
+        for (rpc, request) in self.held.drain(..) {
+            rpc.release(request);
         }
     }
 }

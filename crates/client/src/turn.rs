@@ -7,14 +7,21 @@ use parking_lot::{Mutex, MutexGuard};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// Whose turn it is to do what one thread does at a time.
+/// What one thread uses at a time, perhaps for long; `()` if it is nothing but the turn.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(Mutex<()>);
+pub(crate) struct Turn<T = ()>(Mutex<T>);
 
-impl Turn {
+impl<T> Turn<T> {
+    pub(crate) fn new(used: T) -> Turn<T> {
+        Turn(Mutex::new(used))
+    }
+
     /// Waits for the turn, which lasts until the result is dropped, no longer than until a deadline. `what` says in errors
     /// what is waited for: what the one does whose turn it is.
-    pub(crate) fn take(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, ()>> {
+    pub(crate) fn take(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, T>> {
+        if let Some(turn) = self.0.try_lock() {
+            return Ok(turn);
+        }
         loop {
             // No signal ends the wait for a lock.
             if let Some(turn) = self.0.try_lock_until(deadline.min(Instant::now() + LOOK)) {
@@ -38,7 +45,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_turn_gives_up_at_a_deadline() {
-        let turn = Turn::default();
+        let turn: Turn = Turn::default();
         let held = turn.take(Instant::now(), "nobody").unwrap();
         let error =
             turn.take(Instant::now() + Duration::from_millis(1), "another thread to end").unwrap_err();

@@ -6,6 +6,7 @@ mod driving;
 mod producer;
 mod producing;
 mod reserve;
+mod searches;
 mod storing;
 mod writing;
 
@@ -21,10 +22,11 @@ use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
 use forebay_wire::frame::{Frame, Header};
 use forebay_wire::handshake::Door;
-use forebay_wire::message::{Hello, Role, ToClient, ToServer, Welcome};
+use forebay_wire::message::{ANSWERS_PATIENCE, Hello, Role, ToClient, ToServer, Welcome};
 use forebay_wire::peer::PeerMessage;
 use producing::Producing;
 use rustix::fd::OwnedFd;
+use searches::Searches;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,9 +47,6 @@ const LOOK: Duration = Duration::from_micros(30);
 /// The longest that a client can ask a server to wait on its behalf by default.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 
-/// How long a client waits until the group knows who answers for what a dead server held.
-const ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
-
 /// A client's connection.
 pub(crate) struct Session {
     pub(crate) node: Arc<Node>,
@@ -64,7 +63,8 @@ pub(crate) struct Session {
     storing: Option<Storing>,
     space_writing: Option<Writing>,
     attachments: Vec<(AttachmentId, String)>,
-    leases: Vec<u64>,
+    /// What it looks for in the space, and holds of it.
+    searches: Searches,
     /// What it asked for of pipelines that it drives, and is answered later.
     driving: JoinSet<()>,
     /// The numbers of its mappings of arenas.
@@ -129,7 +129,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         storing: None,
         space_writing: None,
         attachments: Vec::new(),
-        leases: Vec::new(),
+        searches: Searches::default(),
         driving: JoinSet::new(),
         readers: BTreeSet::new(),
     };
@@ -393,13 +393,9 @@ impl Session {
                 found.map(Some)
             }
             M::SpacePut(put) => self.space_put(&header, *put).await,
-            M::SpaceFind { .. } => self.space_find(message).await.map(Some),
-            M::SpaceRelease { lease } => {
-                // Only what this client holds: a lease of another's would free what that one still reads.
-                if let Some(index) = self.leases.iter().position(|held| *held == lease) {
-                    self.leases.swap_remove(index);
-                    self.node.space_release(lease);
-                }
+            M::SpaceFind { .. } => self.space_find(header.request, message).await,
+            M::SpaceRelease { request } => {
+                self.searches.release(&self.node, request);
                 Ok(None)
             }
             M::SpaceRemove { field, step } => {
@@ -485,9 +481,7 @@ impl Session {
         for (attachment, stream) in std::mem::take(&mut self.attachments) {
             self.node.detach(attachment, Some(stream));
         }
-        for lease in std::mem::take(&mut self.leases) {
-            self.node.space_release(lease);
-        }
+        self.searches.end(&self.node);
         for reader in std::mem::take(&mut self.readers) {
             self.node.reader_gone(reader);
         }
@@ -497,7 +491,7 @@ impl Session {
     fn stop_reading(&mut self) -> bool {
         let node = self.node.clone();
         let mut state = node.state.lock();
-        let mut reads = !self.leases.is_empty();
+        let mut reads = self.searches.hold_something();
         for (id, stream) in &self.attachments {
             let held = node.coordinator(&mut state, stream).held_by(*id);
             if !held.is_empty() {

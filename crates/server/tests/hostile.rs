@@ -28,7 +28,7 @@ use invent::{Inventor, Plain, spoil};
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Panics of a server's tasks: tokio catches them, so that nobody else would notice.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -406,10 +406,12 @@ fn a_lease_of_another_client() {
         shape: seeds::field().shape,
         patience_ms: 1000,
     };
-    let ToClient::Found { lease, report, .. } = owner.ask(&find).unwrap() else { panic!("not found") };
+    let search = Header { request: 79, ..Header::default() };
+    owner.say(search, &find, &[]).unwrap();
+    let ToClient::Found { held: true, report, .. } = owner.answer(79).unwrap().0 else { panic!("not found") };
 
     let mut stranger = group.connect(0, false, Role::Consumer);
-    stranger.tell(&ToServer::SpaceRelease { lease }).unwrap();
+    stranger.tell(&ToServer::SpaceRelease { request: 79 }).unwrap();
     stranger.ask(&ToServer::SpaceRemove { field: "U".into(), step: 3 }).unwrap();
     assert!(staged_bytes(&group) > 0, "the block was freed although somebody holds it");
     let place = report.blocks[0].location;
@@ -426,9 +428,23 @@ fn a_lease_of_another_client() {
     let (answer, bytes) = owner.answer(78).unwrap();
     assert!(matches!(answer, ToClient::Data), "{answer:?}");
     assert_eq!(bytes, data);
-    owner.tell(&ToServer::SpaceRelease { lease }).unwrap();
+    owner.tell(&ToServer::SpaceRelease { request: 79 }).unwrap();
     owner.ask(&ToServer::Status).unwrap();
     assert_eq!(staged_bytes(&group), 0);
+
+    // Two searches of one number: what the first one found would be held for ever.
+    owner.say(Header { request: 80, payload: 216, ..Header::default() }, &put, &data).unwrap();
+    assert!(matches!(owner.answer(80).unwrap().0, ToClient::Done));
+    owner.say(search, &find, &[]).unwrap();
+    owner.answer(79).unwrap();
+    owner.say(search, &find, &[]).unwrap();
+    // The connection ends with all that was held over it.
+    let mut other = group.connect(0, false, Role::Consumer);
+    other.ask(&ToServer::SpaceRemove { field: "U".into(), step: 3 }).unwrap();
+    let began = Instant::now();
+    while staged_bytes(&group) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "what was found is held for ever");
+    }
     check_no_panic();
     group.stop();
 }

@@ -83,6 +83,17 @@ pub struct Connection {
     pub receiver: Receiver,
 }
 
+/// What ends a connection, whoever uses its halves.
+#[derive(Debug)]
+pub struct Hangup(Arc<End>);
+
+impl Hangup {
+    /// Ends the connection for both halves. Does not wait.
+    pub fn hang_up(&self) {
+        let _ = rustix::net::shutdown(self.0.link.descriptor(), rustix::net::Shutdown::Both);
+    }
+}
+
 /// The sending half.
 #[derive(Debug)]
 pub struct Sender {
@@ -141,6 +152,11 @@ impl Connection {
     /// Which transport it uses.
     pub fn kind(&self) -> Kind {
         self.sender.kind()
+    }
+
+    /// What ends it.
+    pub fn hangup(&self) -> Hangup {
+        Hangup(self.sender.end.clone())
     }
 }
 
@@ -274,11 +290,6 @@ impl Sender {
     /// Which transport it uses.
     pub fn kind(&self) -> Kind {
         self.end.link.kind()
-    }
-
-    /// Ends the connection for both halves. Does not wait.
-    pub fn hang_up(&self) {
-        let _ = rustix::net::shutdown(self.end.link.descriptor(), rustix::net::Shutdown::Both);
     }
 
     /// The server's name in errors.

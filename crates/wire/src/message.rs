@@ -14,6 +14,10 @@ use forebay_core::steps::{
     AttachmentId, BackTo, Durability, FieldReport, HeldStep, Policy, RunOptions, Start, StepReport,
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a server lets a client wait at most until the group knows who answers for what a dead server held.
+pub const ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What tells whether two processes are on one host: the machine's boot, and the namespace that matters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -356,7 +360,8 @@ pub enum ToServer {
     /// Puts a block to be kept until it is removed. Answer: [`ToClient::Done`].
     SpacePut(Box<SpacePut>),
     /// Asks an owner for the blocks that meet a region, waiting until they cover what it owns of the region.
-    /// Answer: [`ToClient::Found`]; the blocks are held for this client until `SpaceRelease`.
+    /// Answer: [`ToClient::Found`]; the blocks are held for this client until `SpaceRelease`. Other messages are taken while
+    /// it waits.
     SpaceFind {
         /// The field's name.
         field: String,
@@ -370,10 +375,10 @@ pub enum ToServer {
         /// How long the client will wait, in milliseconds.
         patience_ms: u64,
     },
-    /// Has finished with the blocks of an earlier answer. Not answered.
+    /// Has finished with the blocks of an earlier answer, or does not wait for that answer any more. Not answered.
     SpaceRelease {
-        /// The number given in the answer.
-        lease: u64,
+        /// The number of the question.
+        request: u64,
     },
     /// Removes what was put of a field at a step. Answer: [`ToClient::Done`].
     SpaceRemove {
@@ -710,8 +715,8 @@ pub enum ToClient {
     Data,
     /// To [`ToServer::SpaceFind`].
     Found {
-        /// Names the hold on these blocks; 0 if there is none, and the answer only describes the field.
-        lease: u64,
+        /// Whether the blocks are held, under the number of the question. If not, the answer only describes the field.
+        held: bool,
         /// Which description of the field this is: one that was removed and put again has another.
         description: DescriptionNumber,
         /// The epoch in which it was told.

@@ -14,8 +14,8 @@ use forebay_wire::message::{Role, ToServer};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a server that has joined may take to greet: else the rank stays where it is.
-const GREETING: Duration = Duration::from_millis(200);
+/// How long a server that has joined may take to be connected to and to greet: else the rank stays where it is.
+const GREETING: Duration = Duration::from_millis(400);
 /// How long to wait before the connection file is read again that does not tell of the latest view yet.
 const READ_AGAIN: Duration = Duration::from_millis(20);
 

@@ -12,7 +12,6 @@ use forebay_transport::asynchronous::Payload;
 use forebay_wire::frame::Header;
 use forebay_wire::message::{Bytes, Part, PutBlock, SpacePut, ToClient, ToServer};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::timeout;
 
 /// How many mappings of arenas a client may have.
@@ -245,27 +244,6 @@ impl Session {
             return Err(error);
         }
         Ok(held)
-    }
-
-    /// Finds blocks of the space, waiting until they cover a region, and holds them for this client.
-    pub(super) async fn space_find(&mut self, message: ToServer) -> Result<ToClient> {
-        let ToServer::SpaceFind { field, step, region, shape, patience_ms } = message else {
-            return Err(Error::internal("not a search"));
-        };
-        let patience = Duration::from_millis(patience_ms);
-        let found = tokio::select! {
-            biased;
-            found = self.node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience) => found?,
-            () = left(&self.receiver, self.process.as_deref()) => {
-                return Err(Error::unreachable("the client left while it waited for blocks"));
-            }
-        };
-        let Some(found) = found else { return Ok(ToClient::NotOwned) };
-        if found.lease != 0 {
-            self.leases.push(found.lease);
-        }
-        let (lease, description, term) = (found.lease, found.description, self.node.epoch());
-        Ok(ToClient::Found { lease, description, term, report: Box::new(found.report) })
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a producer's connection does: begins steps, reserves, puts, ends.
 
+use super::Session;
 use super::producing::{OpenStep, Producing};
 use super::writing::Writing;
-use super::{ANSWERS_PATIENCE, Session};
 use crate::node::Held;
 use crate::replicas::{copies_late, range_of};
 use forebay_core::attr::Attr;
@@ -15,7 +15,7 @@ use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{BackTo, RunOptions, check_replicas_among};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{BODY_MAX, Header, encoded_bytes};
-use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer, key_of};
+use forebay_wire::message::{ANSWERS_PATIENCE, Bytes, PutBlock, ToClient, ToServer, key_of};
 use forebay_wire::peer::{JoinedRun, Kept, PeerMessage, Range};
 use std::collections::BTreeMap;
 use std::time::Duration;

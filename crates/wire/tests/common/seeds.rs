@@ -117,7 +117,7 @@ pub(crate) fn to_server() -> Vec<ToServer> {
 pub(crate) fn to_client() -> Vec<ToClient> {
     vec![
         ToClient::Step { attachment: AttachmentId(4), report: Box::new(step_report()) },
-        ToClient::Found { lease: 3, description: 1, term: 2, report: Box::new(field_report()) },
+        ToClient::Found { held: true, description: 1, term: 2, report: Box::new(field_report()) },
     ]
 }
 

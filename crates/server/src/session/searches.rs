@@ -1,0 +1,141 @@
+//! What a client looks for in the space, and what it holds of that: by the numbers of its questions.
+
+use super::Session;
+use forebay_core::ids::StepNumber;
+use forebay_core::region::{Dims, Region};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::message::{ToClient, ToServer};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::node::Node;
+
+/// How many searches of one client may wait.
+const WAITING_MAX: usize = 4096;
+
+/// The searches of one client.
+#[derive(Default)]
+pub(super) struct Searches {
+    /// Those that wait for what is not there yet.
+    waiting: JoinSet<()>,
+    known: Arc<Mutex<HashMap<u64, Search>>>,
+}
+
+/// What became of a search so far.
+enum Search {
+    /// It is being asked for.
+    Begun,
+    /// It waits.
+    Waits(AbortHandle),
+    /// What was found is held, under this number.
+    Holds(u64),
+}
+
+/// What is looked for.
+struct Wanted {
+    field: String,
+    step: StepNumber,
+    region: Option<Region>,
+    shape: Option<Dims>,
+    patience: Duration,
+}
+
+impl Session {
+    /// Finds blocks of the space, waiting until they cover a region, and holds them for this client. Answered at once if they
+    /// are there, else later, while other messages are taken: another thread of the client may put what this one waits for.
+    pub(super) async fn space_find(&mut self, request: u64, message: ToServer) -> Result<Option<ToClient>> {
+        let ToServer::SpaceFind { field, step, region, shape, patience_ms } = message else {
+            return Err(Error::internal("not a search"));
+        };
+        let wanted = Wanted { field, step, region, shape, patience: Duration::from_millis(patience_ms) };
+        let Searches { waiting, known } = &mut self.searches;
+        while waiting.try_join_next().is_some() {}
+        if waiting.len() >= WAITING_MAX {
+            let text = format!("{WAITING_MAX} searches of this client wait already: let some end first");
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        if request == 0 || known.lock().contains_key(&request) {
+            return Err(Error::protocol("a search without a number of its own"));
+        }
+        known.lock().insert(request, Search::Begun);
+        let (node, searches) = (self.node.clone(), known.clone());
+        let mut found = Box::pin(async move { find(&node, &searches, request, wanted).await });
+        let at_once = poll_fn(|context| Poll::Ready(found.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = at_once {
+            return answer.map(Some);
+        }
+        let (node, outbox) = (self.node.clone(), self.outbox.clone());
+        let abort = waiting.spawn(async move {
+            let answer = found.await.unwrap_or_else(ToClient::Failed);
+            if node.goes_on().await
+                && let Err(error) = outbox.push(node.header(request), &answer)
+            {
+                tracing::info!("a client that waits for an array is not answered: {error}");
+            }
+        });
+        if let Some(search @ Search::Begun) = known.lock().get_mut(&request) {
+            *search = Search::Waits(abort);
+        }
+        Ok(None)
+    }
+}
+
+/// Looks for something, and holds what is found unless the client has given up meanwhile.
+async fn find(
+    node: &Node,
+    searches: &Mutex<HashMap<u64, Search>>,
+    request: u64,
+    wanted: Wanted,
+) -> Result<ToClient> {
+    let Wanted { field, step, region, shape, patience } = wanted;
+    let found = node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await;
+    // Nothing is waited for from here on: what is held is known to be.
+    let mut searches = searches.lock();
+    let lease = found.as_ref().ok().and_then(|found| found.as_ref()).map_or(0, |found| found.lease);
+    match searches.get_mut(&request) {
+        Some(search) if lease != 0 => *search = Search::Holds(lease),
+        Some(_) => drop(searches.remove(&request)),
+        None if lease != 0 => node.space_release(lease),
+        None => {}
+    }
+    let Some(found) = found? else { return Ok(ToClient::NotOwned) };
+    Ok(ToClient::Found {
+        held: lease != 0,
+        description: found.description,
+        term: node.epoch(),
+        report: Box::new(found.report),
+    })
+}
+
+impl Searches {
+    /// The client has finished with what was found, or does not wait for it any more.
+    pub(super) fn release(&self, node: &Node, request: u64) {
+        let search = self.known.lock().remove(&request);
+        match search {
+            Some(Search::Holds(lease)) => node.space_release(lease),
+            Some(Search::Waits(abort)) => abort.abort(),
+            Some(Search::Begun) | None => {}
+        }
+    }
+
+    /// Whether the client may look at something that was found.
+    pub(super) fn hold_something(&self) -> bool {
+        self.known.lock().values().any(|search| matches!(search, Search::Holds(_)))
+    }
+
+    /// The client has gone. What is found from now on is not held.
+    pub(super) fn end(&mut self, node: &Node) {
+        self.waiting.abort_all();
+        let known = std::mem::take(&mut *self.known.lock());
+        for search in known.into_values() {
+            if let Search::Holds(lease) = search {
+                node.space_release(lease);
+            }
+        }
+    }
+}
