@@ -46,6 +46,8 @@ pub(crate) struct Holders {
     /// The latest term in which it was told of anything.
     term: AtomicU64,
     tiles: Mutex<TileCache>,
+    /// Servers that did not answer when they were asked last who holds something.
+    silent: Mutex<BTreeSet<ServerId>>,
     /// Where blocks are now that servers held which are gone.
     moved: Mutex<HashMap<BlockPlace, (ServerId, u32)>>,
 }
@@ -149,6 +151,7 @@ impl Holders {
             arenas: Mutex::default(),
             term: AtomicU64::new(0),
             tiles: Mutex::default(),
+            silent: Mutex::default(),
             moved: Mutex::default(),
         }
     }
@@ -168,8 +171,8 @@ impl Holders {
     }
 
     /// Asks several servers at once, each its own question; their answers in the order of their ids, with the connections
-    /// over which they came and the numbers of the questions. Connects to one after the other where that was not done before,
-    /// which takes its share of the time until the deadline.
+    /// over which they came and the numbers of the questions. Connects to one after the other where that was not done before;
+    /// one that stands still may take all of the time until the deadline for that.
     pub(crate) fn ask_all(
         &self,
         servers: impl IntoIterator<Item = ServerId>,
@@ -320,8 +323,11 @@ impl Holders {
     ) -> Result<Vec<(ServerId, u32)>> {
         let question = ToServer::WhoAnswers { server: location.server, arena: location.arena };
         let (mut unreached, mut none_does) = (None, false);
-        let members = self.group.known().view.members.clone();
-        for server in members.into_iter().filter(|server| *server != location.server && *server != tried) {
+        let mut members = self.group.known().view.members.clone();
+        members.retain(|server| *server != location.server && *server != tried);
+        // One after the other: those last that did not answer the last time.
+        members.sort_by_key(|server| lock(&self.silent).contains(server));
+        for server in members {
             let rpc = match self.connection_until(server, Instant::now() + ANSWER) {
                 Ok(rpc) => rpc,
                 Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
@@ -332,7 +338,12 @@ impl Holders {
             };
             // The server waits no longer until it knows; where this one stands still, another one can tell as well.
             let patience = rpc.patience().min(ANSWERS_PATIENCE + GRACE);
-            match rpc.call_within(&question, None, patience, "to say who holds a block") {
+            let told = rpc.call_within(&question, None, patience, "to say who holds a block");
+            match &told {
+                Err(error) if error.kind == ErrorKind::Timeout => lock(&self.silent).insert(server),
+                _ => lock(&self.silent).remove(&server),
+            };
+            match told {
                 Ok(answer) => match answer.message {
                     ToClient::AnswersFor { servers } => return Ok(servers),
                     other => return Err(unexpected(&other)),

@@ -30,6 +30,8 @@ pub(crate) struct Answer {
 pub(crate) struct Rpc {
     sender: Turn<Sender>,
     hangup: Hangup,
+    /// Questions whose answers are done with, of which the server was not told yet. Bounded by who asks.
+    released: Mutex<Vec<u64>>,
     /// Locked by the thread that reads, which says so in the inbox first.
     receiver: Mutex<Receiver>,
     inbox: Mutex<Inbox>,
@@ -82,7 +84,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
 /// It is looked at least as often as this.
 const LOOK_AT_MEMBERS_MAX: Duration = Duration::from_secs(4);
-/// How long a server may take to take note of what is done with.
+/// How long a server may take no bytes when it is told what is done with.
 const RELEASE: Duration = Duration::from_secs(1);
 /// How many bytes of data that nobody wants any more are skipped at once; a sealed record fits.
 const SKIP: u64 = 64 << 10;
@@ -101,6 +103,7 @@ impl Rpc {
         Rpc {
             peer: connection.sender.peer().to_owned(),
             hangup: connection.hangup(),
+            released: Mutex::default(),
             sender: Turn::new(connection.sender),
             receiver: Mutex::new(connection.receiver),
             inbox: Mutex::default(),
@@ -151,13 +154,13 @@ impl Rpc {
     /// Tells the server something that is not answered.
     pub(crate) fn tell(&self, message: &ToServer) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        self.sender(deadline)?.send(&self.header(0), message, &[], deadline)
+        self.with_sender(deadline, |sender| sender.send(&self.header(0), message, &[], deadline))
     }
 
     /// Tells the server something with the next message that is sent to it.
     pub(crate) fn queue(&self, message: &ToServer) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        self.sender(deadline)?.queue(&self.header(0), message, deadline)
+        self.with_sender(deadline, |sender| sender.queue(&self.header(0), message, deadline))
     }
 
     /// Asks and waits for the answer, no longer than the default deadline.
@@ -184,31 +187,47 @@ impl Rpc {
         payload: Option<Payload<'_>>,
         patience: Duration,
     ) -> Result<Asked<'_>> {
-        let asked = Asked {
-            rpc: self,
-            request: self.expect(false),
-            deadline: Instant::now() + patience,
-            holds: matches!(message, ToServer::SpaceFind { .. }),
-        };
+        let deadline = Instant::now() + patience;
+        let mut asked = Asked { rpc: self, request: self.expect(false), deadline, holds: false };
         self.send(asked.request, message, payload, asked.deadline)?;
+        asked.holds = matches!(message, ToServer::SpaceFind { .. });
         Ok(asked)
     }
 
-    /// The sending half, when no other thread uses it.
-    fn sender(&self, deadline: Instant) -> Result<parking_lot::MutexGuard<'_, Sender>> {
-        self.sender.take(deadline, format_args!("another thread to send something to {}", self.peer))
+    /// Uses the sending half when no other thread does.
+    fn with_sender<T>(&self, deadline: Instant, work: impl FnOnce(&mut Sender) -> Result<T>) -> Result<T> {
+        let what = format_args!("another thread to send something to {}", self.peer);
+        let result = work(&mut *self.sender.take(deadline, what)?);
+        self.tell_released();
+        result
     }
 
-    /// Has finished with what the answer to a question holds, or may hold once it comes. Waits only while the server takes no
-    /// bytes, and not for long: what is not said then stays held until the connection ends.
+    /// Has finished with what the answer to a question holds, or may hold once it comes. The server is told now, or by the
+    /// thread that sends it something just now. Waits only while the server takes no bytes, a second at most.
     pub(crate) fn release(&self, request: u64) {
-        let deadline = Instant::now() + RELEASE;
-        let release = ToServer::SpaceRelease { request };
-        let sent = self
-            .sender(deadline)
-            .and_then(|mut sender| sender.send(&self.header(0), &release, &[], deadline));
-        if let Err(error) = sent {
-            tracing::debug!("{} is not told what is done with: {error}", self.peer);
+        lock(&self.released).push(request);
+        self.tell_released();
+    }
+
+    fn tell_released(&self) {
+        // Who uses the sending half tells them afterwards.
+        while !lock(&self.released).is_empty()
+            && let Some(mut sender) = self.sender.try_take()
+        {
+            let released = std::mem::take(&mut *lock(&self.released));
+            let deadline = Instant::now() + RELEASE;
+            for (at, &request) in released.iter().enumerate() {
+                match sender.send(&self.header(0), &ToServer::SpaceRelease { request }, &[], deadline) {
+                    Err(error) if error.kind == ErrorKind::Timeout => {
+                        // With what is sent next.
+                        lock(&self.released).extend(&released[at..]);
+                        return;
+                    }
+                    // With the connection all ends that was held over it.
+                    Err(_) => return,
+                    Ok(()) => {}
+                }
+            }
         }
     }
 
@@ -226,14 +245,15 @@ impl Rpc {
         payload: Option<Payload<'_>>,
         deadline: Instant,
     ) -> Result<()> {
-        let mut sender = self.sender(deadline)?;
         let bytes = payload.as_ref().map_or(0, |payload| payload.0.len() as u64);
         let header = Header { payload: bytes, ..self.header(request) };
-        sender.send(&header, message, &[], deadline)?;
-        match payload {
-            Some(Payload(bytes)) => sender.send_payload(bytes, self.seal_payload, deadline),
-            None => Ok(()),
-        }
+        self.with_sender(deadline, |sender| {
+            sender.send(&header, message, &[], deadline)?;
+            match payload {
+                Some(Payload(bytes)) => sender.send_payload(bytes, self.seal_payload, deadline),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
@@ -241,7 +261,7 @@ impl Rpc {
     /// is an error now: what is sent to it would be lost.
     pub(crate) fn post(&self, message: &ToServer, payload: Option<Payload<'_>>) -> Result<u64> {
         let deadline = Instant::now() + self.patience;
-        self.sender(deadline)?.check_not_ended()?;
+        self.with_sender(deadline, |sender| sender.check_not_ended())?;
         let request = self.expect(false);
         let sent = self.send(request, message, payload, deadline);
         if sent.is_err() {
@@ -254,18 +274,19 @@ impl Rpc {
     pub(crate) fn post_later(&self, message: &ToServer) -> Result<u64> {
         let request = self.expect(false);
         let deadline = Instant::now() + self.patience;
-        let queued = self
-            .sender(deadline)
-            .and_then(|mut sender| sender.queue(&self.header(request), message, deadline));
+        let queued =
+            self.with_sender(deadline, |sender| sender.queue(&self.header(request), message, deadline));
         if queued.is_err() {
             self.forget(request);
         }
         queued.map(|()| request)
     }
 
-    /// Sends what waits for the next message, if anything does.
+    /// Sends what waits for the next message, if anything does. Waits until a deadline for another thread that sends
+    /// something; while the server does not take the bytes no longer than the default.
     pub(crate) fn flush(&self, deadline: Instant) -> Result<()> {
-        self.sender(deadline)?.flush(deadline)
+        // One that was given up half way would end the connection.
+        self.with_sender(deadline, |sender| sender.flush(Instant::now() + self.patience))
     }
 
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can

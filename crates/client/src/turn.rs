@@ -16,10 +16,15 @@ impl<T> Turn<T> {
         Turn(Mutex::new(used))
     }
 
+    /// The turn, if it is nobody's. Does not wait.
+    pub(crate) fn try_take(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
     /// Waits for the turn, which lasts until the result is dropped, no longer than until a deadline. `what` says in errors
     /// what is waited for: what the one does whose turn it is.
     pub(crate) fn take(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, T>> {
-        if let Some(turn) = self.0.try_lock() {
+        if let Some(turn) = self.try_take() {
             return Ok(turn);
         }
         loop {

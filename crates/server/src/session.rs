@@ -452,6 +452,7 @@ impl Session {
             // The others know better what has become of who was here. What is held ends with this server, or is offered.
             std::future::pending::<()>().await;
         }
+        self.searches.wait_no_more();
         let mut producing = self.producing.take();
         if let Some(producing) = &mut producing {
             producing.leave(&self.node, true);
@@ -481,7 +482,7 @@ impl Session {
         for (attachment, stream) in std::mem::take(&mut self.attachments) {
             self.node.detach(attachment, Some(stream));
         }
-        self.searches.end(&self.node);
+        self.searches.release_all(&self.node);
         for reader in std::mem::take(&mut self.readers) {
             self.node.reader_gone(reader);
         }
@@ -489,9 +490,9 @@ impl Session {
 
     /// Tells the peer of no further steps; returns whether it may still look at some that it was told of.
     fn stop_reading(&mut self) -> bool {
+        let mut reads = self.searches.hold_something();
         let node = self.node.clone();
         let mut state = node.state.lock();
-        let mut reads = self.searches.hold_something();
         for (id, stream) in &self.attachments {
             let held = node.coordinator(&mut state, stream).held_by(*id);
             if !held.is_empty() {

@@ -1,19 +1,19 @@
 //! What a client looks for in the space, and what it holds of that: by the numbers of its questions.
 
 use super::Session;
+use crate::node::Node;
+use crate::surroundings::HashMap;
 use forebay_core::ids::StepNumber;
 use forebay_core::region::{Dims, Region};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::Outbox;
 use forebay_wire::message::{ToClient, ToServer};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
-
-use crate::node::Node;
 
 /// How many searches of one client may wait.
 const WAITING_MAX: usize = 4096;
@@ -55,10 +55,6 @@ impl Session {
         let wanted = Wanted { field, step, region, shape, patience: Duration::from_millis(patience_ms) };
         let Searches { waiting, known } = &mut self.searches;
         while waiting.try_join_next().is_some() {}
-        if waiting.len() >= WAITING_MAX {
-            let text = format!("{WAITING_MAX} searches of this client wait already: let some end first");
-            return Err(Error::new(ErrorKind::Full, text));
-        }
         if request == 0 || known.lock().contains_key(&request) {
             return Err(Error::protocol("a search without a number of its own"));
         }
@@ -67,13 +63,18 @@ impl Session {
         let mut found = Box::pin(async move { find(&node, &searches, request, wanted).await });
         let at_once = poll_fn(|context| Poll::Ready(found.as_mut().poll(context))).await;
         if let Poll::Ready(answer) = at_once {
-            return answer.map(Some);
+            return tell(&self.node, &self.outbox, known, request, answer).map(|()| None);
         }
-        let (node, outbox) = (self.node.clone(), self.outbox.clone());
+        if waiting.len() >= WAITING_MAX {
+            known.lock().remove(&request);
+            let text = format!("{WAITING_MAX} searches of this client wait already: let some end first");
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        let (node, outbox, searches) = (self.node.clone(), self.outbox.clone(), known.clone());
         let abort = waiting.spawn(async move {
-            let answer = found.await.unwrap_or_else(ToClient::Failed);
+            let answer = found.await;
             if node.goes_on().await
-                && let Err(error) = outbox.push(node.header(request), &answer)
+                && let Err(error) = tell(&node, &outbox, &searches, request, answer)
             {
                 tracing::info!("a client that waits for an array is not answered: {error}");
             }
@@ -82,6 +83,34 @@ impl Session {
             *search = Search::Waits(abort);
         }
         Ok(None)
+    }
+}
+
+/// Tells what was found. What makes a longer answer than a message may be is not held.
+fn tell(
+    node: &Node,
+    outbox: &Outbox,
+    searches: &Mutex<HashMap<u64, Search>>,
+    request: u64,
+    answer: Result<ToClient>,
+) -> Result<()> {
+    let header = node.header(request);
+    match outbox.push(header, &answer.unwrap_or_else(ToClient::Failed)) {
+        Err(error) if error.kind == ErrorKind::Invalid => {
+            release(node, searches, request);
+            outbox.push(header, &ToClient::Failed(error))
+        }
+        told => told,
+    }
+}
+
+/// The client has finished with what was found, or does not wait for it any more.
+fn release(node: &Node, searches: &Mutex<HashMap<u64, Search>>, request: u64) {
+    let search = searches.lock().remove(&request);
+    match search {
+        Some(Search::Holds(lease)) => node.space_release(lease),
+        Some(Search::Waits(abort)) => abort.abort(),
+        Some(Search::Begun) | None => {}
     }
 }
 
@@ -95,13 +124,9 @@ async fn find(
     let Wanted { field, step, region, shape, patience } = wanted;
     let found = node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await;
     // Nothing is waited for from here on: what is held is known to be.
-    let mut searches = searches.lock();
     let lease = found.as_ref().ok().and_then(|found| found.as_ref()).map_or(0, |found| found.lease);
-    match searches.get_mut(&request) {
-        Some(search) if lease != 0 => *search = Search::Holds(lease),
-        Some(_) => drop(searches.remove(&request)),
-        None if lease != 0 => node.space_release(lease),
-        None => {}
+    if !note_end(&mut searches.lock(), request, lease) {
+        node.space_release(lease);
     }
     let Some(found) = found? else { return Ok(ToClient::NotOwned) };
     Ok(ToClient::Found {
@@ -112,15 +137,26 @@ async fn find(
     })
 }
 
+/// A search has ended, with what is held if that is not 0. Returns whether the client is there to hold it.
+fn note_end(searches: &mut HashMap<u64, Search>, request: u64, lease: u64) -> bool {
+    match searches.get_mut(&request) {
+        Some(search) if lease != 0 => *search = Search::Holds(lease),
+        Some(_) => drop(searches.remove(&request)),
+        None => return lease == 0,
+    }
+    true
+}
+
 impl Searches {
     /// The client has finished with what was found, or does not wait for it any more.
     pub(super) fn release(&self, node: &Node, request: u64) {
-        let search = self.known.lock().remove(&request);
-        match search {
-            Some(Search::Holds(lease)) => node.space_release(lease),
-            Some(Search::Waits(abort)) => abort.abort(),
-            Some(Search::Begun) | None => {}
-        }
+        release(node, &self.known, request);
+    }
+
+    /// The client is not there any more to be told of anything. What was found stays held.
+    pub(super) fn wait_no_more(&mut self) {
+        self.waiting.abort_all();
+        self.known.lock().retain(|_, search| matches!(search, Search::Holds(_)));
     }
 
     /// Whether the client may look at something that was found.
@@ -128,9 +164,8 @@ impl Searches {
         self.known.lock().values().any(|search| matches!(search, Search::Holds(_)))
     }
 
-    /// The client has gone. What is found from now on is not held.
-    pub(super) fn end(&mut self, node: &Node) {
-        self.waiting.abort_all();
+    /// The client looks at nothing any more.
+    pub(super) fn release_all(&self, node: &Node) {
         let known = std::mem::take(&mut *self.known.lock());
         for search in known.into_values() {
             if let Search::Holds(lease) = search {
