@@ -77,8 +77,6 @@ struct Data {
     sealed: bool,
 }
 
-/// How long a wait for what another thread reads may take no notice of a signal, which wakes only that thread's.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// When it is first looked whether a server whose answer is awaited is still a member; then after twice that time, and so
 /// on.
 pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
@@ -445,7 +443,7 @@ impl Rpc {
             let text = format!("the deadline passed while waiting for {} {what}", self.peer);
             return Err(Error::timeout(text));
         }
-        let look = if blocking::watches_signals() { left.min(LOOK) } else { left };
+        let look = if blocking::watches_signals() { left.min(blocking::LOOK) } else { left };
         inbox.waiting += 1;
         let (mut inbox, waited) =
             self.changed.wait_timeout(inbox, look).unwrap_or_else(PoisonError::into_inner);

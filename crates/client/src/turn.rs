@@ -1,6 +1,5 @@
 //! Taking turns at what may last: a lock that is waited for until a deadline.
 
-use crate::rpc::LOOK;
 use forebay_core::{Error, Result};
 use forebay_transport::blocking;
 use parking_lot::{Mutex, MutexGuard};
@@ -29,7 +28,7 @@ impl<T> Turn<T> {
         }
         loop {
             // No signal ends the wait for a lock.
-            if let Some(turn) = self.0.try_lock_until(deadline.min(Instant::now() + LOOK)) {
+            if let Some(turn) = self.0.try_lock_until(deadline.min(Instant::now() + blocking::LOOK)) {
                 return Ok(turn);
             }
             if blocking::interrupted() {

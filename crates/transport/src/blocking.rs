@@ -37,7 +37,10 @@ pub fn set_interrupt_check(check: InterruptCheck) {
     let _ = INTERRUPT_CHECK.set(check);
 }
 
-/// Whether signals may end waits in this process: then a wait that no signal wakes looks now and then.
+/// How long a wait that no signal wakes, since it is for another thread, may take no notice of one.
+pub const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether signals may end waits in this process: then a wait that no signal wakes looks each [`LOOK`].
 pub fn watches_signals() -> bool {
     INTERRUPT_CHECK.get().is_some()
 }
