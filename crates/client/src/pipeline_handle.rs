@@ -352,7 +352,7 @@ impl Pending {
         if let Some(outcome) = &*outcome {
             return outcome.clone();
         }
-        let told = match self.answer(deadline) {
+        let told = match self.answer(deadline, &what) {
             Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
             Err(error) if error.kind == ErrorKind::Unreachable && producer.on_loss() == OnLoss::Skip => {
                 tracing::warn!("pipeline '{}' is not driven: {error}", self.driver.pipeline);
@@ -366,7 +366,7 @@ impl Pending {
     }
 
     /// The answer, through another home if the one that was asked is gone.
-    fn answer(&self, deadline: Instant) -> Result<Driven> {
+    fn answer(&self, deadline: Instant, what: &str) -> Result<Driven> {
         let (driver, mut asked) = (&self.driver, lock(&self.asked));
         loop {
             let (rpc, request) = match asked.take() {
@@ -382,7 +382,7 @@ impl Pending {
                 }
             };
             let flushed = rpc.flush(deadline);
-            let answer = flushed.and_then(|()| rpc.collect_until(request, deadline, &self.what()));
+            let answer = flushed.and_then(|()| rpc.collect_until(request, deadline, what));
             match answer {
                 Ok(ToClient::Driven(DriveAnswer::Activated { workers, next })) => {
                     lock(&driver.steps).promised = Some(next);
@@ -403,7 +403,7 @@ impl Pending {
                 Err(error) => return Err(error),
             }
             if blocking::interrupted() {
-                return Err(blocking::interrupted_while(self.what()));
+                return Err(blocking::interrupted_while(what));
             }
             look_again();
         }
