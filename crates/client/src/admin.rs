@@ -1,12 +1,14 @@
 //! Administration: status, pipelines, ending a group.
 
-use crate::group::{Group, GroupOptions, look_again};
+use crate::group::{AtCoordinator, Group, GroupOptions, look_again};
 use crate::rpc::{Rpc, unexpected};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_transport::group_file::ServerEntry;
-use forebay_wire::message::{PipelineSpec, Role, ToClient, ToServer};
+use forebay_wire::client::admin::{Reply, Request};
+use forebay_wire::connection::Role;
+use forebay_wire::execution::PipelineSpec;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -62,12 +64,12 @@ impl Admin {
         let ids = file.servers.iter().map(|entry| entry.id);
         let patience = self.group.options().timeout.unwrap_or(STATUS_PATIENCE);
         let what = "to tell its status";
-        let mut answers = self.group.ask_all_within(patience, ids, &ToServer::Status, what, |_| false)?;
+        let mut answers = self.group.ask_all_within(patience, ids, &Request::Status, what, |_| false)?;
         let mut servers = Vec::new();
         for entry in &file.servers {
             let missing = || Err(Error::not_found("it is listed twice"));
             let told = answers.remove(&entry.id).unwrap_or_else(missing).and_then(|answer| match answer {
-                ToClient::Status(text) => serde_json::from_str::<Value>(&text)
+                Reply::Status(text) => serde_json::from_str::<Value>(&text)
                     .map_err(|e| Error::protocol(format!("its status cannot be read: {e}"))),
                 other => Err(unexpected(&other)),
             });
@@ -88,32 +90,36 @@ impl Admin {
     pub fn create_pipeline(&self, spec: &PipelineSpec) -> Result<()> {
         let patience = self.group.options().timeout.unwrap_or(START_PATIENCE);
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        let create = ToServer::CreatePipeline { spec: spec.clone(), patience_ms };
+        let create = Request::CreatePipeline { spec: spec.clone(), patience_ms };
         // The server knows more about what is missing: let it be the one that says so.
         let patience = patience.saturating_add(Duration::from_secs(1));
         let what = "to start a pipeline's workers";
         // Workers may take longer to start than servers to be found.
-        let ask = |rpc: &Rpc, _| Ok(rpc.call_within(&create, None, patience, what)?.message);
-        self.group.at_coordinator(&spec.stream, Instant::now() + self.group.limit(), ask).map(drop)
+        let ask = |rpc: &Rpc, _| match rpc.call_within(&create, None, patience, what)?.message {
+            Reply::Redirect(server) => Ok(AtCoordinator::Redirect(server)),
+            _ => Ok(AtCoordinator::Answer(())),
+        };
+        let deadline = Instant::now() + self.group.limit();
+        self.group.at_coordinator(&spec.stream, &Role::Admin, deadline, ask).map(drop)
     }
 
     /// Finds a pipeline. Waits for the servers, with one deadline; for one only if that knows it.
     pub fn find_pipeline(&self, name: &str) -> Result<FoundPipeline> {
-        let find = ToServer::FindPipeline { name: name.to_owned() };
+        let find = Request::FindPipeline { name: name.to_owned() };
         match self.ask_who_knows(name, &find, "to find a pipeline")? {
-            ToClient::PipelineIs { stream, driven } => Ok(FoundPipeline { stream, driven }),
+            Reply::Pipeline { stream, driven } => Ok(FoundPipeline { stream, driven }),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Ends a pipeline.
     pub fn destroy_pipeline(&self, name: &str) -> Result<()> {
-        let destroy = ToServer::DestroyPipeline { name: name.to_owned() };
+        let destroy = Request::DestroyPipeline { name: name.to_owned() };
         self.ask_who_knows(name, &destroy, "to end a pipeline").map(drop)
     }
 
     /// The answer of a server that knows a pipeline.
-    fn ask_who_knows(&self, name: &str, question: &ToServer, what: &str) -> Result<ToClient> {
+    fn ask_who_knows(&self, name: &str, question: &Request, what: &str) -> Result<Reply> {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, question, what, Result::is_ok)?;
@@ -158,8 +164,8 @@ impl Admin {
         let patience = self.group.options().patience();
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let deadline = Instant::now() + patience;
-        let rpc = self.group.connect(server, Role::Consumer)?;
-        let leave = ToServer::LeaveGroup { discard, patience_ms };
+        let rpc = self.group.connect(server, Role::Admin)?;
+        let leave = Request::LeaveGroup { discard, patience_ms };
         // The server says what it waited for.
         match rpc.call_within(
             &leave,
@@ -213,9 +219,9 @@ impl Admin {
     pub fn heal(&self, force: bool) -> Result<(Vec<ServerId>, Vec<ServerId>)> {
         let _ = self.group.refresh();
         let members = self.group.known().view.members.clone();
-        let answers = self.group.ask_all(members, &ToServer::Status, "to say that it is there", |_| false)?;
-        let reach = |answer: &ToClient| match answer {
-            ToClient::Status(text) => {
+        let answers = self.group.ask_all(members, &Request::Status, "to say that it is there", |_| false)?;
+        let reach = |answer: &Reply| match answer {
+            Reply::Status(text) => {
                 serde_json::from_str::<Value>(text).ok()?["gone"].as_array().map(Vec::len)
             }
             _ => None,
@@ -225,9 +231,9 @@ impl Admin {
         // It goes on with those that it reaches: one that has lost others, which reach each other, is the last to ask.
         let one = lost.min().map(|(_, server)| server);
         let nobody = || Error::unreachable("no server of the group answers: `forebay up` starts a new group");
-        let rpc = self.group.connect(one.ok_or_else(nobody)?, Role::Consumer)?;
-        match rpc.call(&ToServer::Heal { force }, "to find out which servers are there")?.message {
-            ToClient::Healed { kept, given_up } => Ok((kept, given_up)),
+        let rpc = self.group.connect(one.ok_or_else(nobody)?, Role::Admin)?;
+        match rpc.call(&Request::Heal { force }, "to find out which servers are there")?.message {
+            Reply::Healed { kept, given_up } => Ok((kept, given_up)),
             other => Err(unexpected(&other)),
         }
     }
@@ -239,9 +245,9 @@ impl Admin {
         let _ = self.group.refresh();
         let known = self.group.known();
         let members = known.view.members.clone();
-        let answers = self.group.ask_all(members, &ToServer::Shutdown, "to end", |_| false)?;
+        let answers = self.group.ask_all(members, &Request::Shutdown, "to end", |_| false)?;
         let ended = answers.values().filter(|answer| answer.is_ok()).count();
-        let failed = |(id, answer): (ServerId, Result<ToClient>)| Some((id, answer.err()?));
+        let failed = |(id, answer): (ServerId, Result<Reply>)| Some((id, answer.err()?));
         let silent: Vec<(ServerId, Error)> = answers
             .into_iter()
             .filter_map(failed)

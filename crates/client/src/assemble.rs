@@ -10,7 +10,7 @@ use forebay_core::ids::Epoch;
 use forebay_core::region::{Dims, Region};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
-use forebay_wire::message::Part;
+use forebay_wire::client::reading::Part;
 
 /// Every `step[d]`-th element of a box of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use crate::producer::Producer;
 use crate::rpc::lock;
 use forebay_core::attr::Attr;
 use forebay_core::{Error, Result};
-use forebay_wire::message::ToServer;
+use forebay_wire::client::producer::Request;
 
 impl Producer {
     /// Sets an attribute of the stream, or of a field that this rank has declared, for the rest of the run:
@@ -23,7 +23,7 @@ impl Producer {
         }
         let name = (field.map(str::to_owned), key.to_owned());
         drop(state);
-        let set = ToServer::SetAttr { field: name.0.clone(), key: name.1.clone(), attr: attr.clone() };
+        let set = Request::SetAttr { field: name.0.clone(), key: name.1.clone(), attr: attr.clone() };
         self.ask_home(|home| home.call(&set, "to take an attribute"))?;
         lock(&self.state).attrs.insert(name, attr);
         Ok(())

@@ -5,7 +5,7 @@ use crate::rpc::{Rpc, lock};
 use crate::turn::Turn;
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
-use forebay_wire::message::Role;
+use forebay_wire::connection::Role;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,6 +14,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Connections {
     group: Group,
+    /// In which role it speaks.
+    role: Role,
     by_server: Mutex<HashMap<ServerId, Arc<ToOne>>>,
 }
 
@@ -32,8 +34,8 @@ impl ToOne {
 }
 
 impl Connections {
-    pub(crate) fn new(group: Group) -> Connections {
-        Connections { group, by_server: Mutex::default() }
+    pub(crate) fn new(group: Group, role: Role) -> Connections {
+        Connections { group, role, by_server: Mutex::default() }
     }
 
     /// The connection to a server. Waits until a deadline for it to be made.
@@ -49,7 +51,7 @@ impl Connections {
             return Ok(rpc);
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        let rpc = Arc::new(self.group.within(left).connect(server, Role::Consumer)?);
+        let rpc = Arc::new(self.group.within(left).connect(server, self.role.clone())?);
         *lock(&to_one.rpc) = Some(rpc.clone());
         Ok(rpc)
     }

@@ -1,7 +1,7 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions, look_again};
+use crate::group::{AtCoordinator, Group, GroupOptions, look_again};
 use crate::holder::{ARENAS_KEPT, Holders};
 use crate::pins::PIN_BYTES;
 use crate::presence::{Presence, Tries};
@@ -15,7 +15,9 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::{ToClient, ToServer};
+use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
+use forebay_wire::client::worker;
+use forebay_wire::connection::Role;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -66,7 +68,7 @@ impl ConsumerOptions {
 #[derive(Debug)]
 pub struct Consumer {
     group: Group,
-    attach: ToServer,
+    attach: Attach,
     stream: String,
     shared: Arc<Shared>,
     /// Of the threads that are to attach again one does.
@@ -126,7 +128,7 @@ impl Consumer {
             return Err(Error::invalid(text));
         }
         let group = Group::find(&options.group)?;
-        let attach = ToServer::Attach {
+        let attach = Attach {
             stream: options.stream.clone(),
             needs: options.needs.clone(),
             window: options.window,
@@ -135,7 +137,7 @@ impl Consumer {
             held: Vec::new(),
             back: None,
         };
-        let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
+        let holders = Arc::new(Holders::with_pins(group.clone(), Role::Consumer, options.pin_bytes.unwrap_or(PIN_BYTES)));
         let (link, from) = attach_to(&group, &attach, &holders, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {
@@ -181,7 +183,7 @@ impl Consumer {
                 Ok((link, from)) => {
                     let mut state = lock(&self.state);
                     if state.latest.is_none() {
-                        state.next = next_if_none_came(self.start(), from).or(state.next);
+                        state.next = next_if_none_came(self.attach.start, from).or(state.next);
                     }
                     drop(state);
                     // They are told anew.
@@ -214,20 +216,9 @@ impl Consumer {
         next: Option<(RunNumber, StepNumber)>,
         still_held: Vec<HeldStep>,
         id: Option<AttachmentId>,
-    ) -> ToServer {
-        let mut attach = self.attach.clone();
-        if let ToServer::Attach { start, held, back, .. } = &mut attach {
-            (*held, *back) = (still_held, id);
-            *start = next.map_or(*start, |(run, step)| Start::From(run, step));
-        }
-        attach
-    }
-
-    fn start(&self) -> Start {
-        match self.attach {
-            ToServer::Attach { start, .. } => start,
-            _ => Start::Next,
-        }
+    ) -> Attach {
+        let start = next.map_or(self.attach.start, |(run, step)| Start::From(run, step));
+        Attach { start, held: still_held, back: id, ..self.attach.clone() }
     }
 
     /// The stream's name.
@@ -257,7 +248,7 @@ impl Consumer {
             let id = link.attachment();
             let with_attrs = |mut message| {
                 let mut attrs = lock(&self.attrs);
-                if let ToClient::Step { attachment, report } = &mut message
+                if let Event::Step { attachment, report } = &mut message
                     && Some(*attachment) == id
                     && let Some(told) = report.attrs.take()
                 {
@@ -266,7 +257,7 @@ impl Consumer {
                 (message, attrs.clone())
             };
             match link.rpc.told(deadline, &what, with_attrs) {
-                Ok((ToClient::Step { attachment, report }, attrs)) if Some(attachment) == id => {
+                Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
                     self.shared.holders.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);
                     state.latest = Some(report.id.step);
@@ -274,14 +265,14 @@ impl Consumer {
                     drop(state);
                     return Ok(Step::new(self.shared.clone(), *report, attrs));
                 }
-                Ok((ToClient::Ended { attachment, missed }, _)) if Some(attachment) == id => {
+                Ok((Event::Ended { attachment, missed }, _)) if Some(attachment) == id => {
                     let mut text = format!("stream '{}' has ended", self.stream);
                     if missed > 0 {
                         text += &format!("; steps dropped after the last one that was told: {missed}");
                     }
                     return Err(self.over(Error::new(ErrorKind::Ended, text)));
                 }
-                Ok((ToClient::Detached { attachment, error }, _)) if Some(attachment) == id => {
+                Ok((Event::Detached { attachment, error }, _)) if Some(attachment) == id => {
                     return Err(self.over(error));
                 }
                 // Of no concern to this attachment.
@@ -327,7 +318,7 @@ impl Consumer {
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
             shared.holders.forget_unused_arenas(0, 0);
             let Some(detach) = shared.detach(&link) else { return Ok(()) };
-            let nothing_held = matches!(&detach, ToServer::Detach { held, .. } if held.is_empty());
+            let nothing_held = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
             let detached = link.rpc.call(&detach, "to detach").map(drop);
             if nothing_held {
                 // Nobody has anything to say any more: servers need not keep connections until this is dropped.
@@ -370,20 +361,21 @@ fn next_if_none_came(start: Start, from: Option<(RunNumber, StepNumber)>) -> Opt
 /// unless there has been none.
 fn attach_to(
     group: &Group,
-    attach: &ToServer,
+    attach: &Attach,
     holders: &Holders,
     deadline: Instant,
 ) -> Result<(Link, Option<(RunNumber, StepNumber)>)> {
-    let ToServer::Attach { stream, .. } = attach else {
-        return Err(Error::internal("not an attachment"));
+    let request = Request::Attach(Box::new(attach.clone()));
+    let ask = |rpc: &Rpc, left| match rpc.call_within(&request, None, left, "to attach")?.message {
+        Reply::Attached { attachment, from } => Ok(AtCoordinator::Answer((attachment, from))),
+        Reply::Redirect(server) => Ok(AtCoordinator::Redirect(server)),
+        other => Err(unexpected(&other)),
     };
-    let ask = |rpc: &Rpc, left| Ok(rpc.call_within(attach, None, left, "to attach")?.message);
-    let (server, rpc, answer) = group.at_coordinator(stream, deadline, ask)?;
-    let (rpc, ToClient::Attached { attachment, from }) = (Arc::new(rpc), &answer) else {
-        return Err(unexpected(&answer));
-    };
+    let asked = group.at_coordinator(&attach.stream, &Role::Consumer, deadline, ask)?;
+    let (server, rpc, (attachment, from)) = asked;
+    let rpc = Arc::new(rpc);
     holders.adopt(server, rpc.clone());
-    Ok((Link { rpc, server, held_as: HeldAs::Attachment(*attachment) }, *from))
+    Ok((Link { rpc, server, held_as: HeldAs::Attachment(attachment) }, from))
 }
 
 impl Link {
@@ -397,13 +389,14 @@ impl Link {
     /// Tells the server that a step is done with, or that only arrays of it are left (`pinned`). One that is gone needs
     /// not be told.
     fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
-        let message = match self.held_as {
-            HeldAs::Attachment(attachment) => ToServer::Release { attachment, run, step, pinned },
+        let _ = match self.held_as {
+            HeldAs::Attachment(attachment) => {
+                self.rpc.tell(&Request::Release { attachment, run, step, pinned })
+            }
             // A worker says by itself that it is done; its views may outlive that.
             HeldAs::Execution(_) if pinned => return,
-            HeldAs::Execution(execution) => ToServer::WorkerReleased { execution },
+            HeldAs::Execution(execution) => self.rpc.tell(&worker::Request::Released { execution }),
         };
-        let _ = self.rpc.tell(&message);
     }
 }
 
@@ -417,9 +410,9 @@ impl Shared {
     }
 
     /// The message with which it detaches.
-    fn detach(&self, link: &Link) -> Option<ToServer> {
+    fn detach(&self, link: &Link) -> Option<Request> {
         let held = lock(&self.held).keys().copied().collect();
-        Some(ToServer::Detach { attachment: link.attachment()?, held })
+        Some(Request::Detach { attachment: link.attachment()?, held })
     }
 
     fn held_steps(&self) -> Vec<HeldStep> {

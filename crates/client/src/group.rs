@@ -9,7 +9,7 @@ use forebay_transport::blocking::{self, Connection, Opening, PollFlags, wait_for
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::handshake::Door;
-use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer, Welcome};
+use forebay_wire::connection::{Hello, HostId, Role, Welcome};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,15 @@ impl GroupOptions {
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
+
+/// What a server says that was asked as the coordinator of a stream.
+#[derive(Debug)]
+pub(crate) enum AtCoordinator<T> {
+    /// It is the coordinator, and this is its answer.
+    Answer(T),
+    /// Another server is.
+    Redirect(ServerId),
+}
 
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
@@ -207,37 +216,39 @@ impl Group {
         coordinator.ok_or_else(|| Error::not_found("the group has no server"))
     }
 
-    /// Connects to the server that coordinates a stream and asks it something. Another server than the view names may
+    /// Connects in a role to the server that coordinates a stream and asks it something. Another server than the view names may
     /// do: the one that is asked knows. `call` asks over a connection, and is told how long that may take.
-    pub(crate) fn at_coordinator(
+    pub(crate) fn at_coordinator<T>(
         &self,
         stream: &str,
+        role: &Role,
         deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<ToClient>,
-    ) -> Result<(ServerId, Rpc, ToClient)> {
-        self.outlive(deadline, || self.at_coordinator_now(stream, deadline, &call))
+        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
+    ) -> Result<(ServerId, Rpc, T)> {
+        self.outlive(deadline, || self.at_coordinator_now(stream, role, deadline, &call))
     }
 
-    fn at_coordinator_now(
+    fn at_coordinator_now<T>(
         &self,
         stream: &str,
+        role: &Role,
         deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<ToClient>,
-    ) -> Result<(ServerId, Rpc, ToClient)> {
+        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
+    ) -> Result<(ServerId, Rpc, T)> {
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut server = self.coordinator_of(stream)?;
         loop {
-            let rpc = self.within(left()).connect(server, Role::Consumer)?;
+            let rpc = self.within(left()).connect(server, role.clone())?;
             match call(&rpc, left())? {
                 // Two that name each other do not know the same view yet.
-                ToClient::AskInstead(other) => {
+                AtCoordinator::Redirect(other) => {
                     look_again();
                     if left().is_zero() {
                         return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
                     }
                     server = other;
                 }
-                answer => return Ok((server, rpc, answer)),
+                AtCoordinator::Answer(answer) => return Ok((server, rpc, answer)),
             }
         }
     }
@@ -332,14 +343,14 @@ impl Group {
     }
 
     /// The greeting over a connection to this address.
-    pub(crate) fn hello(&self, role: Role, address: &Address) -> ToServer {
-        ToServer::Hello(Hello {
+    pub(crate) fn hello(&self, role: Role, address: &Address) -> Hello {
+        Hello {
             role,
             pid: std::process::id(),
             host: host::process_space(),
             shared_memory: matches!(address, Address::Shm { .. }),
             patience_ms: u64::try_from(self.options.patience().as_millis()).unwrap_or(u64::MAX),
-        })
+        }
     }
 
     fn choose(&self, server: &ServerEntry) -> Result<(Address, &'static str)> {
@@ -362,14 +373,10 @@ impl Group {
 }
 
 /// A server's answer to the greeting.
-pub(crate) fn check_welcome(id: ServerId, answer: ToClient) -> Result<Welcome> {
-    match answer {
-        ToClient::Welcome(welcome) if welcome.server == id => Ok(welcome),
-        ToClient::Welcome(welcome) => Err(Error::new(
-            ErrorKind::ConnectionFile,
-            format!("{} answered in the place of {id}", welcome.server),
-        )),
-        ToClient::Failed(error) => Err(error),
-        _ => Err(Error::protocol(format!("{id} did not welcome"))),
+pub(crate) fn check_welcome(id: ServerId, welcome: Welcome) -> Result<Welcome> {
+    if welcome.server == id {
+        return Ok(welcome);
     }
+    let text = format!("{} answered in the place of {id}", welcome.server);
+    Err(Error::new(ErrorKind::ConnectionFile, text))
 }

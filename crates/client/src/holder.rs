@@ -15,7 +15,9 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
 use forebay_transport::{Kind, blocking};
-use forebay_wire::message::{ANSWERS_PATIENCE, Part, ToClient, ToServer};
+use forebay_wire::client::reading::{Fetch, Part, Reply, Request, SUCCESSORS_PATIENCE};
+use forebay_wire::connection::Role;
+use forebay_wire::protocol;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +56,8 @@ pub(crate) struct Holders {
 
 /// What a server answered.
 #[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) message: ToClient,
+pub(crate) struct Told<R> {
+    pub(crate) message: R,
     pub(crate) rpc: Arc<Rpc>,
     /// The number of the question.
     pub(crate) request: u64,
@@ -67,7 +69,7 @@ pub(crate) struct ReadableArena {
     mapped: Mapped,
     guard: ForkGuard,
     rpc: Arc<Rpc>,
-    /// As in [`ToClient::Arena`].
+    /// As in [`Reply::Arena`].
     reader: u64,
 }
 
@@ -122,7 +124,7 @@ impl ReadableArena {
 impl Drop for ReadableArena {
     fn drop(&mut self) {
         if !self.guard.is_child() {
-            let _ = self.rpc.tell(&ToServer::CloseArena { reader: self.reader });
+            let _ = self.rpc.tell(&Request::CloseArena { reader: self.reader });
         }
     }
 }
@@ -136,15 +138,15 @@ fn said_by(server: ServerId, location: &Location, error: Error) -> Error {
 }
 
 impl Holders {
-    pub(crate) fn new(group: Group) -> Holders {
-        Holders::with_pins(group, PIN_BYTES)
+    pub(crate) fn new(group: Group, role: Role) -> Holders {
+        Holders::with_pins(group, role, PIN_BYTES)
     }
 
     /// As [`Holders::new`], with another bound on what arrays may pin.
-    pub(crate) fn with_pins(group: Group, pin_bytes: u64) -> Holders {
+    pub(crate) fn with_pins(group: Group, role: Role, pin_bytes: u64) -> Holders {
         let (buffers, pins) = (Arc::default(), Pins::new(pin_bytes));
         Holders {
-            connections: Connections::new(group.clone()),
+            connections: Connections::new(group.clone(), role),
             group,
             buffers,
             pins,
@@ -173,13 +175,13 @@ impl Holders {
     /// Asks several servers at once, each its own question; their answers in the order of their ids, with the connections
     /// over which they came and the numbers of the questions. Connects to one after the other where that was not done before;
     /// one that stands still may take all of the time until the deadline for that.
-    pub(crate) fn ask_all(
+    pub(crate) fn ask_all<Q: protocol::Request>(
         &self,
         servers: impl IntoIterator<Item = ServerId>,
-        question: impl Fn(ServerId) -> ToServer,
+        question: impl Fn(ServerId) -> Q,
         deadline: Instant,
         what: &str,
-    ) -> Vec<(ServerId, Result<Told>)> {
+    ) -> Vec<(ServerId, Result<Told<Q::Reply>>)> {
         let servers: BTreeSet<ServerId> = servers.into_iter().collect();
         let connections: Vec<_> =
             servers.iter().map(|id| (*id, self.connection_until(*id, deadline))).collect();
@@ -233,8 +235,8 @@ impl Holders {
             if rpc.kind() != Kind::Shm {
                 return Ok(None);
             }
-            let mut answer = rpc.call(&ToServer::OpenArena { arena, term }, "to share an arena")?;
-            let (ToClient::Arena { bytes, reader }, Some(file)) = (&answer.message, answer.descriptors.pop())
+            let mut answer = rpc.call(&Request::OpenArena { arena, term }, "to share an arena")?;
+            let (Reply::Arena { bytes, reader }, Some(file)) = (&answer.message, answer.descriptors.pop())
             else {
                 return Err(unexpected(&answer.message));
             };
@@ -289,7 +291,7 @@ impl Holders {
             let _ = self.group.refresh();
             let mut undecided = None;
             for (server, arena) in self.who_answers(location, tried, &mut undecided)? {
-                let has = ToServer::HasBlock { arena, offset, bytes, generation };
+                let has = Request::HasBlock { arena, offset, bytes, generation };
                 let has = self.connection(server).and_then(|rpc| rpc.call(&has, "to say if it has a block"));
                 match has {
                     Ok(_) => return Ok((server, arena)),
@@ -321,7 +323,7 @@ impl Holders {
         tried: ServerId,
         undecided: &mut Option<Error>,
     ) -> Result<Vec<(ServerId, u32)>> {
-        let question = ToServer::WhoAnswers { server: location.server, arena: location.arena };
+        let question = Request::FindSuccessors { server: location.server, arena: location.arena };
         let (mut unreached, mut none_does) = (None, false);
         let mut members = self.group.known().view.members.clone();
         members.retain(|server| *server != location.server && *server != tried);
@@ -337,7 +339,7 @@ impl Holders {
                 Err(error) => return Err(error),
             };
             // The server waits no longer until it knows; where this one stands still, another one can tell as well.
-            let patience = rpc.patience().min(ANSWERS_PATIENCE + GRACE);
+            let patience = rpc.patience().min(SUCCESSORS_PATIENCE + GRACE);
             let told = rpc.call_within(&question, None, patience, "to say who holds a block");
             match &told {
                 Err(error) if error.kind == ErrorKind::Timeout => lock(&self.silent).insert(server),
@@ -345,7 +347,7 @@ impl Holders {
             };
             match told {
                 Ok(answer) => match answer.message {
-                    ToClient::AnswersFor { servers } => return Ok(servers),
+                    Reply::Successors { servers } => return Ok(servers),
                     other => return Err(unexpected(&other)),
                 },
                 // It takes that one for a member still.
@@ -376,7 +378,7 @@ impl Holders {
         target: &mut [u8],
     ) -> Result<()> {
         self.at_holder(location, |rpc, (_, arena)| {
-            let fetch = ToServer::Fetch {
+            let fetch = Request::Fetch(Fetch {
                 arena,
                 offset: location.offset,
                 bytes: location.bytes,
@@ -384,7 +386,7 @@ impl Holders {
                 stored: stored.into(),
                 element: element as u8,
                 part: part.clone(),
-            };
+            });
             rpc.fetch(&fetch, target, "to send a block")
         })
     }

@@ -59,4 +59,4 @@ pub use forebay_store as store;
 pub use forebay_store::Element;
 pub use forebay_store::strided::{Source, Target};
 pub use forebay_transport as transport;
-pub use forebay_wire::message::PipelineSpec;
+pub use forebay_wire::execution::PipelineSpec;

@@ -11,7 +11,7 @@ use forebay_core::steps::FieldReport;
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::{ToClient, ToServer};
+use forebay_wire::client::reading::{Reply, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ fn records_now(
             |owner| rest.iter().find(|(asked, _)| *asked == owner).map_or(0, |(_, skip): &(_, u64)| *skip);
         let question = |owner| {
             let (id, field, region) = (id.clone(), name.clone(), region.cloned());
-            ToServer::FindBlocks { id, field, region, skip: told_by(owner) }
+            Request::FindBlocks { id, field, region, skip: told_by(owner) }
         };
         let deadline = Instant::now() + holders.group().options().patience();
         let owners = rest.iter().map(|(owner, _)| *owner);
@@ -124,7 +124,7 @@ fn records_now(
         let mut next = Vec::new();
         for (owner, answer) in answers {
             match answer.map(|told| told.message) {
-                Ok(ToClient::Records { blocks, more }) => {
+                Ok(Reply::Records { blocks, more }) => {
                     if more {
                         next.push((owner, told_by(owner) + blocks.len() as u64));
                     }

@@ -14,7 +14,8 @@ use forebay_core::contract::Field;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
-use forebay_wire::message::{Bytes, PutBlock, ToClient, ToServer};
+use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::producer::{Reply, Request};
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
 
@@ -77,9 +78,9 @@ impl Producer {
     ) -> Result<Outcome> {
         let mut counted = Counted::new(field, block);
         let dense = gather(source, counted.while_copied());
-        let message = ToServer::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
+        let message = Request::Put(put_block(block, Bytes::Payload, counted.done(&dense)));
         let request = home.rpc.post(&message, Some(Payload(&dense)))?;
-        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_written(home, Written { put, bytes: WhereBytes::Away })?;
         match lock(&self.state).open.as_mut() {
             Some(open) => {
@@ -152,7 +153,7 @@ impl Producer {
             }
             let Some(posted) = open.pending.waiting.pop_front() else { break };
             drop(state);
-            let answer = self.home().rpc.collect(posted.request, "to hold a block");
+            let answer = self.home().rpc.collect::<Request>(posted.request, "to hold a block");
             state = lock(&self.state);
             // Only who has the turn ends a step.
             let Some(open) = state.open.as_mut() else { continue };
@@ -202,8 +203,8 @@ impl Posted {
 
 impl Open {
     /// A block that was posted has come; the answer says where it is, if other servers hold it too.
-    fn was_put(&mut self, posted: &Posted, answer: &ToClient) {
-        let placed = matches!(answer, ToClient::Placed(_));
+    fn was_put(&mut self, posted: &Posted, answer: &Reply) {
+        let placed = matches!(answer, Reply::Placed(_));
         let written = self.written.iter_mut().find(|written| placed && posted.is_of(&written.put));
         if let Some(written) = written {
             *written = Written::sent(written.put.clone(), answer);

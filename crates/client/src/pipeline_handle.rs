@@ -14,7 +14,8 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder, ToClient, ToServer};
+use forebay_wire::client::producer::{Reply, Request};
+use forebay_wire::drive::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -263,9 +264,9 @@ impl Driver {
     }
 
     /// What the coordinator is told with each question.
-    fn tell(&self, order: DriveOrder) -> ToServer {
+    fn tell(&self, order: DriveOrder) -> Request {
         let steps = lock(&self.steps);
-        ToServer::Drive(Box::new(Drive {
+        Request::Drive(Box::new(Drive {
             pipeline: self.pipeline.clone(),
             stream: self.producer.stream().to_owned(),
             run: self.producer.run(),
@@ -286,7 +287,7 @@ impl Driver {
     fn ask(
         self: &Arc<Self>,
         order: DriveOrder,
-        post: impl Fn(&Rpc, &ToServer) -> Result<u64>,
+        post: impl Fn(&Rpc, &Request) -> Result<u64>,
     ) -> Arc<Pending> {
         let rpc = self.producer.home().rpc.clone();
         // Where that fails, waiting for it asks again.
@@ -382,13 +383,13 @@ impl Pending {
                 }
             };
             let flushed = rpc.flush(deadline);
-            let answer = flushed.and_then(|()| rpc.collect_until(request, deadline, what));
+            let answer = flushed.and_then(|()| rpc.collect_until::<Request>(request, deadline, what));
             match answer {
-                Ok(ToClient::Driven(DriveAnswer::Activated { workers, next })) => {
+                Ok(Reply::Driven(DriveAnswer::Activated { workers, next })) => {
                     lock(&driver.steps).promised = Some(next);
                     return Ok(Driven::Activated(workers));
                 }
-                Ok(ToClient::Driven(DriveAnswer::Executed { ran, seconds })) => {
+                Ok(Reply::Driven(DriveAnswer::Executed { ran, seconds })) => {
                     return Ok(Driven::Executed { ran, seconds });
                 }
                 Err(error) if error.kind == ErrorKind::Timeout && Instant::now() >= deadline => {

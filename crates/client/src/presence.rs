@@ -4,7 +4,7 @@ use crate::group::{Group, look_again};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::Role;
+use forebay_wire::connection::Role;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to show that it is there.
@@ -79,7 +79,7 @@ impl Group {
 
     /// Whether a server is there. Waits a second at most.
     pub(crate) fn presence(&self, server: ServerId) -> Presence {
-        match self.within(self.limit().min(ANSWER)).connect(server, Role::Consumer) {
+        match self.within(self.limit().min(ANSWER)).connect(server, Role::Admin) {
             Ok(_) => Presence::Answers,
             Err(error) if error.kind == ErrorKind::Timeout => Presence::Silent,
             Err(_) => Presence::Gone,

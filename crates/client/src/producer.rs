@@ -28,7 +28,11 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::steps::{Policy, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Grant, PutBlock, Role, ToClient, ToServer};
+use forebay_wire::client::block::{Grant, PutBlock};
+use forebay_wire::client::placement;
+use forebay_wire::client::producer::{Reply, Request};
+use forebay_wire::connection::Role;
+use forebay_wire::protocol;
 use joiners::Members;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -153,7 +157,7 @@ impl Producer {
             durability: options.durability,
         };
         run_options.check(options.rank)?;
-        let produce = ToServer::Produce {
+        let join = Request::Join {
             stream: options.stream.clone(),
             rank: options.rank,
             options: run_options.clone(),
@@ -165,20 +169,20 @@ impl Producer {
             loop {
                 let server = group.home_of_but(options.rank, &leaving)?;
                 let rpc = Arc::new(group.connect(server, Role::Producer)?);
-                let answer = rpc.call(&produce, "to join the stream")?;
+                let answer = rpc.call(&join, "to join the stream")?;
                 match answer.message {
-                    ToClient::Leaves => leaving.push(server),
+                    Reply::LetGo => leaving.push(server),
                     _ => return Ok((server, rpc, answer)),
                 }
             }
         })?;
-        let ToClient::Producing { run, arena, .. } = answer.message else {
+        let Reply::Joined { run, arena, .. } = answer.message else {
             return Err(unexpected(&answer.message));
         };
         let members = Members::new(&group.known());
         Ok(Producer {
             guard: ForkGuard::new(),
-            home: Mutex::new(Arc::new(Storage::new(server, rpc, arena, &answer)?)),
+            home: Mutex::new(Arc::new(Storage::new(server, rpc, arena, &answer.descriptors)?)),
             others: Mutex::default(),
             group,
             stream: options.stream.clone(),
@@ -293,7 +297,7 @@ impl Producer {
             return Err(Error::step_order(format!("field '{}' cannot be defined within a step", field.name)));
         }
         drop(state);
-        self.ask_home(|home| home.call(&ToServer::Define(field.clone()), "to take a field"))?;
+        self.ask_home(|home| home.call(&Request::Define(field.clone()), "to take a field"))?;
         lock(&self.state).fields.insert(field.name.clone(), Arc::new(field));
         Ok(())
     }
@@ -321,7 +325,7 @@ impl Producer {
         let wanted = state.fields.values().any(|field| state.demand.wants(field, step));
         if self.may_begin_alone(&state, wanted, step) {
             if wanted {
-                let began = ToServer::Began { step, time };
+                let began = Request::BeganAlone { step, time, ended: false };
                 // At once where steps were left out: others may wait for this rank there.
                 let next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
                 let told = if next { home.rpc.queue(&began) } else { home.rpc.tell(&began) };
@@ -333,27 +337,27 @@ impl Producer {
         state.answered = false;
         let patience = home.rpc.patience();
         let patience_ms = patience.as_millis() as u64;
-        let begin = ToServer::Begin { step, time, known: state.demand.version, patience_ms };
+        let begin = Request::Begin { step, time, known: state.demand.version, patience_ms };
         drop(state);
         // The server gives up first, and says what it was waiting for.
         let answer = home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step");
         let mut state = lock(&self.state);
         match answer.map(|answer| answer.message) {
-            Ok(ToClient::Begun { demand, grants, trouble }) => {
+            Ok(Reply::Begun { demand, grants, deferred }) => {
                 state.answered = true;
                 if let Some(demand) = demand {
                     state.demand = demand;
                 }
-                if let Some(error) = trouble {
+                if let Some(error) = deferred {
                     drop(state);
                     // The step is begun at the server: end it there, so that the next one can begin.
-                    home.rpc.tell(&ToServer::End { step, blocks: 0, dropped: true })?;
+                    home.rpc.tell(&Request::End { step, blocks: 0, dropped: true })?;
                     lock(&self.state).last = Some(step);
                     return Err(error);
                 }
                 Ok((state, Some(Begun { grants, passing: false })))
             }
-            Ok(ToClient::Leaves) => {
+            Ok(Reply::LetGo) => {
                 self.let_go(&mut state);
                 Ok((state, None))
             }
@@ -457,15 +461,15 @@ impl Producer {
         let (told, ended) = if !passing {
             // The home is told first: from then on it answers for the blocks that other servers hold.
             let (open, told) = self.tell_home_of_end(open);
-            let end = open.end();
             let told = open
                 .elsewhere
                 .values()
-                .fold(told, |told, storage| told.and(self.tell_end_elsewhere(storage, &end)));
+                .fold(told, |told, storage| told.and(self.tell_end_elsewhere(storage, open.step)));
             let Open { blocks, dropped, written, .. } = open;
             (told, Some(Ended { blocks, dropped, written, ..ended }))
         } else if wanted {
-            (self.home().rpc.tell(&ToServer::Passed { step: ended.step, time: ended.time }), Some(ended))
+            let passed = Request::BeganAlone { step: ended.step, time: ended.time, ended: true };
+            (self.home().rpc.tell(&passed), Some(ended))
         } else {
             // Where nothing of the stream is wanted, nobody needs to know of the step.
             (Ok(()), None)
@@ -498,8 +502,8 @@ impl Producer {
 
     /// As `tell_end`, for a server that is not the home. What one held that has died is lost, and said so to those who
     /// read it.
-    fn tell_end_elsewhere(&self, storage: &Arc<Storage>, end: &ToServer) -> Result<()> {
-        match self.tell_end(storage, end) {
+    fn tell_end_elsewhere(&self, storage: &Arc<Storage>, step: StepNumber) -> Result<()> {
+        match self.tell_end(storage, &placement::Request::End { step }) {
             Err(error) if self.is_gone(storage, &self.home(), &error) => {
                 let needs_copies = self.options.copies() > 0 && !storage.rpc.was_let_go();
                 if needs_copies && self.on_loss == OnLoss::Fail {
@@ -513,7 +517,7 @@ impl Producer {
     }
 
     /// Tells a server that the step has ended; waits until there are copies of it, if there are to be some.
-    fn tell_end(&self, storage: &Storage, end: &ToServer) -> Result<()> {
+    fn tell_end<Q: protocol::Request>(&self, storage: &Storage, end: &Q) -> Result<()> {
         match self.options.copies() {
             0 => storage.rpc.tell(end),
             _ => {
@@ -531,7 +535,7 @@ impl Producer {
             return Ok(());
         }
         drop(state);
-        self.ask_any_home(&turn, |home| home.call(&ToServer::Flush, "to hold what was put")).map(drop)
+        self.ask_any_home(&turn, |home| home.call(&Request::Flush, "to hold what was put")).map(drop)
     }
 
     /// Ends the stream for this rank; an open step is left torn. Later calls fail. Closing twice is harmless.
@@ -569,8 +573,8 @@ impl Producer {
     /// Tells the home that this rank leaves.
     fn leave_home(&self) -> Result<()> {
         let home = self.home();
-        let flushed = home.rpc.call(&ToServer::Flush, "to hold what was put");
-        let left = home.rpc.call(&ToServer::Leave, "to let this rank go");
+        let flushed = home.rpc.call(&Request::Flush, "to hold what was put");
+        let left = home.rpc.call(&Request::Close, "to let this rank go");
         let left = flushed.and(left);
         let let_go = left.is_err() && home.rpc.was_let_go();
         home.rpc.hang_up();
@@ -588,8 +592,8 @@ impl Producer {
 
 impl Open {
     /// What its servers are told at its end.
-    fn end(&self) -> ToServer {
-        ToServer::End { step: self.step, blocks: self.blocks, dropped: self.dropped }
+    fn end(&self) -> Request {
+        Request::End { step: self.step, blocks: self.blocks, dropped: self.dropped }
     }
 }
 

@@ -6,9 +6,12 @@ use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::blocking::{self, Connection, Hangup, Receiver, Sender};
-use forebay_wire::frame::Header;
-use forebay_wire::message::{ToClient, ToServer};
+use forebay_wire::client::{placement, producer, space};
+use forebay_wire::connection::LastWords;
+use forebay_wire::frame::{Frame, Header};
+use forebay_wire::protocol::{Message, Protocol, Request};
 use std::collections::{HashMap, VecDeque};
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,10 +19,17 @@ use std::time::{Duration, Instant};
 
 /// An answer with what came along; its payload is still to be received.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) message: ToClient,
+pub(crate) struct Answer<R> {
+    pub(crate) message: R,
     pub(crate) header: Header,
     pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// What came off the socket, not decoded yet: whoever waits for it knows what it may be.
+#[derive(Debug)]
+struct Received {
+    frame: Frame,
+    descriptors: Vec<OwnedFd>,
 }
 
 /// A connection that asks and is answered, and is told things in between.
@@ -56,7 +66,7 @@ struct Inbox {
     /// How many threads wait for what another one reads.
     waiting: usize,
     /// What was told and nobody took yet. Bounded by the attachment's window.
-    told: VecDeque<ToClient>,
+    told: VecDeque<Frame>,
     /// Questions with their answers, once those are there. Bounded by who asks and posts.
     asked: HashMap<u64, Question>,
     /// Data that comes next on the socket, before any other frame.
@@ -66,7 +76,7 @@ struct Inbox {
 #[derive(Debug)]
 struct Question {
     wants_data: bool,
-    answer: Option<Answer>,
+    answer: Option<Received>,
 }
 
 /// The payload of an answer, as far as it was not received yet.
@@ -150,45 +160,46 @@ impl Rpc {
     }
 
     /// Tells the server something that is not answered.
-    pub(crate) fn tell(&self, message: &ToServer) -> Result<()> {
+    pub(crate) fn tell<M: Message>(&self, message: &M) -> Result<()> {
         let deadline = Instant::now() + self.patience;
         self.with_sender(deadline, |sender| sender.send(&self.header(0), message, &[], deadline))
     }
 
     /// Tells the server something with the next message that is sent to it.
-    pub(crate) fn queue(&self, message: &ToServer) -> Result<()> {
+    pub(crate) fn queue<M: Message>(&self, message: &M) -> Result<()> {
         let deadline = Instant::now() + self.patience;
         self.with_sender(deadline, |sender| sender.queue(&self.header(0), message, deadline))
     }
 
     /// Asks and waits for the answer, no longer than the default deadline.
-    pub(crate) fn call(&self, message: &ToServer, what: &str) -> Result<Answer> {
+    pub(crate) fn call<Q: Request>(&self, message: &Q, what: &str) -> Result<Answer<Q::Reply>> {
         self.call_within(message, None, self.patience, what)
     }
 
     /// Asks, with a payload or another deadline, and waits for the answer. An answer that says what failed
     /// is an error.
-    pub(crate) fn call_within(
+    pub(crate) fn call_within<Q: Request>(
         &self,
-        message: &ToServer,
+        message: &Q,
         payload: Option<Payload<'_>>,
         patience: Duration,
         what: &str,
-    ) -> Result<Answer> {
+    ) -> Result<Answer<Q::Reply>> {
         self.ask(message, payload, patience)?.answer(what)
     }
 
     /// Asks. The answer can be taken after others were asked.
-    pub(crate) fn ask(
+    pub(crate) fn ask<Q: Request>(
         &self,
-        message: &ToServer,
+        message: &Q,
         payload: Option<Payload<'_>>,
         patience: Duration,
-    ) -> Result<Asked<'_>> {
+    ) -> Result<Asked<'_, Q>> {
         let deadline = Instant::now() + patience;
-        let mut asked = Asked { rpc: self, request: self.expect(false), deadline, holds: false };
+        let request = self.expect(false);
+        let mut asked = Asked { rpc: self, request, deadline, holds: false, asks: PhantomData };
         self.send(asked.request, message, payload, asked.deadline)?;
-        asked.holds = matches!(message, ToServer::SpaceFind { .. });
+        asked.holds = message.holds_what_is_found();
         Ok(asked)
     }
 
@@ -215,7 +226,7 @@ impl Rpc {
             let released = std::mem::take(&mut *lock(&self.released));
             let deadline = Instant::now() + RELEASE;
             for (at, &request) in released.iter().enumerate() {
-                match sender.send(&self.header(0), &ToServer::SpaceRelease { request }, &[], deadline) {
+                match sender.send(&self.header(0), &space::Request::Release { request }, &[], deadline) {
                     Err(error) if error.kind == ErrorKind::Timeout => {
                         // With what is sent next.
                         lock(&self.released).extend(&released[at..]);
@@ -236,10 +247,10 @@ impl Rpc {
         request
     }
 
-    fn send(
+    fn send<M: Message>(
         &self,
         request: u64,
-        message: &ToServer,
+        message: &M,
         payload: Option<Payload<'_>>,
         deadline: Instant,
     ) -> Result<()> {
@@ -257,7 +268,7 @@ impl Rpc {
     /// Asks without waiting for the answer, which [`Rpc::collect`] gives; waits only while the server does not
     /// take the bytes. The payload is the caller's again on return. If the server is known to have ended the connection, that
     /// is an error now: what is sent to it would be lost.
-    pub(crate) fn post(&self, message: &ToServer, payload: Option<Payload<'_>>) -> Result<u64> {
+    pub(crate) fn post<Q: Request>(&self, message: &Q, payload: Option<Payload<'_>>) -> Result<u64> {
         let deadline = Instant::now() + self.patience;
         self.with_sender(deadline, |sender| sender.check_not_ended())?;
         let request = self.expect(false);
@@ -269,7 +280,7 @@ impl Rpc {
     }
 
     /// As [`Rpc::post`], but the question goes out with the next message that is sent.
-    pub(crate) fn post_later(&self, message: &ToServer) -> Result<u64> {
+    pub(crate) fn post_later<Q: Request>(&self, message: &Q) -> Result<u64> {
         let request = self.expect(false);
         let deadline = Instant::now() + self.patience;
         let queued =
@@ -289,18 +300,28 @@ impl Rpc {
 
     /// Waits for the answer to what was posted, no longer than the default deadline. After a time-out it can
     /// be asked for again, or be forgotten.
-    pub(crate) fn collect(&self, request: u64, what: &str) -> Result<ToClient> {
-        self.collect_until(request, Instant::now() + self.patience, what)
+    pub(crate) fn collect<Q: Request>(&self, request: u64, what: &str) -> Result<Q::Reply> {
+        self.collect_until::<Q>(request, Instant::now() + self.patience, what)
     }
 
     /// As [`Rpc::collect`], with another deadline.
-    pub(crate) fn collect_until(&self, request: u64, deadline: Instant, what: &str) -> Result<ToClient> {
+    pub(crate) fn collect_until<Q: Request>(
+        &self,
+        request: u64,
+        deadline: Instant,
+        what: &str,
+    ) -> Result<Q::Reply> {
         let answer = self.answer_to(request, deadline, what)?;
         self.forget(request);
-        match answer.message {
-            ToClient::Failed(error) => Err(error),
-            message => Ok(message),
-        }
+        Ok(self.decode::<Q>(answer)?.message)
+    }
+
+    /// What an answer says. One that says what failed is an error; one that cannot be read breaks the connection.
+    fn decode<Q: Request>(&self, answer: Received) -> Result<Answer<Q::Reply>> {
+        let Received { frame, descriptors } = answer;
+        let said: Result<Q::Reply> =
+            frame.message().map_err(|error| lock(&self.receiver).break_with(error))?;
+        Ok(Answer { message: said?, header: frame.header, descriptors })
     }
 
     /// The answer to a question is of no interest any more.
@@ -314,9 +335,10 @@ impl Rpc {
     }
 
     /// Asks for bytes and receives them to where they belong.
-    pub(crate) fn fetch(&self, message: &ToServer, target: &mut [u8], what: &str) -> Result<()> {
+    pub(crate) fn fetch<Q: Request>(&self, message: &Q, target: &mut [u8], what: &str) -> Result<()> {
         let deadline = Instant::now() + self.patience;
-        let mut asked = Asked { rpc: self, request: self.expect(true), deadline, holds: false };
+        let request = self.expect(true);
+        let mut asked = Asked { rpc: self, request, deadline, holds: false, asks: PhantomData::<Q> };
         self.send(asked.request, message, None, deadline)?;
         let header = asked.take(what)?.header;
         if header.payload != target.len() as u64 {
@@ -343,16 +365,18 @@ impl Rpc {
 
     /// The next thing that the server tells, no later than `deadline`, as `take` makes it: that is called in the
     /// order in which things were told, by one thread at a time, and must not wait.
-    pub(crate) fn told<T>(
+    pub(crate) fn told<M: Message, T>(
         &self,
         deadline: Instant,
         what: &str,
-        mut take: impl FnMut(ToClient) -> T,
+        mut take: impl FnMut(M) -> T,
     ) -> Result<T> {
-        self.wait(deadline, what, |inbox| inbox.told.pop_front().map(&mut take))
+        let told =
+            self.wait(deadline, what, |inbox| inbox.told.pop_front().map(|frame| frame.message().map(&mut take)))?;
+        told.map_err(|error| lock(&self.receiver).break_with(error))
     }
 
-    fn answer_to(&self, request: u64, deadline: Instant, what: &str) -> Result<Answer> {
+    fn answer_to(&self, request: u64, deadline: Instant, what: &str) -> Result<Received> {
         self.wait(deadline, what, |inbox| inbox.asked.get_mut(&request)?.answer.take())
     }
 
@@ -464,21 +488,24 @@ impl Rpc {
     }
 
     /// Keeps what came for whoever waits for it.
-    fn accept(&self, inbox: &mut Inbox, answer: Answer) -> Result<()> {
-        self.heard.fetch_max(answer.header.epoch, Ordering::Relaxed);
-        match (answer.header.request, answer.message) {
+    fn accept(&self, inbox: &mut Inbox, received: Received) -> Result<()> {
+        let header = received.frame.header;
+        self.heard.fetch_max(header.epoch, Ordering::Relaxed);
+        let question = inbox.asked.get_mut(&header.request);
+        if header.payload > 0 && !question.as_ref().is_none_or(|question| question.wants_data) {
+            let error = Error::protocol("data came where none was asked for");
+            return Err(lock(&self.receiver).break_with(error));
+        }
+        match question {
+            Some(question) => question.answer = Some(received),
+            // The answer to a question that was given up at its deadline.
+            None if header.request != 0 => {}
             // The last that it says: the connection ends.
-            (0, ToClient::Failed(error)) => return Err(lock(&self.receiver).break_with(error)),
-            (0, message) => inbox.told.push_back(message),
-            (request, message) => match inbox.asked.get_mut(&request) {
-                Some(question) if answer.header.payload > 0 && !question.wants_data => {
-                    let error = Error::protocol("data came where none was asked for");
-                    return Err(lock(&self.receiver).break_with(error));
-                }
-                Some(question) => question.answer = Some(Answer { message, ..answer }),
-                // The answer to a question that was given up at its deadline.
-                None => {}
-            },
+            None if received.frame.protocol == Protocol::Connection as u8 => {
+                let error = received.frame.message().map_or_else(|error| error, |LastWords(error)| error);
+                return Err(lock(&self.receiver).break_with(error));
+            }
+            None => inbox.told.push_back(received.frame),
         }
         Ok(())
     }
@@ -493,12 +520,11 @@ impl Rpc {
     /// wait.
     pub(crate) fn was_let_go(&self) -> bool {
         let inbox = lock(&self.inbox);
-        let said = |message: &ToClient| matches!(message, ToClient::Leaves);
-        if inbox.reading || inbox.told.iter().any(said) {
-            return inbox.told.iter().any(said);
+        if inbox.reading || inbox.told.iter().any(lets_go) {
+            return inbox.told.iter().any(lets_go);
         }
         let mut receiver = lock(&self.receiver);
-        std::iter::from_fn(|| receiver.last_words()).any(|frame| frame.message().is_ok_and(|m| said(&m)))
+        std::iter::from_fn(|| receiver.last_words()).any(|frame| lets_go(&frame))
     }
 
     /// Ends the connection: nothing can be asked or told by it any more. Does not wait.
@@ -513,38 +539,43 @@ impl Rpc {
     }
 }
 
+/// Whether a server says with this, unasked, that it lets a rank go.
+fn lets_go(frame: &Frame) -> bool {
+    frame.header.request == 0
+        && (matches!(frame.message(), Ok(producer::Event::LetGo))
+            || matches!(frame.message(), Ok(placement::Event::LetGo)))
+}
+
 /// A question that was asked.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Asked<'a, Q: Request> {
     rpc: &'a Rpc,
     request: u64,
     deadline: Instant,
     /// What is found is held under the question's number, and is to be released if the answer is not taken.
     holds: bool,
+    asks: PhantomData<Q>,
 }
 
-impl Asked<'_> {
+impl<Q: Request> Asked<'_, Q> {
     /// Its number.
     pub(crate) fn request(&self) -> u64 {
         self.request
     }
 
     /// Waits for the answer. One that says what failed is an error.
-    pub(crate) fn answer(mut self, what: &str) -> Result<Answer> {
+    pub(crate) fn answer(mut self, what: &str) -> Result<Answer<Q::Reply>> {
         self.take(what)
     }
 
-    fn take(&mut self, what: &str) -> Result<Answer> {
+    fn take(&mut self, what: &str) -> Result<Answer<Q::Reply>> {
         let answer = self.rpc.answer_to(self.request, self.deadline, what)?;
         self.holds = false;
-        match answer.message {
-            ToClient::Failed(error) => Err(error),
-            _ => Ok(answer),
-        }
+        self.rpc.decode::<Q>(answer)
     }
 }
 
-impl Drop for Asked<'_> {
+impl<Q: Request> Drop for Asked<'_, Q> {
     fn drop(&mut self) {
         self.rpc.forget(self.request);
         if self.holds {
@@ -558,9 +589,9 @@ trait Came {
     fn note(&self, inbox: &mut Inbox);
 }
 
-impl Came for Answer {
+impl Came for Received {
     fn note(&self, inbox: &mut Inbox) {
-        let Header { request, payload: left, sealed_payload: sealed, .. } = self.header;
+        let Header { request, payload: left, sealed_payload: sealed, .. } = self.frame.header;
         inbox.data = (left > 0).then_some(Data { request, left, sealed });
     }
 }
@@ -573,18 +604,13 @@ impl Came for usize {
 }
 
 /// The next frame.
-fn next(receiver: &mut Receiver, deadline: Instant, what: &str) -> Result<Answer> {
+fn next(receiver: &mut Receiver, deadline: Instant, what: &str) -> Result<Received> {
     let received = receiver.receive(deadline, what)?;
-    let message = received.frame.message::<ToClient>().map_err(|e| receiver.break_with(e))?;
-    if received.frame.header.payload > 0 && !matches!(message, ToClient::Data) {
-        let error = Error::new(ErrorKind::Protocol, "a payload with a message that has none");
-        return Err(receiver.break_with(error));
-    }
-    Ok(Answer { message, header: received.frame.header, descriptors: received.descriptors })
+    Ok(Received { frame: received.frame, descriptors: received.descriptors })
 }
 
 /// The error for an answer of another kind than asked for.
-pub(crate) fn unexpected(message: &ToClient) -> Error {
+pub(crate) fn unexpected(message: &impl std::fmt::Debug) -> Error {
     let text = format!("{message:?}");
     Error::protocol(format!("an answer makes no sense here: {}", text.chars().take(60).collect::<String>()))
 }

@@ -17,7 +17,9 @@ use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::{Source, Target};
 use forebay_transport::Kind;
-use forebay_wire::message::{self, Bytes, PutBlock, ToClient, ToServer};
+use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::space::{self, Reply, Request, Search};
+use forebay_wire::connection::Role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -91,7 +93,7 @@ impl Space {
         let home = Mutex::new(group.home_of(number)?);
         Ok(Space {
             guard: ForkGuard::new(),
-            holders: Holders::new(group),
+            holders: Holders::new(group, Role::Space),
             replicas: options.replicas,
             number,
             home,
@@ -199,7 +201,10 @@ impl Space {
         if let Some(known) = storage.as_ref().filter(|known| Arc::ptr_eq(&known.rpc, &rpc)) {
             return Ok(known.clone());
         }
-        let opened = Arc::new(Storage::open(home, rpc, &ToServer::SpaceStore)?);
+        let opened = Arc::new(Storage::open(home, rpc, &Request::Open, |opened| match opened {
+            Reply::Opened(arena) => Some(*arena),
+            _ => None,
+        })?);
         Ok(storage.insert(opened).clone())
     }
 
@@ -215,9 +220,9 @@ impl Space {
         let field = put.field.name.clone();
         let block = PutBlock { field, number, level: 0, extent: put.extent.clone(), stats: None, bytes };
         let (field, step, by, replicas) = (put.field.clone(), put.step, self.by, self.replicas);
-        let message = ToServer::SpacePut(Box::new(message::SpacePut { field, step, by, replicas, block }));
+        let message = Request::Put(Box::new(space::SpacePut { field, step, by, replicas, block }));
         match rpc.call_within(&message, payload, rpc.patience(), "to keep an array")?.message {
-            ToClient::Leaves => {
+            Reply::LetGo => {
                 lock(&self.leaving).push(server);
                 Err(Error::unreachable(format!("{server} leaves the group")))
             }
@@ -319,8 +324,8 @@ impl Space {
         let Some((_, told)) = told.pop() else { return Err(Error::internal("nobody was asked")) };
         let Told { message, rpc, request } = told?;
         let (held, term, report) = match message {
-            ToClient::Found { held, term, report, .. } => (held, term, report),
-            ToClient::NotOwned => return Err(not_owned(server, field, step)),
+            Reply::Found { held, term, report, .. } => (held, term, report),
+            Reply::NotOwned => return Err(not_owned(server, field, step)),
             other => return Err(unexpected(&other)),
         };
         let held = if held { vec![(rpc, request)] } else { Vec::new() };
@@ -363,7 +368,7 @@ impl Space {
                 }
             };
             match message {
-                ToClient::Found { held: true, description, term, report } => {
+                Reply::Found { held: true, description, term, report } => {
                     found.held.push(over);
                     found.term = found.term.min(term);
                     found.report.field = report.field;
@@ -371,8 +376,8 @@ impl Space {
                     blocks.extend(report.blocks.into_iter().map(|block| (block.key, block)));
                 }
                 // Of another shape than thought.
-                ToClient::Found { .. } => complete = false,
-                ToClient::NotOwned => {
+                Reply::Found { .. } => complete = false,
+                Reply::NotOwned => {
                     failure = failure.or(Some(not_owned(owner, &field.name, step)));
                 }
                 other => failure = failure.or(Some(unexpected(&other))),
@@ -392,10 +397,10 @@ impl Space {
         let group = self.holders.group();
         group.outlive(Instant::now() + group.limit(), || {
             let describer = self.describer(field, step)?;
-            let remove = ToServer::SpaceRemove { field: field.to_owned(), step };
+            let remove = Request::Remove { field: field.to_owned(), step };
             let answer = self.holders.connection(describer)?.call(&remove, "to remove an array")?;
             match answer.message {
-                ToClient::NotOwned => Err(not_owned(describer, field, step)),
+                Reply::NotOwned => Err(not_owned(describer, field, step)),
                 _ => Ok(()),
             }
         })
@@ -423,9 +428,9 @@ fn find_message(
     region: Option<&Region>,
     shape: Option<Dims>,
     patience: Duration,
-) -> ToServer {
+) -> Request {
     let (field, region) = (field.to_owned(), region.cloned());
-    ToServer::SpaceFind { field, step, region, shape, patience_ms: patience.as_millis() as u64 }
+    Request::Find(Box::new(Search { field, step, region, shape, patience_ms: patience.as_millis() as u64 }))
 }
 
 /// Blocks that were found; held until this is dropped.

@@ -15,7 +15,7 @@ use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
-use forebay_wire::message::Part;
+use forebay_wire::client::reading::Part;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -8,8 +8,10 @@ use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::strided::Source;
 use forebay_store::{Access, BeginWord, Mapping, PAGE, TakenWord};
-use forebay_wire::message::{Grant, ToClient, ToServer};
-use std::os::fd::AsFd;
+use forebay_wire::client::block::Grant;
+use forebay_wire::client::writing;
+use forebay_wire::protocol::Request;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,9 +40,9 @@ impl Storage {
         server: ServerId,
         rpc: Arc<Rpc>,
         arena: Option<(u32, u64)>,
-        answer: &Answer,
+        descriptors: &[OwnedFd],
     ) -> Result<Storage> {
-        let arena = match (arena, answer.descriptors.first()) {
+        let arena = match (arena, descriptors.first()) {
             (Some((_, bytes)), Some(file)) => {
                 let mapping = Arc::new(Mapping::new(file.as_fd(), bytes, Access::Write)?);
                 if bytes < PAGE {
@@ -53,22 +55,26 @@ impl Storage {
         Ok(Storage { server, rpc, arena })
     }
 
-    /// Asks a server for an arena to write to.
-    pub(crate) fn open(server: ServerId, rpc: Arc<Rpc>, question: &ToServer) -> Result<Storage> {
-        let answer = rpc.call(question, "to store blocks")?;
-        let ToClient::Storing(arena) = answer.message else { return Err(unexpected(&answer.message)) };
-        Storage::new(server, rpc, arena, &answer)
+    /// Asks a server for an arena to write to; `opened` takes it out of the answer.
+    pub(crate) fn open<Q: Request>(
+        server: ServerId,
+        rpc: Arc<Rpc>,
+        question: &Q,
+        opened: impl FnOnce(&Q::Reply) -> Option<Option<(u32, u64)>>,
+    ) -> Result<Storage> {
+        let Answer { message, descriptors, .. } = rpc.call(question, "to store blocks")?;
+        let arena = opened(&message).ok_or_else(|| unexpected(&message))?;
+        Storage::new(server, rpc, arena, &descriptors)
     }
 
     /// A range of this many bytes to write to; `None` if there is no room and the policy is not to wait. Waits
     /// for one answer, which may wait for memory.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Option<Grant>> {
         let patience = self.rpc.patience();
-        let reserve = ToServer::Reserve { bytes, patience_ms: patience.as_millis() as u64 };
-        match self.rpc.call_within(&reserve, None, patience + GRACE, "to find room")?.message {
-            ToClient::Granted(grant) => Ok(grant),
-            other => Err(unexpected(&other)),
-        }
+        let reserve = writing::Request::Reserve { bytes, patience_ms: patience.as_millis() as u64 };
+        let answer = self.rpc.call_within(&reserve, None, patience + GRACE, "to find room")?;
+        let writing::Reply::Granted(grant) = answer.message;
+        Ok(grant)
     }
 
     /// Copies an array into a range that was granted; returns where the block lies in it. If that fails the range
@@ -93,7 +99,7 @@ impl Storage {
 
     /// Gives a range back, unused.
     pub(crate) fn give_back(&self, grant: &Grant) -> Result<()> {
-        self.rpc.tell(&ToServer::Abort {
+        self.rpc.tell(&writing::Request::Abort {
             arena: grant.arena,
             offset: grant.offset,
             generation: grant.generation,

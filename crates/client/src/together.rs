@@ -8,7 +8,8 @@ use forebay_core::{Error, Result};
 use forebay_transport::Address;
 use forebay_transport::blocking::{Connection, Opening, PollFlags, wait_for_any};
 use forebay_wire::frame::Header;
-use forebay_wire::message::{Role, ToClient, ToServer};
+use forebay_wire::connection::{Role, Welcome};
+use forebay_wire::protocol::{Reply, Request};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 /// How many servers are asked at once: each takes a descriptor.
 const AT_ONCE: usize = 256;
 
-/// What a server said, or why it did not.
-pub(crate) type Answers = BTreeMap<ServerId, Result<ToClient>>;
+/// What each server said, or why it did not.
+pub(crate) type Answers<R> = BTreeMap<ServerId, Result<R>>;
 
 /// A server that is being asked.
 struct Asked {
@@ -48,31 +49,31 @@ impl Asked {
 }
 
 impl Group {
-    /// Asks these servers the same, until each has answered, the deadline has passed or `is_enough` says of an
+    /// Asks these servers the same, as an administrator, until each has answered, the deadline has passed or `is_enough` says of an
     /// answer that the others are of no interest: those have none then.
-    pub(crate) fn ask_all(
+    pub(crate) fn ask_all<Q: Request>(
         &self,
         servers: impl IntoIterator<Item = ServerId>,
-        question: &ToServer,
+        question: &Q,
         what: &str,
-        is_enough: impl Fn(&Result<ToClient>) -> bool,
-    ) -> Result<Answers> {
+        is_enough: impl Fn(&Result<Q::Reply>) -> bool,
+    ) -> Result<Answers<Q::Reply>> {
         self.ask_all_within(self.options().patience(), servers, question, what, is_enough)
     }
 
     /// As `ask_all`, with another deadline.
-    pub(crate) fn ask_all_within(
+    pub(crate) fn ask_all_within<Q: Request>(
         &self,
         patience: Duration,
         servers: impl IntoIterator<Item = ServerId>,
-        question: &ToServer,
+        question: &Q,
         what: &str,
-        is_enough: impl Fn(&Result<ToClient>) -> bool,
-    ) -> Result<Answers> {
+        is_enough: impl Fn(&Result<Q::Reply>) -> bool,
+    ) -> Result<Answers<Q::Reply>> {
         let deadline = deadline_after(patience);
         let mut waiting = servers.into_iter();
         let mut asked: Vec<Asked> = Vec::new();
-        let mut answers = Answers::new();
+        let mut answers = Answers::<Q::Reply>::new();
         loop {
             while asked.len() < AT_ONCE
                 && let Some(id) = waiting.next()
@@ -117,7 +118,13 @@ impl Group {
     }
 
     /// The next step with a server for which there is no need to wait.
-    fn go_on(&self, one: Asked, question: &ToServer, what: &str, deadline: Instant) -> Result<Progress> {
+    fn go_on<Q: Request>(
+        &self,
+        one: Asked,
+        question: &Q,
+        what: &str,
+        deadline: Instant,
+    ) -> Result<Progress<Q::Reply>> {
         let Asked { id, name, address, at } = one;
         let header = |request| Header { request, epoch: self.known().view.epoch, ..Header::default() };
         let at = match at {
@@ -127,31 +134,29 @@ impl Group {
             }
             At::Greeting(opening) => {
                 let mut connection = opening.finish(deadline)?;
-                let hello = self.hello(Role::Consumer, &address);
+                let hello = self.hello(Role::Admin, &address);
                 connection.sender.send(&header(1), &hello, &[], deadline)?;
                 At::Welcome(connection)
             }
             At::Welcome(mut connection) => {
-                check_welcome(id, told(&mut connection, "its welcome", deadline)?)?;
+                check_welcome(id, told::<Welcome>(&mut connection, "its welcome", deadline)?)?;
                 connection.sender.send(&header(2), question, &[], deadline)?;
                 At::Answer(connection)
             }
             At::Answer(mut connection) => {
-                return match told(&mut connection, what, deadline)? {
-                    ToClient::Failed(error) => Err(error),
-                    answer => Ok(Progress::Answered(answer)),
-                };
+                return told(&mut connection, what, deadline).map(Progress::Answered);
             }
         };
         Ok(Progress::Asked(Asked { id, name, address, at }))
     }
 }
 
-enum Progress {
+enum Progress<R> {
     Asked(Asked),
-    Answered(ToClient),
+    Answered(R),
 }
 
-fn told(connection: &mut Connection, what: &str, deadline: Instant) -> Result<ToClient> {
-    connection.receiver.receive(deadline, what)?.frame.message()
+/// What a server answers; what failed is an error.
+fn told<R: Reply>(connection: &mut Connection, what: &str, deadline: Instant) -> Result<R> {
+    connection.receiver.receive(deadline, what)?.frame.message::<Result<R>>()?
 }

@@ -12,7 +12,8 @@ use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
 use forebay_transport::Address;
 use forebay_transport::host::end_with_parent;
-use forebay_wire::message::{Role, ToClient, ToServer};
+use forebay_wire::client::worker::{Event, Request};
+use forebay_wire::connection::Role;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,31 +65,27 @@ impl Worker {
             tcp,
             name: format!("the worker of pipeline '{pipeline}' on {server}"),
         })?;
-        let holders = Arc::new(Holders::new(group.clone()));
+        let holders = Arc::new(Holders::new(group.clone(), Role::Consumer));
         holders.adopt(server, rpc.clone());
         Ok(Worker { group, server, rpc, holders, endpoint })
     }
 
     /// The pipeline's code is loaded: from now on orders come.
     pub fn ready(&self, needs: Option<Needs>) -> Result<()> {
-        let ready = ToServer::WorkerReady { addresses: self.endpoint.addresses(), needs };
+        let ready = Request::Ready { addresses: self.endpoint.addresses(), needs };
         self.rpc.call(&ready, "to take note of its worker").map(drop)
     }
 
     /// The pipeline's code cannot be loaded.
     pub fn failed(&self, traceback: &str) -> Result<()> {
-        self.rpc.call(&ToServer::WorkerFailed { error: traceback.to_owned() }, "to take note").map(drop)
+        self.rpc.call(&Request::Failed { error: traceback.to_owned() }, "to take note").map(drop)
     }
 
     /// The next order; `ErrorKind::Timeout` after `timeout`, or when a signal ends the wait. Another error means
     /// that the server is gone: end.
     pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
-        let told = self.rpc.told(deadline_after(timeout), "to order an execution", |message| message);
-        let mut order = match told {
-            Ok(ToClient::Execute(order)) => order,
-            Ok(_) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let told = self.rpc.told(deadline_after(timeout), "to order an execution", |event| event);
+        let Event::Execute(mut order) = told?;
         let servers = order.members.iter().map(|member| member.server).collect();
         let share = Share { own: self.server, servers, beside_all: order.beside_all };
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
@@ -105,7 +102,7 @@ impl Worker {
 
     /// The order was carried out, or failed with this traceback.
     pub fn done(&self, execution: u64, error: Option<String>, seconds: f64) -> Result<()> {
-        self.rpc.tell(&ToServer::WorkerDone { execution, error, seconds })
+        self.rpc.tell(&Request::Executed { execution, error, seconds })
     }
 
     /// The group.

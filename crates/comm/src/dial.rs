@@ -9,7 +9,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::shm::ShmLink;
 use forebay_transport::tcp::TcpLink;
 use forebay_transport::{Address, asynchronous, host};
-use forebay_wire::message::HostId;
+use forebay_wire::connection::HostId;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! What the endpoints say to each other.
 
+use forebay_wire::protocol::{Message, Protocol};
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
@@ -77,6 +78,10 @@ pub(crate) enum Word {
     Goodbye,
 }
 
+impl Message for Word {
+    const PROTOCOL: Protocol = Protocol::Comm;
+}
+
 /// Bytes that are encoded as one run, not one by one.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
@@ -128,12 +133,12 @@ mod tests {
             if let Some(first) = body.first_mut() {
                 *first = kind;
             }
-            let header = Header::default();
-            if let Ok(word) = (Frame { header, body }).message::<Word>() {
+            let (header, protocol) = (Header::default(), Protocol::Comm as u8);
+            if let Ok(word) = (Frame { header, protocol, body }).message::<Word>() {
                 let mut bytes = Vec::new();
                 encode(&header, &word, None, &mut bytes).unwrap();
                 let body = bytes.split_off(HEADER);
-                prop_assert_eq!((Frame { header, body }).message::<Word>().unwrap(), word);
+                prop_assert_eq!((Frame { header, protocol, body }).message::<Word>().unwrap(), word);
             }
         }
     }

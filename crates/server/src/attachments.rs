@@ -4,7 +4,7 @@
 use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::streams;
 use std::collections::BTreeMap;
 
 /// How many attachments of a stream are remembered. Of more, some may miss steps when the coordinator dies.
@@ -65,18 +65,18 @@ impl Node {
         state.known_attachments.note(stream, id, record.as_deref().cloned());
         for server in self.standing().view.members.iter().filter(|server| **server != self.id) {
             let (stream, record) = (stream.to_owned(), record.clone());
-            self.tell(state, *server, PeerMessage::Attachment { stream, id, record });
+            self.tell(state, *server, streams::Message::AttachmentChanged { stream, id, record });
         }
     }
 
     /// A server has joined: it is told of all attachments of streams that this one coordinates.
     pub(crate) fn tell_of_attachments(&self, state: &mut State, server: ServerId) {
         let known = &state.known_attachments;
-        let messages: Vec<PeerMessage> = state
+        let messages: Vec<streams::Message> = state
             .coordinators
             .keys()
             .flat_map(|stream| {
-                known.of(stream).map(|(id, record)| PeerMessage::Attachment {
+                known.of(stream).map(|(id, record)| streams::Message::AttachmentChanged {
                     stream: stream.clone(),
                     id: *id,
                     record: Some(Box::new(record.clone())),
@@ -109,8 +109,8 @@ impl Node {
         state: &State,
         epoch: Epoch,
         stream: &str,
-    ) -> Vec<PeerMessage> {
-        let told = |(id, record): (&AttachmentId, &AttachmentRecord)| PeerMessage::InheritAttachment {
+    ) -> Vec<streams::Message> {
+        let told = |(id, record): (&AttachmentId, &AttachmentRecord)| streams::Message::TakeOverAttachment {
             epoch,
             stream: stream.to_owned(),
             id: *id,

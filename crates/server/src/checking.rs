@@ -13,7 +13,7 @@ use crate::surroundings::HashMap;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Evidence;
 use forebay_core::roster::Roster;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::cluster;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Node {
             return self.doubts(member, Evidence::Lost);
         }
         let Some((number, answer)) = self.checking.ask(member, why) else { return };
-        self.peers.send(member, PeerMessage::AreYouThere(number));
+        self.peers.send(member, cluster::Message::Ping(number));
         let _ = self.watching.try_send(ToDo::Ask(member, number));
         tokio::spawn(async move { node.hear_whether_there((member, number), answer, patience).await });
     }

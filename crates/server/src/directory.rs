@@ -20,8 +20,9 @@ use forebay_core::region::Region;
 use forebay_core::seats::Seats;
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::tiles::hash_in_stream;
-use forebay_wire::message::ToClient;
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::client::reading::Reply;
+use forebay_wire::peer::replication::BlockRange;
+use forebay_wire::peer::directory;
 use std::collections::{BTreeMap, HashSet};
 
 /// About how many bytes of records are told at a time.
@@ -80,7 +81,7 @@ impl Directory {
     }
 
     /// The records of blocks of a step that lie in these ranges.
-    pub(crate) fn records_in(&self, id: &StepId, ranges: &[Range]) -> Vec<FieldReport> {
+    pub(crate) fn records_in(&self, id: &StepId, ranges: &[BlockRange]) -> Vec<FieldReport> {
         let Some(fields) = self.held.get(id) else { return Vec::new() };
         let ranges: HashSet<(u32, u64)> = ranges.iter().map(|range| (range.arena, range.offset)).collect();
         let meant = |block: &&BlockRecord| ranges.contains(&(block.location.arena, block.location.offset));
@@ -146,7 +147,7 @@ impl Node {
                 }
             }
         }
-        self.tell(state, from, PeerMessage::StepRegistered { token, refused, error });
+        self.tell(state, from, directory::Message::Registered { token, refused, error });
     }
 
     /// Seats have passed on: their new holders are told of the blocks that this server holds and the old ones knew.
@@ -174,7 +175,7 @@ impl Node {
         for (owner, steps) in told {
             for (id, fields) in steps {
                 for part in fields.into_values().flat_map(in_parts) {
-                    self.tell(state, owner, PeerMessage::StepKnow { id: id.clone(), owned: vec![part] });
+                    self.tell(state, owner, directory::Message::HandOver { id: id.clone(), owned: vec![part] });
                 }
             }
         }
@@ -216,7 +217,7 @@ impl Node {
                 held.blocks.retain(|block| !keys.contains(&block.key));
             }
         }
-        self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
+        self.tell(state, from, directory::Message::Unregistered { token });
     }
 
     /// The blocks of a step that this server knows as the owner of tiles. Waits until it has been told of those that owners
@@ -227,12 +228,12 @@ impl Node {
         field: &str,
         region: Option<&Region>,
         skip: usize,
-    ) -> Result<ToClient> {
+    ) -> Result<Reply> {
         self.told_by_all().await;
         let state = self.state.lock();
         let index = state.directory.owned.get(id).and_then(|fields| fields.get(field));
         Ok(match (index, region) {
-            (None, _) => ToClient::Records { blocks: Vec::new(), more: false },
+            (None, _) => Reply::Records { blocks: Vec::new(), more: false },
             (Some(index), None) => some_of(index.blocks().iter().skip(skip)),
             (Some(index), Some(region)) => some_of(index.find(region).skip(skip)),
         })
@@ -261,13 +262,13 @@ fn bytes_of(block: &BlockRecord) -> usize {
 }
 
 /// As many records as one answer takes.
-fn some_of<'a>(mut blocks: impl Iterator<Item = &'a BlockRecord>) -> ToClient {
+fn some_of<'a>(mut blocks: impl Iterator<Item = &'a BlockRecord>) -> Reply {
     let mut told = Vec::new();
     let mut bytes = 0;
     while bytes < ANSWER_BYTES {
-        let Some(block) = blocks.next() else { return ToClient::Records { blocks: told, more: false } };
+        let Some(block) = blocks.next() else { return Reply::Records { blocks: told, more: false } };
         bytes += bytes_of(block);
         told.push(block.clone());
     }
-    ToClient::Records { blocks: told, more: blocks.next().is_some() }
+    Reply::Records { blocks: told, more: blocks.next().is_some() }
 }

@@ -18,8 +18,8 @@ use forebay_transport::witness::{self, Witness};
 use forebay_transport::{Address, Listener, host};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Secret};
-use forebay_wire::message::{Hello, Role, ToServer};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::connection::{Hello, Role};
+use forebay_wire::peer::cluster;
 use rustix::fd::{AsFd, OwnedFd};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -254,10 +254,10 @@ pub(crate) async fn dial(
 }
 
 /// The greeting of one server to another.
-pub(crate) fn hello(from: ServerId) -> ToServer {
+pub(crate) fn hello(from: ServerId) -> Hello {
     let pid = std::process::id();
     let (role, host) = (Role::Server(from), host::process_space());
-    ToServer::Hello(Hello { role, pid, host, shared_memory: false, patience_ms: 0 })
+    Hello { role, pid, host, shared_memory: false, patience_ms: 0 }
 }
 
 /// What a member knows of its group.
@@ -336,7 +336,7 @@ async fn ask_to_join(
     if options.silence.is_some() || options.seal_payload {
         check_settings(options, ask_roster(around, member, file).await?.settings)?;
     }
-    ask(around, member, file, PeerMessage::JoinGroup(own.clone())).await
+    ask(around, member, file, cluster::Message::Join(own.clone())).await
 }
 
 /// Asks all other members for the rosters that they know, and these servers: what those tell that answer in time, as it comes.
@@ -365,14 +365,14 @@ pub(crate) async fn ask_roster(
     server: &ServerEntry,
     file: &ConnectionFile,
 ) -> Result<Arc<Roster>> {
-    ask(around, server, file, PeerMessage::WhichRoster).await
+    ask(around, server, file, cluster::Message::QueryRoster).await
 }
 
 async fn ask(
     around: &dyn Surroundings,
     server: &ServerEntry,
     file: &ConnectionFile,
-    question: PeerMessage,
+    question: cluster::Message,
 ) -> Result<Arc<Roster>> {
     let (mut receiver, outbox) = dial(around, server, &file.secret, &file.lineage).await?;
     let outbox = Closing(outbox);
@@ -380,8 +380,8 @@ async fn ask(
     outbox.0.push(Header::default(), &question)?;
     let left = || Error::unreachable(format!("{} ended the connection", server.id));
     let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    match frame.message::<PeerMessage>()? {
-        PeerMessage::Admitted(result) => result.and_then(|roster| roster.check().map(|()| roster)),
+    match frame.message::<cluster::Message>()? {
+        cluster::Message::Admission(result) => result.and_then(|roster| roster.check().map(|()| roster)),
         _ => Err(Error::protocol(format!("{} answered something else than a roster", server.id))),
     }
 }

@@ -15,8 +15,10 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
 use forebay_transport::host;
 use forebay_wire::frame::Header;
-use forebay_wire::message::{Hello, Part, Role, ToClient, ToServer};
-use forebay_wire::peer::{Keep, Kept, PeerMessage, Range, SpaceBlock};
+use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
+use forebay_wire::connection::{Hello, Role, Welcome};
+use forebay_wire::peer::replication::{self, BlockRange, Replica, ReplicaUnit, SpaceBlock};
+use forebay_wire::peer::streams;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -42,7 +44,7 @@ pub(crate) struct Guarded {
     ledger: Ledger,
     /// Its arenas, by their number there.
     arenas: HashMap<u32, Guard>,
-    kept: HashMap<Kept, GuardedStep>,
+    kept: HashMap<ReplicaUnit, GuardedStep>,
     /// Where orders wait for bytes that are fetched.
     orders: Option<mpsc::Sender<Order>>,
 }
@@ -60,11 +62,11 @@ struct GuardedStep {
     copies: u32,
     guardians: Vec<ServerId>,
     /// Where its blocks are, here.
-    ranges: BTreeSet<Range>,
+    ranges: BTreeSet<BlockRange>,
     /// Where this server held others of them already when it took them over.
-    here_before: BTreeSet<Range>,
+    here_before: BTreeSet<BlockRange>,
     /// Those of them whose bytes are still to come.
-    coming: BTreeSet<Range>,
+    coming: BTreeSet<BlockRange>,
     /// Their records, where only owners of tiles know them.
     records: BTreeMap<String, (Field, BTreeMap<BlockKey, BlockRecord>)>,
     /// What its owners know, if it is a block of the space.
@@ -74,8 +76,8 @@ struct GuardedStep {
 /// What another server wants done, in order.
 #[derive(Debug)]
 enum Order {
-    Keep(u64, Box<Keep>),
-    KeepNoMore(Kept),
+    Replica(u64, Box<Replica>),
+    KeepNoMore(ReplicaUnit),
 }
 
 impl Guarded {
@@ -86,7 +88,7 @@ impl Guarded {
 
     /// The streams of which something is held.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
-        let steps = self.kept.keys().filter_map(Kept::step);
+        let steps = self.kept.keys().filter_map(ReplicaUnit::step);
         steps.map(|id| &id.stream).chain(self.ledger.streams())
     }
 
@@ -140,7 +142,7 @@ impl Node {
     }
 
     /// What that server held in its arenas.
-    pub(crate) fn keep_former(&self, state: &mut State, former: ServerId, keep: Keep) {
+    pub(crate) fn keep_former(&self, state: &mut State, former: ServerId, keep: Replica) {
         match self.keep_ranges(state, former, &keep) {
             Ok(_) => kept_told(state, former, keep),
             Err(error) => tracing::warn!("something that {former} held is not kept: {error}"),
@@ -165,12 +167,12 @@ impl Node {
     }
 
     /// Another server asks to keep something of a step.
-    pub(crate) fn keep_for(&self, state: &mut State, from: ServerId, token: u64, keep: Box<Keep>) {
+    pub(crate) fn keep_for(&self, state: &mut State, from: ServerId, token: u64, keep: Box<Replica>) {
         if self.standing().roster.has_left(from) {
             return;
         }
         let guarded = state.guarded.entry(from).or_default();
-        let fetched = |range: &Range| guarded.arenas.get(&range.arena).is_some_and(|guard| !guard.same);
+        let fetched = |range: &BlockRange| guarded.arenas.get(&range.arena).is_some_and(|guard| !guard.same);
         if guarded.orders.is_none() && keep.ranges.iter().any(fetched) {
             let (sender, orders) = mpsc::channel(ORDERS);
             guarded.orders = Some(sender);
@@ -178,7 +180,7 @@ impl Node {
         }
         let refused = match &guarded.orders {
             Some(orders) => orders
-                .try_send(Order::Keep(token, keep))
+                .try_send(Order::Replica(token, keep))
                 .err()
                 .map(|_| Error::new(ErrorKind::Full, "it is too far behind with fetching copies")),
             None => {
@@ -190,32 +192,32 @@ impl Node {
                 if kept.is_ok() {
                     kept_told(state, from, *keep);
                 }
-                self.tell(state, from, PeerMessage::Answer { token, result: kept });
+                self.tell(state, from, replication::Message::Replicated { token, result: kept });
                 None
             }
         };
         if let Some(error) = refused {
-            self.tell(state, from, PeerMessage::Answer { token, result: Err(error) });
+            self.tell(state, from, replication::Message::Replicated { token, result: Err(error) });
         }
     }
 
     /// Finds room for blocks of a step of another server; those that are new here, each with where it is there.
-    fn keep_ranges(&self, state: &mut State, from: ServerId, keep: &Keep) -> Result<Vec<(Range, Range)>> {
+    fn keep_ranges(&self, state: &mut State, from: ServerId, keep: &Replica) -> Result<Vec<(BlockRange, BlockRange)>> {
         let guarded = state.guarded.entry(from).or_default();
-        let step = guarded.kept.entry(keep.id.clone()).or_default();
+        let step = guarded.kept.entry(keep.unit.clone()).or_default();
         step.copies = step.copies.max(keep.copies);
-        step.guardians.clone_from(&keep.guardians);
+        step.guardians.clone_from(&keep.backups);
         let mut store = self.store.lock();
-        let mut new: Vec<(Range, Range)> = Vec::new();
+        let mut new: Vec<(BlockRange, BlockRange)> = Vec::new();
         for range in &keep.ranges {
             let guard = guarded.arenas.get(&range.arena);
             let arena =
                 guard.ok_or_else(|| Error::not_found(format!("there is no arena {}", range.arena)))?;
-            let mine = Range { arena: arena.arena, ..*range };
+            let mine = BlockRange { arena: arena.arena, ..*range };
             if step.ranges.contains(&mine) {
                 continue;
             }
-            let Range { arena, offset, generation, bytes } = mine;
+            let BlockRange { arena, offset, generation, bytes } = mine;
             let held = store.guard_range(arena, offset, generation, bytes);
             if !matches!(held, Ok(true)) {
                 for (_, mine) in new {
@@ -241,30 +243,30 @@ impl Node {
         &self,
         state: &mut State,
         from: ServerId,
-        keep: &Keep,
-    ) -> Result<Vec<(Range, Range)>> {
+        keep: &Replica,
+    ) -> Result<Vec<(BlockRange, BlockRange)>> {
         if self.standing().roster.has_left(from) {
             return Err(Error::unreachable(format!("{from} is no member any more")));
         }
         knows_run(state, from, keep)?;
         let new = self.keep_ranges(state, from, keep)?;
-        if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.id)) {
+        if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.unit)) {
             step.coming.extend(new.iter().map(|(_, mine)| *mine));
         }
         Ok(new)
     }
 
     /// Another server has freed its part of a step.
-    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, token: u64, id: Kept) {
+    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, token: u64, id: ReplicaUnit) {
         match state.guarded.get(&from).and_then(|guarded| guarded.orders.as_ref()) {
             // Copies of its own are not that server's memory. If too many wait, it is found when that one is dead.
             Some(orders) => drop(orders.try_send(Order::KeepNoMore(id))),
             None => self.let_guarded_go(state, from, &id),
         }
-        self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
+        self.tell(state, from, replication::Message::Released { token });
     }
 
-    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &Kept) {
+    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &ReplicaUnit) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
         if let Some(id) = id.step() {
             guarded.ledger.free(id);
@@ -318,13 +320,13 @@ impl Node {
                 self.free([held(&range)]);
             }
             match &id {
-                Kept::Step(id) => {
+                ReplicaUnit::Step(id) => {
                     state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
                     for (field, blocks) in step.records.into_values() {
                         state.directory.hold(id, FieldReport::new(field, blocks.into_values().collect()));
                     }
                 }
-                Kept::Space(key) => {
+                ReplicaUnit::Space(key) => {
                     // It may have been put here again meanwhile, by who had no answer: then that one has its own copies.
                     let known = state.space.range_of(*key).is_some();
                     let mut ranges = step.ranges.iter().map(held);
@@ -364,12 +366,12 @@ impl Node {
             let here: BTreeSet<u32> = by.filter(|(by, _)| *by == self.id).map(|(_, arena)| arena).collect();
             for arena in here {
                 for (id, step) in &mut guarded.kept {
-                    let place = |range: &Range| Held { arena, ..held(range) };
+                    let place = |range: &BlockRange| Held { arena, ..held(range) };
                     let twice = step.ranges.extract_if(.., |range| {
                         range.arena == guard.arena && is_held_at(state, id, place(range))
                     });
-                    let twice: Vec<Range> = twice.collect();
-                    step.here_before.extend(twice.iter().map(|range| Range { arena, ..*range }));
+                    let twice: Vec<BlockRange> = twice.collect();
+                    step.here_before.extend(twice.iter().map(|range| BlockRange { arena, ..*range }));
                     self.free(twice.iter().map(held));
                 }
                 state.answers.add(key, self.id, arena);
@@ -384,7 +386,7 @@ impl Node {
             let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
             let mut messages = known_of_runs(state, epoch, stream);
             let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
-            messages.push(PeerMessage::Holds { epoch, stream: stream.clone(), steps: steps.collect() });
+            messages.push(streams::Message::StepsHeld { epoch, stream: stream.clone(), steps: steps.collect() });
             for message in messages {
                 self.tell(state, coordinator, message);
             }
@@ -398,21 +400,21 @@ impl Node {
 }
 
 /// Whether this server holds something there.
-fn is_held_at(state: &State, id: &Kept, place: Held) -> bool {
+fn is_held_at(state: &State, id: &ReplicaUnit, place: Held) -> bool {
     match id {
-        Kept::Step(id) => state.held.get(id).is_some_and(|held| held.contains(&place)),
-        Kept::Space(key) => state.space.range_of(*key) == Some(place),
+        ReplicaUnit::Step(id) => state.held.get(id).is_some_and(|held| held.contains(&place)),
+        ReplicaUnit::Space(key) => state.space.range_of(*key) == Some(place),
     }
 }
 
-fn held(range: &Range) -> Held {
+fn held(range: &BlockRange) -> Held {
     Held { arena: range.arena, offset: range.offset, generation: range.generation }
 }
 
 /// An error if nothing is known of the run of a step that is to be kept, though it was told: it was forgotten, since many others
 /// came after it.
-fn knows_run(state: &State, from: ServerId, keep: &Keep) -> Result<()> {
-    let Some(id) = keep.id.step().filter(|_| keep.of_told_run) else { return Ok(()) };
+fn knows_run(state: &State, from: ServerId, keep: &Replica) -> Result<()> {
+    let Some(id) = keep.unit.step().filter(|_| keep.of_told_run) else { return Ok(()) };
     let ledger = state.guarded.get(&from).map(|guarded| &guarded.ledger);
     match ledger.and_then(|ledger| ledger.run(&id.stream, id.run)) {
         Some(_) => Ok(()),
@@ -424,9 +426,9 @@ fn knows_run(state: &State, from: ServerId, keep: &Keep) -> Result<()> {
 }
 
 /// What ranks told of a step is kept.
-fn kept_told(state: &mut State, from: ServerId, keep: Keep) {
+fn kept_told(state: &mut State, from: ServerId, keep: Replica) {
     let Some(guarded) = state.guarded.get_mut(&from) else { return };
-    if let Some(id) = keep.id.step() {
+    if let Some(id) = keep.unit.step() {
         for (rank, ended) in keep.ended {
             let step = ended.step;
             guarded.ledger.ended(&id.stream, id.run, rank, ended);
@@ -436,7 +438,7 @@ fn kept_told(state: &mut State, from: ServerId, keep: Keep) {
             }
         }
     }
-    if let Some(step) = guarded.kept.get_mut(&keep.id) {
+    if let Some(step) = guarded.kept.get_mut(&keep.unit) {
         step.space = keep.space.or(step.space.take());
         for FieldReport { field, blocks, .. } in keep.records {
             let name = field.name.clone();
@@ -453,17 +455,17 @@ async fn fetch_all(node: Weak<Node>, from: ServerId, mut orders: mpsc::Receiver<
         let Some(node) = node.upgrade() else { return };
         match order {
             Order::KeepNoMore(id) => node.let_guarded_go(&mut node.state.lock(), from, &id),
-            Order::Keep(token, keep) => {
+            Order::Replica(token, keep) => {
                 let new = node.keep_ranges_to_come(&mut node.state.lock(), from, &keep);
                 let result = match new {
-                    Ok(new) => fetch_new(&node, from, &mut connection, &keep.id, new).await,
+                    Ok(new) => fetch_new(&node, from, &mut connection, &keep.unit, new).await,
                     Err(error) => Err(error),
                 };
                 let mut state = node.state.lock();
                 if result.is_ok() {
                     kept_told(&mut state, from, *keep);
                 }
-                node.tell(&mut state, from, PeerMessage::Answer { token, result });
+                node.tell(&mut state, from, replication::Message::Replicated { token, result });
                 node.drain(&mut state);
             }
         }
@@ -476,8 +478,8 @@ async fn fetch_new(
     node: &Node,
     from: ServerId,
     connection: &mut Option<Connection>,
-    id: &Kept,
-    new: Vec<(Range, Range)>,
+    id: &ReplicaUnit,
+    new: Vec<(BlockRange, BlockRange)>,
 ) -> Result<()> {
     let mut result = Ok(());
     for (theirs, mine) in new {
@@ -507,8 +509,8 @@ async fn fetch(
     node: &Node,
     from: ServerId,
     connection: &mut Option<Connection>,
-    theirs: &Range,
-    mine: &Range,
+    theirs: &BlockRange,
+    mine: &BlockRange,
 ) -> Result<()> {
     if connection.is_none() {
         *connection = Some(greet(node, from).await?);
@@ -517,17 +519,17 @@ async fn fetch(
     let mapping = node.store.lock().mapping(mine.arena)?;
     let one = |n: u64| [n][..].into();
     let part = Part { offset: one(0), shape: one(theirs.bytes), step: one(1) };
-    let Range { arena, offset, generation, bytes } = *theirs;
-    let fetch = ToServer::Fetch { arena, offset, bytes, generation, stored: one(bytes), element: 1, part };
+    let BlockRange { arena, offset, generation, bytes } = *theirs;
+    let stored = one(bytes);
+    let fetch = Request::Fetch(Fetch { arena, offset, bytes, generation, stored, element: 1, part });
     outbox.push(Header { request: 1, ..Header::default() }, &fetch)?;
     let left = || Error::unreachable(format!("{from} ended the connection"));
     let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    match frame.message::<ToClient>()? {
-        ToClient::Data if frame.header.payload == bytes => {
+    match frame.message::<Result<Reply>>()?? {
+        Reply::Data if frame.header.payload == bytes => {
             mapping.populate(mine.offset, bytes);
             receiver.payload_into(&mapping, mine.offset, &frame.header).await
         }
-        ToClient::Failed(error) => Err(error),
         _ => Err(Error::protocol(format!("{from} sent something else than a block"))),
     }
 }
@@ -546,20 +548,17 @@ async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
         shared_memory: false,
         patience_ms: 0,
     };
-    outbox.push(Header { request: 1, ..Header::default() }, &ToServer::Hello(hello))?;
+    outbox.push(Header { request: 1, ..Header::default() }, &hello)?;
     let silent = |_| Error::timeout(format!("{from} does not greet"));
     let (frame, _) = timeout(GREETING, receiver.next()).await.map_err(silent)??.ok_or_else(gone)?;
-    match frame.message::<ToClient>()? {
-        ToClient::Welcome(_) => Ok((receiver, outbox)),
-        ToClient::Failed(error) => Err(error),
-        _ => Err(Error::protocol(format!("{from} did not welcome"))),
-    }
+    frame.message::<Result<Welcome>>()??;
+    Ok((receiver, outbox))
 }
 
 #[cfg(test)]
 impl Guarded {
     /// The ranges that are held of something, in this server's arenas, with all their bytes.
-    pub(crate) fn ranges_here(&self, id: &Kept) -> BTreeSet<Range> {
+    pub(crate) fn ranges_here(&self, id: &ReplicaUnit) -> BTreeSet<BlockRange> {
         self.kept.get(id).map(|step| &step.ranges - &step.coming).unwrap_or_default()
     }
 

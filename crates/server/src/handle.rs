@@ -1,15 +1,18 @@
 //! What each message between servers does to a server's state.
 
 use crate::node::{Attached, LocalRank, Node, State};
+use crate::questions::Answer;
 use crate::silence::ToDo;
+use crate::space::Registration;
 use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
-use forebay_core::error::{Error, ErrorKind};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, Effect, Joined, StepReport, StreamCoordinator};
+use forebay_core::steps::{AttachmentId, BackTo, Effect, Joined, RunOptions, StepReport, StreamCoordinator};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::message::ToClient;
-use forebay_wire::peer::{JoinedRun, PeerMessage};
+use forebay_wire::client::consumer::Event;
+use forebay_wire::peer::streams::{self, JoinedRun};
+use forebay_wire::peer::{PeerMessage, cluster, directory, replication, space};
 use std::sync::Arc;
 
 /// How many streams that nobody uses any more are remembered, for `forebay ls`.
@@ -38,155 +41,276 @@ impl Node {
 
     /// Handles one message; what follows from it is queued.
     pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
-        use PeerMessage as M;
-        if message.tells_coordinator().is_some_and(|stream| !state.coordinators.contains_key(stream)) {
-            return self.not_coordinated(state, from, message);
-        }
         match message {
-            M::Join { token, stream, rank, options, back_to } => {
-                // A rank that comes first would begin another run while one is still told of.
-                let telling = state.coordinators.get(&stream).is_some_and(|stream| stream.is_taking_over());
-                let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
-                match place {
-                    Some(server) if server == self.id => {}
-                    Some(server) => {
-                        self.tell(state, from, M::AskInstead { token, server });
-                        return;
-                    }
-                    None => {
-                        let join = M::Join { token, stream, rank, options, back_to };
-                        return self.defer(state, from, token, join);
-                    }
-                }
-                if let Some(back_to) = &back_to
-                    && !self.may_come_back(state, &stream, back_to.run, rank)
-                {
-                    // What others tell of the rank in the place of its former home goes before what the new one will tell.
-                    let error =
-                        Error::unreachable("a server has gone, and not all others have told what it knew");
-                    self.tell(state, from, M::Joined { token, stream, rank, result: Err(error) });
-                    return;
-                }
-                let coordinator = self.coordinator(state, &stream);
-                let joined = match back_to {
-                    None => coordinator.join(rank, from, options.clone()),
-                    Some(back_to) => {
-                        coordinator.come_back(rank, from, options.clone(), back_to, self.epoch())
-                    }
-                };
-                let result = match joined {
-                    Ok((joined, effects)) => {
-                        // The answer goes first: a decision that follows must find the run there.
-                        let (demand, cuts) = cuts_to_tell(&joined.cuts);
-                        let Joined { run, agreeing, below, .. } = joined;
-                        let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below });
-                        self.tell(state, from, M::Joined { token, stream: stream.clone(), rank, result });
-                        self.apply(state, &stream, effects);
-                        if self.all_told(state) {
-                            self.settle(state, &stream);
-                        }
-                        return;
-                    }
-                    Err(error) => Err(error),
-                };
-                self.tell(state, from, M::Joined { token, stream, rank, result });
-            }
-            M::Joined { token, stream, rank, result } => {
-                let Some(pending) = state.pending.remove(&token) else {
-                    // It came too late: nobody would ever say that this rank has left.
-                    if let Ok(JoinedRun { run, .. }) = result {
-                        let coordinator = self.coordinator_of(state, &stream);
-                        self.tell(state, coordinator, M::NeverCame { stream, run, rank });
-                    }
-                    return;
-                };
-                if let Ok(JoinedRun { run, options, demand, cuts, agreeing, .. }) = &result {
-                    // It coordinates the stream, also if the view has changed meanwhile.
-                    if !state.gone.contains(&from) {
-                        self.note_place(state, &pending.stream, from);
-                    }
-                    let member = state.members.entry(pending.stream.clone()).or_default();
-                    let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
-                    member.cut.open_run(*run, cuts, *agreeing);
-                    member.ranks.insert((*run, pending.rank), LocalRank::default());
-                    state.ledger.joined(&pending.stream, *run, pending.rank, options.clone());
-                }
-                let _ = pending.reply.send(M::Joined { token, stream, rank, result });
-            }
-            M::AskInstead { token, server } => {
-                if let Some(pending) = state.pending.remove(&token) {
-                    let _ = pending.reply.send(M::AskInstead { token, server });
-                }
-            }
-            M::Leaves { token, may_go } => self.leaves(state, from, token, may_go),
+            PeerMessage::Cluster(message) => self.on_cluster(state, from, message),
+            PeerMessage::Streams(message) => self.on_streams(state, from, message),
+            PeerMessage::Replication(message) => self.on_replication(state, from, message),
+            PeerMessage::Directory(message) => self.on_directory(state, from, message),
+            PeerMessage::Space(message) => self.on_space(state, from, message),
+            PeerMessage::Pipelines(message) => self.on_pipelines(state, from, message),
+        }
+    }
+
+    fn on_cluster(&self, state: &mut State, from: ServerId, message: cluster::Message) {
+        use cluster::Message as M;
+        match message {
+            M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
+            M::LeavingAnswer { token, result } => state.questions.answer(token, Answer::Done(result)),
             M::Stays => self.stays(state, from),
             M::GroupEnds => self.group_ends(from),
-            M::Coordinates { epoch, streams, arenas } => {
-                self.coordinates(state, from, epoch, streams, arenas);
+            // If too much of it waits, it is lost, as datagrams may be.
+            M::Swim(said) => drop(self.watching.try_send(ToDo::Hear(from, said))),
+            // The connections take these by themselves.
+            M::Join(_)
+            | M::QueryRoster
+            | M::Admission(_)
+            | M::Agreement(_)
+            | M::Ping(_)
+            | M::Pong(_) => {}
+        }
+    }
+
+    fn on_replication(&self, state: &mut State, from: ServerId, message: replication::Message) {
+        use replication::Message as M;
+        match message {
+            // Its descriptor comes with it: the connection takes it.
+            M::OfferArena { .. } => {}
+            M::WithdrawArena { arena } => self.guard_no_more(state, from, arena),
+            M::NoteRun { stream, coordinator, known } => {
+                self.guard_run(state, from, &stream, coordinator, *known);
             }
-            M::GuardRun { stream, coordinator, told } => {
-                self.guard_run(state, from, &stream, coordinator, *told);
-            }
-            M::Keep { token, keep } => self.keep_for(state, from, token, keep),
-            M::GuardNoMore(arena) => self.guard_no_more(state, from, arena),
-            M::KeepNoMore { token, id } => self.guarded_no_more(state, from, token, id),
-            M::RunOver { stream, run } => {
-                state.ledger.over(&stream, run);
-                state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
-            }
-            M::GuardedRankGone { stream, run, rank, died } => {
+            M::NoteRankGone { stream, run, rank, died } => {
                 if let Some(guarded) = state.guarded.get_mut(&from) {
                     guarded.rank_gone(&stream, run, rank, died);
                 }
             }
-            M::CoordinatesNoMore { stream } => self.coordinates_no_more(state, from, &stream),
-            M::NeverCame { stream, run, rank } => {
+            M::Replicate { token, replica } => self.keep_for(state, from, token, replica),
+            M::Replicated { token, result } => state.questions.answer(token, Answer::Done(result)),
+            M::Release { token, unit } => self.guarded_no_more(state, from, token, unit),
+            M::Released { token } => self.kept_no_more(state, from, token),
+        }
+    }
+
+    fn on_directory(&self, state: &mut State, from: ServerId, message: directory::Message) {
+        use directory::Message as M;
+        match message {
+            M::Register { token, id, owned, held } => {
+                self.step_register(state, from, token, id, (owned, held));
+            }
+            M::Registered { token, refused, error } => self.step_registered(state, token, refused, error),
+            M::Unregister { token, id, blocks } => self.step_unregister(state, from, token, &id, &blocks),
+            M::Unregistered { token } => self.step_registered(state, token, Vec::new(), None),
+            M::HandOver { id, owned } => self.step_know(state, &id, owned),
+        }
+    }
+
+    fn on_space(&self, state: &mut State, from: ServerId, message: space::Message) {
+        use space::Message as M;
+        match message {
+            M::Register { token, step, description, report } => {
+                self.space_register(state, from, Registration { token, step, description, report });
+            }
+            M::Registered { token, result } => self.space_registered(state, token, result),
+            M::HandOver { step, description, report } => {
+                self.space_know(state, from, step, description, report);
+            }
+            M::Unregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
+            M::Revoke { token, description } => self.space_revoke(state, from, token, description),
+            M::Forget { token, field, step, description } => {
+                self.space_forget(state, field, step, description);
+                self.tell(state, from, M::Done { token });
+            }
+            M::Done { token } => state.questions.answer(token, Answer::Done(Ok(()))),
+            M::Free { token, locations } => self.space_free_held(state, (from, token), &locations),
+            M::Freed { token } => self.space_freed(state, from, token),
+        }
+    }
+
+    /// A message about streams.
+    fn on_streams(&self, state: &mut State, from: ServerId, message: streams::Message) {
+        if message.tells_coordinator().is_some_and(|stream| !state.coordinators.contains_key(stream)) {
+            return self.not_coordinated(state, from, message);
+        }
+        use streams::Message as M;
+        match message {
+            M::Join { token, stream, rank, options, back_to } => {
+                self.on_join(state, (from, token), (stream, rank), options, back_to);
+            }
+            M::Joined { token, stream, rank, result } => {
+                self.on_joined(state, (from, token), (stream, rank), result);
+            }
+            M::Done { token, result } => state.questions.answer(token, Answer::Done(result)),
+            M::Redirect { token, server } => state.questions.answer(token, Answer::Redirect(server)),
+            M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
+            M::RunOver { stream, run } => {
+                state.ledger.over(&stream, run);
+                state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
+            }
+            M::StreamForgotten { stream } => self.coordinates_no_more(state, from, &stream),
+            M::Define { .. } | M::SetAttr { .. } => self.on_declaration(state, from, message),
+            M::Sync { token, .. } => drop(self.tell(state, from, M::Done { token, result: Ok(()) })),
+            M::JoinAbandoned { .. }
+            | M::RankBegan { .. }
+            | M::HighestBegun { .. }
+            | M::StepEnded { .. }
+            | M::RankGone { .. }
+            | M::RankMoves { .. }
+            | M::BlocksStranded { .. }
+            | M::MemoryPressure { .. }
+            | M::CutPrepared { .. } => self.on_told_of_ranks(state, from, message),
+            M::PrepareCut { .. } | M::Cut { .. } | M::Cuts { .. } | M::RankFailed { .. } => {
+                self.on_told_by_coordinator(state, from, message);
+            }
+            M::Free { id, unseen_before } => self.free_step(state, &id, unseen_before),
+            M::AttachmentChanged { stream, id, record } => {
+                self.told_of_attachment(state, from, &stream, id, record);
+            }
+            M::TakeOverAttachment { epoch, stream, id, record } => {
+                self.inherit_attachment(state, from, epoch, stream, (id, *record));
+            }
+            M::TakeOverRun { epoch, stream, known } => self.inherit(state, from, epoch, stream, *known),
+            M::StepsHeld { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
+            M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
+        }
+    }
+
+    /// A rank wants to join a stream.
+    fn on_join(
+        &self,
+        state: &mut State,
+        (from, token): (ServerId, u64),
+        (stream, rank): (String, u32),
+        options: RunOptions,
+        back_to: Option<BackTo>,
+    ) {
+        // A rank that comes first would begin another run while one is still told of.
+        let telling = state.coordinators.get(&stream).is_some_and(|stream| stream.is_taking_over());
+        let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
+        let refuse = |error| streams::Message::Joined { token, stream: stream.clone(), rank, result: Err(error) };
+        match place {
+            Some(server) if server == self.id => {}
+            Some(server) => {
+                self.tell(state, from, streams::Message::Redirect { token, server });
+                return;
+            }
+            None => {
+                let stream = stream.clone();
+                let join = streams::Message::Join { token, stream, rank, options, back_to };
+                if !state.places.defer(from, join) {
+                    self.tell(state, from, refuse(too_much_waits()));
+                }
+                return;
+            }
+        }
+        if let Some(back_to) = &back_to
+            && !self.may_come_back(state, &stream, back_to.run, rank)
+        {
+            // What others tell of the rank in the place of its former home goes before what the new one will tell.
+            let error = Error::unreachable("a server has gone, and not all others have told what it knew");
+            self.tell(state, from, refuse(error));
+            return;
+        }
+        let coordinator = self.coordinator(state, &stream);
+        let joined = match back_to {
+            None => coordinator.join(rank, from, options.clone()),
+            Some(back_to) => coordinator.come_back(rank, from, options.clone(), back_to, self.epoch()),
+        };
+        match joined {
+            Ok((joined, effects)) => {
+                // The answer goes first: a decision that follows must find the run there.
+                let (demand, cuts) = cuts_to_tell(&joined.cuts);
+                let Joined { run, agreeing, below, .. } = joined;
+                let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below });
+                let joined = streams::Message::Joined { token, stream: stream.clone(), rank, result };
+                self.tell(state, from, joined);
+                self.apply(state, &stream, effects);
+                if self.all_told(state) {
+                    self.settle(state, &stream);
+                }
+            }
+            Err(error) => drop(self.tell(state, from, refuse(error))),
+        }
+    }
+
+    /// A rank whose home this server is has joined, or not.
+    fn on_joined(
+        &self,
+        state: &mut State,
+        (from, token): (ServerId, u64),
+        (stream, rank): (String, u32),
+        result: Result<JoinedRun>,
+    ) {
+        let Some(question) = state.questions.take(token) else {
+            // It came too late: nobody would ever say that this rank has left.
+            if let Ok(JoinedRun { run, .. }) = result {
+                let coordinator = self.coordinator_of(state, &stream);
+                self.tell(state, coordinator, streams::Message::JoinAbandoned { stream, run, rank });
+            }
+            return;
+        };
+        if let (Ok(JoinedRun { run, options, demand, cuts, agreeing, .. }), Some(about)) =
+            (&result, question.about())
+        {
+            // It coordinates the stream, also if the view has changed meanwhile.
+            if !state.gone.contains(&from) {
+                self.note_place(state, &about.stream, from);
+            }
+            let member = state.members.entry(about.stream.clone()).or_default();
+            let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
+            member.cut.open_run(*run, cuts, *agreeing);
+            member.ranks.insert((*run, about.rank), LocalRank::default());
+            state.ledger.joined(&about.stream, *run, about.rank, options.clone());
+        }
+        question.answer(Answer::Joined(result));
+    }
+
+    /// A rank offers a field or sets an attribute. The rank's home knows a view that has the stream here; it may be
+    /// elsewhere all the same, or this server still has to be told of the run.
+    fn on_declaration(&self, state: &mut State, from: ServerId, message: streams::Message) {
+        use streams::Message as M;
+        let (M::Define { token, ref stream, run, .. } | M::SetAttr { token, ref stream, run, .. }) = message
+        else {
+            return;
+        };
+        match self.place_of(state, stream) {
+            Some(server) if server != self.id => {
+                self.tell(state, from, M::Redirect { token, server });
+                return;
+            }
+            Some(_) if !self.coordinator(state, stream).is_still_to_be_told(run) => {}
+            _ => {
+                if !state.places.defer(from, message) {
+                    self.tell(state, from, M::Done { token, result: Err(too_much_waits()) });
+                }
+                return;
+            }
+        }
+        let result = match message {
+            M::Define { stream, run, rank, field, .. } => {
+                self.coordinator(state, &stream).define(run, rank, field)
+            }
+            M::SetAttr { stream, run, field, key, attr, .. } => {
+                self.coordinator(state, &stream).set_attr(run, field.as_deref(), &key, attr)
+            }
+            _ => return,
+        };
+        self.tell(state, from, M::Done { token, result });
+    }
+
+    /// A home tells the coordinator what its ranks have done.
+    fn on_told_of_ranks(&self, state: &mut State, from: ServerId, message: streams::Message) {
+        use streams::Message as M;
+        match message {
+            M::JoinAbandoned { stream, run, rank } => {
                 let effects = self.coordinator(state, &stream).never_came(run, rank);
                 self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
-            // The rank's home knows a view that has the stream here; it may be elsewhere all the same.
-            M::Define { token, ref stream, .. } | M::SetAttr { token, ref stream, .. }
-                if self.place_of(state, stream) != Some(self.id) =>
-            {
-                match self.place_of(state, stream) {
-                    Some(server) => drop(self.tell(state, from, M::AskInstead { token, server })),
-                    None => self.defer(state, from, token, message),
-                }
-            }
-            // The rank's home may learn of this coordinator before it has told it of the run.
-            M::Define { token, ref stream, run, .. } | M::SetAttr { token, ref stream, run, .. }
-                if self.coordinator(state, stream).is_still_to_be_told(run) =>
-            {
-                self.defer(state, from, token, message);
-            }
-            M::Define { token, stream, run, rank, field } => {
-                let result = self.coordinator(state, &stream).define(run, rank, field);
-                self.tell(state, from, M::Answer { token, result });
-            }
-            M::Heard { token, .. } => {
-                self.tell(state, from, M::Answer { token, result: Ok(()) });
-            }
-            M::SetAttr { token, stream, run, field, key, attr } => {
-                let result = self.coordinator(state, &stream).set_attr(run, field.as_deref(), &key, attr);
-                self.tell(state, from, M::Answer { token, result });
-            }
-            M::Answer { token, result } => {
-                // Answers about what a rank has ended, or what was freed, are nobody's to wait for.
-                if self.step_registered(state, token, Vec::new(), None)
-                    || self.kept_no_more(state, from, token)
-                {
-                    return;
-                }
-                if let Some(pending) = state.pending.remove(&token) {
-                    let _ = pending.reply.send(M::Answer { token, result });
-                }
-            }
-            M::Begun { stream, run, rank, step } => {
+            M::RankBegan { stream, run, rank, step } => {
                 let effects = self.coordinator(state, &stream).begun(run, rank, step);
                 self.apply(state, &stream, effects);
             }
-            M::Reached { stream, run, step } => {
+            M::HighestBegun { stream, run, step } => {
                 self.coordinator(state, &stream).reached(run, step);
                 self.forget_idle(state, &stream);
             }
@@ -207,47 +331,40 @@ impl Node {
             M::RankMoves { stream, run, rank } => {
                 self.coordinator(state, &stream).rank_moves(run, rank, from);
             }
-            M::Stranded { id, rank } => {
+            M::BlocksStranded { id, rank } => {
                 let effects = self.coordinator(state, &id.stream).stranded(id.run, id.step, rank, from);
                 self.apply(state, &id.stream, effects);
             }
-            M::Pressure { stream } => {
+            M::MemoryPressure { stream } => {
                 let effects = self.coordinator(state, &stream).pressure();
                 self.apply(state, &stream, effects);
             }
-            M::Drive { token, drive } => self.handle_drive(state, from, token, drive),
-            M::Driven { token, result } => {
-                if let Some(pending) = state.pending.remove(&token) {
-                    let _ = pending.reply.send(M::Driven { token, result });
-                }
-            }
-            M::Prepare { stream, run, version } => {
-                let highest = state.members.get_mut(&stream).and_then(|member| {
-                    member.must_ask(run);
-                    member.cut.prepare(run, version)
-                });
-                self.tell(state, from, M::Prepared { stream, version, highest });
-            }
-            M::Prepared { stream, version, highest } => {
+            M::CutPrepared { stream, version, highest } => {
                 let effects = self.coordinator(state, &stream).prepared(from, version, highest);
                 self.apply(state, &stream, effects);
                 self.agreed.notify_waiters();
             }
-            M::Decide { stream, run, from: first, demand } => {
+            _ => {}
+        }
+    }
+
+    /// A stream's coordinator tells a home of ranks.
+    fn on_told_by_coordinator(&self, state: &mut State, from: ServerId, message: streams::Message) {
+        use streams::Message as M;
+        match message {
+            M::PrepareCut { stream, run, version } => {
+                let highest = state.members.get_mut(&stream).and_then(|member| {
+                    member.must_ask(run);
+                    member.cut.prepare(run, version)
+                });
+                self.tell(state, from, M::CutPrepared { stream, version, highest });
+            }
+            M::Cut { stream, run, from: first, demand } => {
                 if let Some(member) = state.members.get_mut(&stream) {
                     member.cut.decide(run, first, Arc::new(demand));
                     member.changed.notify_waiters();
                     state.ledger.demand_changed(&stream, run);
                 }
-            }
-            M::StepRegister { token, id, owned, held } => {
-                self.step_register(state, from, token, id, (owned, held));
-            }
-            M::StepRegistered { token, refused, error } => {
-                self.step_registered(state, token, refused, error);
-            }
-            M::StepUnregister { token, id, blocks } => {
-                self.step_unregister(state, from, token, &id, &blocks);
             }
             M::Cuts { stream, run, demand, cuts, agreeing } => {
                 if let Some(member) = state.members.get_mut(&stream) {
@@ -258,69 +375,20 @@ impl Node {
                     state.ledger.demand_changed(&stream, run);
                 }
             }
-            M::Free { id, unseen_before } => self.free_step(state, &id, unseen_before),
-            M::Attachment { stream, id, record } => self.told_of_attachment(state, from, &stream, id, record),
-            M::InheritAttachment { epoch, stream, id, record } => {
-                self.inherit_attachment(state, from, epoch, stream, (id, *record));
-            }
-            M::Inherit { epoch, stream, told } => self.inherit(state, from, epoch, stream, *told),
-            M::Holds { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
-            M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
-            M::RankError { stream, run, rank, error } => {
+            M::RankFailed { stream, run, rank, error } => {
                 let rank =
                     state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
                 if let Some(rank) = rank {
                     rank.note(error);
                 }
             }
-            M::StepKnow { id, owned } => self.step_know(state, &id, owned),
-            M::SpaceRegister { .. } => self.space_register(state, from, message),
-            M::SpaceKnow { step, description, report } => {
-                self.space_know(state, from, step, description, report);
-            }
-            M::SpaceRegistered { token, result } => self.space_registered(state, token, result),
-            M::SpaceUnregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
-            M::SpaceRevoke { token, description } => self.space_revoke(state, from, token, description),
-            M::SpaceForget { token, field, step, description } => {
-                self.space_forget(state, field, step, description);
-                self.tell(state, from, M::Answer { token, result: Ok(()) });
-            }
-            M::SpaceFree { token, locations } => self.space_free_held(state, (from, token), &locations),
-            M::SpaceFreed(token) => self.space_freed(state, from, token),
-            M::StartPipeline { .. }
-            | M::StopPipeline { .. }
-            | M::WorkerReady { .. }
-            | M::WorkerGone { .. }
-            | M::Execute { .. }
-            | M::Executed { .. }
-            | M::Released { .. }
-            | M::WorkerLeaves { .. }
-            | M::PipelineWas { .. }
-            | M::InheritPipeline { .. } => self.handle_pipeline(state, from, message),
-            // If too much of it waits, it is lost, as datagrams may be.
-            M::Gossip(said) => drop(self.watching.try_send(ToDo::Hear(from, said))),
-            // Their connections take these by themselves.
-            M::AreYouThere(_)
-            | M::IAmThere(_)
-            | M::Guard { .. }
-            | M::JoinGroup(_)
-            | M::WhichRoster
-            | M::Admitted(_)
-            | M::Membership(_) => {}
-        }
-    }
-
-    /// A question waits until it is known who coordinates its stream.
-    fn defer(&self, state: &mut State, from: ServerId, token: u64, question: PeerMessage) {
-        if !state.places.defer(from, question) {
-            let error = Error::conflict("too much is asked while the group changes: try again");
-            self.tell(state, from, PeerMessage::Answer { token, result: Err(error) });
+            _ => {}
         }
     }
 
     /// A server tells of ranks of a stream that this one does not coordinate. It waits until it is known who does. If another
     /// one does, the sender hears so from that one, and tells it all again; if none does, the stream is forgotten.
-    fn not_coordinated(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+    fn not_coordinated(&self, state: &mut State, from: ServerId, message: streams::Message) {
         let place = message.tells_coordinator().map(|stream| self.place_of(state, stream));
         if place == Some(None) && !state.places.defer(from, message) {
             tracing::warn!("what {from} tells is lost: too much waits for the group to know its view");
@@ -348,7 +416,7 @@ impl Node {
             match effect {
                 Effect::Prepare { run, version } => {
                     for server in self.standing().view.members.iter().copied() {
-                        if !self.tell(state, server, PeerMessage::Prepare { stream: name(), run, version }) {
+                        if !self.tell(state, server, streams::Message::PrepareCut { stream: name(), run, version }) {
                             let effects = self.coordinator(state, stream).prepared(server, version, None);
                             self.apply(state, stream, effects);
                         }
@@ -357,7 +425,7 @@ impl Node {
                 Effect::Decide(decision) => {
                     for server in self.standing().view.members.iter().copied() {
                         let demand = (*decision.demand).clone();
-                        let decide = PeerMessage::Decide {
+                        let decide = streams::Message::Cut {
                             stream: name(),
                             run: decision.run,
                             from: decision.from,
@@ -371,35 +439,35 @@ impl Node {
                 }
                 Effect::Ended(attachment, missed) => {
                     if let Some(Attached::Consumer { outbox }) = state.attachments.get(&attachment) {
-                        self.tell_client(outbox, &ToClient::Ended { attachment, missed });
+                        self.tell_client(outbox, &Event::Ended { attachment, missed });
                     }
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
                 Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
                     Some(Attached::Consumer { outbox }) => {
-                        self.tell_client(&outbox, &ToClient::Detached { attachment, error });
+                        self.tell_client(&outbox, &Event::Detached { attachment, error });
                     }
                     Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
                     None => {}
                 },
                 Effect::Free { id, servers, unseen_before } => {
                     for server in servers {
-                        self.tell(state, server, PeerMessage::Free { id: id.clone(), unseen_before });
+                        self.tell(state, server, streams::Message::Free { id: id.clone(), unseen_before });
                     }
                 }
                 Effect::Cuts { run, cuts, agreeing } => {
                     for server in self.standing().view.members.iter().copied() {
                         let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
-                        self.tell(state, server, PeerMessage::Cuts { stream, run, demand, cuts, agreeing });
+                        self.tell(state, server, streams::Message::Cuts { stream, run, demand, cuts, agreeing });
                     }
                 }
                 Effect::Over(run) => {
                     for server in self.standing().view.members.iter().copied() {
-                        self.tell(state, server, PeerMessage::RunOver { stream: name(), run });
+                        self.tell(state, server, streams::Message::RunOver { stream: name(), run });
                     }
                 }
                 Effect::RankError { server, run, rank, error } => {
-                    self.tell(state, server, PeerMessage::RankError { stream: name(), run, rank, error });
+                    self.tell(state, server, streams::Message::RankFailed { stream: name(), run, rank, error });
                 }
             }
         }
@@ -412,7 +480,7 @@ impl Node {
             Some(Attached::Consumer { outbox }) => {
                 let id = report.id.clone();
                 let (run, step) = (id.run, id.step);
-                let told = outbox.push(self.header(0), &ToClient::Step { attachment, report });
+                let told = outbox.push(self.header(0), &Event::Step { attachment, report });
                 if let Err(error) = told
                     && error.kind == ErrorKind::Invalid
                 {
@@ -457,7 +525,7 @@ impl Node {
             state.places.elsewhere.remove(stream);
         }
         for server in self.standing().view.members.iter().filter(|id| **id != self.id) {
-            self.tell(state, *server, PeerMessage::CoordinatesNoMore { stream: stream.to_owned() });
+            self.tell(state, *server, streams::Message::StreamForgotten { stream: stream.to_owned() });
         }
     }
 
@@ -481,22 +549,18 @@ impl Node {
         }
         self.keep_without(state, peer);
         self.endings_peer_gone(state, peer);
-        let lost: Vec<u64> = state
-            .pending
-            .iter()
-            .filter(|(_, pending)| pending.server == peer)
-            .map(|(token, _)| *token)
-            .collect();
-        for token in lost {
-            // Dropping the sender ends the wait.
-            state.pending.remove(&token);
-        }
+        state.questions.server_gone(peer);
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
         self.places_told(state);
         self.drain(state);
     }
+}
+
+/// The error for a question that cannot wait until it is known who coordinates its stream.
+fn too_much_waits() -> Error {
+    Error::conflict("too much is asked while the group changes: try again")
 }
 
 /// An error with which a pipeline's worker is told to be gone.

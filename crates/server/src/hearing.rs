@@ -93,7 +93,7 @@ mod tests {
     use forebay_transport::shm::ShmLink;
     use forebay_wire::frame::Header;
     use forebay_wire::handshake::{Door, Secret};
-    use forebay_wire::peer::PeerMessage;
+    use forebay_wire::peer::cluster;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,14 +124,14 @@ mod tests {
         };
         for round in 1..=3 {
             for _ in 0..SAID {
-                outbox.push(Header::default(), &PeerMessage::WhichRoster).unwrap();
+                outbox.push(Header::default(), &cluster::Message::QueryRoster).unwrap();
             }
             assert!(outbox.is_idle(), "the socket has them all");
             assert!(hearing.may_lack(&[from]) && !hearing.may_lack(&[ServerId(1)]));
             hearing.all_of(&[ServerId(1), from]).await;
             assert_eq!(handled.load(Ordering::Relaxed), round * SAID);
         }
-        outbox.push(Header::default(), &PeerMessage::WhichRoster).unwrap();
+        outbox.push(Header::default(), &cluster::Message::QueryRoster).unwrap();
         outbox.close();
         listener.await.unwrap();
         assert_eq!(handled.load(Ordering::Relaxed), 3 * SAID + 1);

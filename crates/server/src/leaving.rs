@@ -6,11 +6,13 @@
 
 use crate::membership::entry;
 use crate::node::{Held, Node, State};
+use crate::questions::Answer;
 use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::peer::{Kept, PeerMessage, Range};
+use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
+use forebay_wire::peer::{cluster, pipelines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,7 @@ const AT_ONCE: usize = 32;
 
 /// What is given up since no other server takes it, and how many blocks and tellings of ranks that was: what comes to it later
 /// is offered again.
-type GivenUp = BTreeMap<Kept, (usize, usize)>;
+type GivenUp = BTreeMap<ReplicaUnit, (usize, usize)>;
 
 /// Who leaves.
 #[derive(Debug, Default)]
@@ -224,12 +226,12 @@ impl Node {
         state.leaving.told.clear();
         // Also those that have not said that they know of it: they may only be slow.
         for server in self.others(&state) {
-            self.tell(&mut state, server, PeerMessage::Stays);
+            self.tell(&mut state, server, cluster::Message::Stays);
         }
         for (id, guardians) in state.replicas.take_back() {
             for guardian in guardians {
                 // What is used again before it hears of it, it is told of after this.
-                self.tell(&mut state, guardian, PeerMessage::KeepNoMore { token: 0, id: id.clone() });
+                self.tell(&mut state, guardian, replication::Message::Release { token: 0, unit: id.clone() });
             }
         }
         self.pipelines_stay(&mut state, self.id);
@@ -307,7 +309,7 @@ impl Node {
             let mut state = self.state.lock();
             let state = &mut *state;
             let ask = |server: ServerId| {
-                let question = |token| PeerMessage::Leaves { token, may_go };
+                let question = |token| cluster::Message::Leaving { token, may_go };
                 self.question(state, server, question).map(|(_, answer)| (server, answer))
             };
             servers.into_iter().filter_map(ask).collect()
@@ -316,7 +318,7 @@ impl Node {
         for (server, answer) in asked {
             match timeout(ANSWER, answer).await {
                 Ok(Ok(answer)) => {
-                    answers.push((server, matches!(answer, PeerMessage::Answer { result: Ok(()), .. })));
+                    answers.push((server, matches!(answer, Answer::Done(Ok(())))));
                 }
                 // It is gone.
                 Ok(Err(_)) => {}
@@ -330,10 +332,10 @@ impl Node {
     fn let_workers_go(&self) {
         let mut state = self.state.lock();
         let workers = state.pipelines.workers.iter();
-        let told: Vec<(ServerId, PeerMessage)> = workers
+        let told: Vec<(ServerId, pipelines::Message)> = workers
             .map(|(pipeline, worker)| {
                 let (pipeline, creation) = (pipeline.clone(), worker.creation);
-                (worker.coordinator, PeerMessage::WorkerLeaves { pipeline, creation })
+                (worker.coordinator, pipelines::Message::WorkerLeaves { pipeline, creation })
             })
             .collect();
         for (coordinator, leaves) in told {
@@ -347,7 +349,7 @@ impl Node {
         let (all, able) = {
             let state = self.state.lock();
             let all = self.only_here(&state, given_up).into_iter();
-            let all: Vec<(Kept, (usize, usize))> =
+            let all: Vec<(ReplicaUnit, (usize, usize))> =
                 all.map(|id| (id.clone(), amount_of(&state, &id))).collect();
             (all, self.able_guardians(&state).len())
         };
@@ -374,16 +376,16 @@ impl Node {
     }
 
     /// What is here that no other server would answer for, in order, but for what is given up.
-    fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<Kept> {
+    fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<ReplicaUnit> {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
-        let all = steps.into_iter().map(Kept::Step).chain(state.space.all_held());
+        let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.all_held());
         let able = self.able_guardians(state).len();
-        let is_given_up = |id: &Kept| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
+        let is_given_up = |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
         all.filter(|id| !is_given_up(id) && !is_elsewhere(state, id, able)).collect()
     }
 
     /// Has another server hold all that this one holds of something.
-    async fn hand_over(self: Arc<Node>, id: Kept) -> Result<()> {
+    async fn hand_over(self: Arc<Node>, id: ReplicaUnit) -> Result<()> {
         let (copies, ranges, told, parts) = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -392,12 +394,12 @@ impl Node {
                 return Ok(());
             }
             let store = self.store.lock();
-            let ranges: Vec<Range> = held
+            let ranges: Vec<BlockRange> = held
                 .into_iter()
                 .filter_map(|held| {
                     let bytes = store.length_of(held.arena, held.offset, held.generation)?;
                     let (arena, offset, generation) = (held.arena, held.offset, held.generation);
-                    Some(Range { arena, offset, generation, bytes })
+                    Some(BlockRange { arena, offset, generation, bytes })
                 })
                 .collect();
             let (copies, parts) = state.replicas.hand_over(&id, &told);
@@ -466,7 +468,7 @@ impl Node {
             true if self.needs(state, from) => Err(Error::conflict("copies are still to be made")),
             true => Ok(()),
         };
-        self.tell(state, from, PeerMessage::Answer { token, result });
+        self.tell(state, from, cluster::Message::LeavingAnswer { token, result });
     }
 
     /// Another server leaves: it is given nothing more, and what it holds of this one's, others are to hold. Not if this
@@ -528,7 +530,7 @@ impl Node {
 }
 
 /// Whether as many others hold something as are to have it when this server is gone, if so many are able to.
-fn is_elsewhere(state: &State, id: &Kept, able: usize) -> bool {
+fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
     let (held, told) = held_of(state, id);
     let wanted = state.replicas.wanted_without(id).min(able).max(1);
     let living = |server: &ServerId| !state.gone.contains(server);
@@ -536,15 +538,15 @@ fn is_elsewhere(state: &State, id: &Kept, able: usize) -> bool {
 }
 
 /// The ranges that this server holds of something, and what ranks told of it.
-fn held_of(state: &State, id: &Kept) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) {
+fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) {
     match id {
-        Kept::Step(id) => (state.held.get(id).cloned().unwrap_or_default(), state.ledger.told_of(id)),
-        Kept::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
+        ReplicaUnit::Step(id) => (state.held.get(id).cloned().unwrap_or_default(), state.ledger.told_of(id)),
+        ReplicaUnit::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
     }
 }
 
 /// How many ranges this server holds of something, and what how many ranks told of it.
-fn amount_of(state: &State, id: &Kept) -> (usize, usize) {
+fn amount_of(state: &State, id: &ReplicaUnit) -> (usize, usize) {
     let (held, told) = held_of(state, id);
     (held.len(), told.len())
 }

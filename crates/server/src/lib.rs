@@ -4,7 +4,7 @@
 //! - `forming`: founding a group, or joining one, through its connection file;
 //! - `membership`: who the members are, agreed on with them, and what follows when they are others;
 //! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
-//! - `session`: one task for each connection, by role;
+//! - `sessions`: one task for each connection, by role;
 //! - `peers`: messages to the other servers; `hearing`: that all is handled which the dead among them had said;
 //! - `places`: which server coordinates which stream;
 //! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
@@ -37,8 +37,9 @@ mod peers;
 mod pipelines;
 mod places;
 mod process;
+mod questions;
 mod replicas;
-mod session;
+mod sessions;
 pub mod silence;
 #[cfg(test)]
 mod simulation;
@@ -274,7 +275,7 @@ async fn accept(node: Arc<Node>, listener: Listener, strangers: Arc<Semaphore>) 
             let Ok(stranger) = strangers.clone().acquire_owned().await else { return };
             match listener.try_accept() {
                 Ok(link) => {
-                    tokio::spawn(session::run(node.clone(), link, stranger));
+                    tokio::spawn(sessions::run(node.clone(), link, stranger));
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
                     ready.clear_ready();

@@ -16,7 +16,7 @@ use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry};
 use forebay_transport::witness::Witness;
 use forebay_wire::frame::Header;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::cluster;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Node {
         for effect in membership.effects() {
             match effect {
                 Effect::Send(to, message) => {
-                    let message = PeerMessage::Membership(message);
+                    let message = cluster::Message::Agreement(message);
                     match from {
                         Some((asker, outbox)) if asker == to && !self.peers.reaches(to) => {
                             let _ = outbox.push(Header::default(), &message);
@@ -256,7 +256,7 @@ impl Node {
         self.hosted.joining.lock().retain(|incarnation, outbox| {
             let joined = roster.find(*incarnation).is_some();
             if joined {
-                let _ = outbox.push(Header::default(), &PeerMessage::Admitted(Ok(roster.clone())));
+                let _ = outbox.push(Header::default(), &cluster::Message::Admission(Ok(roster.clone())));
             }
             !joined
         });
@@ -448,7 +448,7 @@ impl Node {
     /// who waits for its answer.
     pub(crate) fn tell_that_group_ends(&self) {
         for id in self.standing().roster.ids().filter(|id| *id != self.id) {
-            let _ = self.peers.send(id, PeerMessage::GroupEnds);
+            let _ = self.peers.send(id, cluster::Message::GroupEnds);
         }
     }
 

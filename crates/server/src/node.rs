@@ -14,7 +14,8 @@ use crate::peers::{self, Peers, Sent};
 use crate::pipelines::Pipelines;
 use crate::places::Places;
 use crate::replicas::Replicas;
-use crate::session::BeginPage;
+use crate::questions::{About, Answer, Questions};
+use crate::sessions::BeginPage;
 use crate::silence;
 use crate::space::Space;
 use crate::surroundings::{HashMap, Surroundings};
@@ -32,8 +33,8 @@ use forebay_store::budget::default_budget;
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::Secret;
-use forebay_wire::message::ToClient;
 use forebay_wire::peer::PeerMessage;
+use forebay_wire::protocol::Message;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -122,7 +123,7 @@ pub(crate) struct State {
     /// The ranges that each step's blocks hold here.
     pub(crate) held: HashMap<StepId, Vec<Held>>,
     /// Questions to other servers that wait for an answer.
-    pub(crate) pending: HashMap<u64, Pending>,
+    pub(crate) questions: Questions,
     /// Messages to be handled, this server's own to itself among them.
     pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
     pub(crate) pipelines: Pipelines,
@@ -155,7 +156,7 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 pub(crate) struct LocalRank {
     /// What went wrong for it and is still to be told.
-    pub(crate) trouble: Option<Error>,
+    pub(crate) deferred: Option<Error>,
     /// How it begins steps by itself, if it shares memory.
     pub(crate) begin: Option<BeginPage>,
     /// With which attempt it came back.
@@ -165,7 +166,7 @@ pub(crate) struct LocalRank {
 impl LocalRank {
     /// Something went wrong for the rank: it must ask before its next step, and is told with the answer.
     pub(crate) fn note(&mut self, error: Error) {
-        self.trouble.get_or_insert(error);
+        self.deferred.get_or_insert(error);
         if let Some(page) = &self.begin {
             page.must_ask();
         }
@@ -197,17 +198,6 @@ pub(crate) enum Attached {
         /// Its name.
         name: String,
     },
-}
-
-/// A question that waits for an answer.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    /// Who was asked.
-    pub(crate) server: ServerId,
-    /// The stream and rank that it is about; empty and 0 if it is about none.
-    pub(crate) stream: String,
-    pub(crate) rank: u32,
-    pub(crate) reply: oneshot::Sender<PeerMessage>,
 }
 
 impl Node {
@@ -278,7 +268,7 @@ impl Node {
     }
 
     /// Tells a client something; one that is gone is noticed by its session.
-    pub(crate) fn tell_client(&self, outbox: &Outbox, message: &ToClient) {
+    pub(crate) fn tell_client<M: Message>(&self, outbox: &Outbox, message: &M) {
         let _ = outbox.push(self.header(0), message);
     }
 
@@ -301,16 +291,16 @@ impl Node {
     }
 
     /// Tells a server something, maybe itself. `false` if it is gone.
-    pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: PeerMessage) -> bool {
+    pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         if to == self.id {
-            state.queue.push_back((to, message));
+            state.queue.push_back((to, message.into()));
             return true;
         }
         self.send(state, to, message) != Sent::Gone
     }
 
     /// Tells another server something.
-    pub(crate) fn send(&self, state: &State, to: ServerId, message: PeerMessage) -> Sent {
+    pub(crate) fn send(&self, state: &State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
         if state.gone.contains(&to) { Sent::Gone } else { self.peers.send(to, message) }
     }
 
@@ -322,13 +312,13 @@ impl Node {
 
     /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one, and if
     /// it dies, the one that takes its place. The question must do no harm if it is asked twice.
-    pub(crate) async fn ask_coordinator(
+    pub(crate) async fn ask_coordinator<M: Into<PeerMessage>>(
         &self,
         stream: &str,
         rank: u32,
         patience: Duration,
-        question: impl Fn(u64) -> PeerMessage,
-    ) -> Result<PeerMessage> {
+        question: impl Fn(u64) -> M,
+    ) -> Result<Answer> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -339,7 +329,7 @@ impl Node {
                 }
                 answer => answer?,
             };
-            let PeerMessage::AskInstead { server, .. } = answer else { return Ok(answer) };
+            let Answer::Redirect(server) = answer else { return Ok(answer) };
             if left.is_zero() {
                 return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
             }
@@ -357,33 +347,32 @@ impl Node {
     }
 
     /// Asks a stream's coordinator something and waits for the answer.
-    async fn ask(
+    async fn ask<M: Into<PeerMessage>>(
         &self,
         stream: &str,
         rank: u32,
         patience: Duration,
-        question: impl FnOnce(u64) -> PeerMessage,
-    ) -> Result<PeerMessage> {
+        question: impl FnOnce(u64) -> M,
+    ) -> Result<Answer> {
         let token = self.unique();
-        let (reply, mut answer) = oneshot::channel();
-        let coordinator = {
+        let (coordinator, mut answer) = {
             let mut state = self.state.lock();
             let coordinator = self.coordinator_of(&state, stream);
-            let pending = Pending { server: coordinator, stream: stream.to_owned(), rank, reply };
-            state.pending.insert(token, pending);
+            let about = About { stream: stream.to_owned(), rank };
+            let answer = state.questions.ask(token, coordinator, Some(about));
             if !self.tell(&mut state, coordinator, question(token)) {
-                state.pending.remove(&token);
+                state.questions.take(token);
                 return Err(lost_coordinator(stream, coordinator));
             }
             self.drain(&mut state);
-            coordinator
+            (coordinator, answer)
         };
         match tokio::time::timeout(patience, &mut answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),
             Err(_) => {
                 // An answer that came in this moment counts: what it says was done is done.
-                if self.state.lock().pending.remove(&token).is_none()
+                if self.state.lock().questions.take(token).is_none()
                     && let Ok(answer) = answer.try_recv()
                 {
                     return Ok(answer);
@@ -397,19 +386,17 @@ impl Node {
 
     /// Asks a server something that is not about one stream: the question's token, and where its answer will
     /// come; that ends without one if the server dies. `None` if it is gone.
-    pub(crate) fn question(
+    pub(crate) fn question<M: Into<PeerMessage>>(
         &self,
         state: &mut State,
         server: ServerId,
-        question: impl FnOnce(u64) -> PeerMessage,
-    ) -> Option<(u64, oneshot::Receiver<PeerMessage>)> {
+        question: impl FnOnce(u64) -> M,
+    ) -> Option<(u64, oneshot::Receiver<Answer>)> {
         let token = self.unique();
-        let (reply, answer) = oneshot::channel();
         if !self.tell(state, server, question(token)) {
             return None;
         }
-        state.pending.insert(token, Pending { server, stream: String::new(), rank: 0, reply });
-        Some((token, answer))
+        Some((token, state.questions.ask(token, server, None)))
     }
 
     /// A client that may have had arenas mapped is gone, with its mappings.

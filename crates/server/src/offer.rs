@@ -7,7 +7,7 @@
 use crate::answers::ArenaKey;
 use crate::node::{Held, Node};
 use forebay_core::ids::{Lineage, ServerId};
-use forebay_wire::peer::{Keep, Kept, Range};
+use forebay_wire::peer::replication::{BlockRange, Replica, ReplicaUnit};
 use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -26,7 +26,7 @@ pub(crate) struct Offer {
     pub(crate) former: ServerId,
     /// Its arenas by number, each with its size, and the arenas of dead servers for which it stood.
     arenas: BTreeMap<u32, (OwnedFd, u64, Vec<ArenaKey>)>,
-    kept: Vec<Keep>,
+    kept: Vec<Replica>,
 }
 
 impl Node {
@@ -44,15 +44,15 @@ impl Node {
                     let Ok((file, size)) = store.guarded_descriptor(arena) else { continue };
                     place.insert((file, size, state.answers.of(self.id, arena)));
                 }
-                ranges.push(Range { arena, offset, generation, bytes });
+                ranges.push(BlockRange { arena, offset, generation, bytes });
             }
             if ranges.is_empty() {
                 continue;
             }
             let records = state.directory.records_in(id, &ranges);
-            let (id, copies, guardians, ended) = (Kept::Step(id.clone()), 1, Vec::new(), Vec::new());
+            let (id, copies, guardians, ended) = (ReplicaUnit::Step(id.clone()), 1, Vec::new(), Vec::new());
             let (space, of_told_run) = (None, false);
-            offer.kept.push(Keep { id, copies, guardians, ranges, ended, records, space, of_told_run });
+            offer.kept.push(Replica { unit: id, copies, backups: guardians, ranges, ended, records, space, of_told_run });
         }
         offer
     }

@@ -6,12 +6,14 @@ use crate::node::Node;
 use crate::surroundings::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::ServerId;
+use forebay_core::steps::FieldReport;
 use forebay_core::{ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::frame::{Frame, Header};
-use forebay_wire::peer::{PeerMessage, Range};
+use forebay_wire::peer::replication::BlockRange;
+use forebay_wire::peer::{PeerMessage, cluster, directory, pipelines, replication, space, streams};
 use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,12 +126,18 @@ impl Peers {
     }
 
     /// Tells a server something, in order.
-    pub(crate) fn send(&self, to: ServerId, message: PeerMessage) -> Sent {
+    pub(crate) fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
         self.send_with(to, message, None)
     }
 
     /// As `send`, with a descriptor, which is left out where memory is not shared.
-    pub(crate) fn send_with(&self, to: ServerId, message: PeerMessage, file: Option<OwnedFd>) -> Sent {
+    pub(crate) fn send_with(
+        &self,
+        to: ServerId,
+        message: impl Into<PeerMessage>,
+        file: Option<OwnedFd>,
+    ) -> Sent {
+        let message = message.into();
         let queues = self.queues.read();
         let Some(queue) = queues.get(&to) else { return Sent::Gone };
         let bytes = about_bytes(&message);
@@ -180,7 +188,7 @@ impl Direct {
     fn send(&self, message: &PeerMessage) -> Option<Sent> {
         let (outbox, header) =
             self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle())?;
-        outbox.push(*header, message).ok()?;
+        push(outbox, *header, message, Vec::new()).ok()?;
         // What a connection had not sent that has ended is gone.
         let there = self.local && outbox.is_idle() && !outbox.is_closed();
         Some(if there { Sent::There } else { Sent::Waits })
@@ -195,23 +203,46 @@ impl Queue {
     }
 }
 
+/// Sends a message, whatever its protocol.
+fn push(outbox: &Outbox, header: Header, message: &PeerMessage, files: Vec<OwnedFd>) -> Result<()> {
+    match message {
+        PeerMessage::Cluster(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Streams(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Replication(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Directory(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Space(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Pipelines(message) => outbox.push_with(header, message, files, None),
+    }
+}
+
 /// Whether `about_bytes` says how long a message is, and not only that it is none that is full of blocks.
 fn is_counted(message: &PeerMessage) -> bool {
-    use PeerMessage as M;
-    matches!(
-        message,
-        M::AreYouThere(_)
-            | M::IAmThere(_)
-            | M::StepEnded { .. }
-            | M::Keep { .. }
-            | M::KeepNoMore { .. }
-            | M::Answer { .. }
-            | M::Heard { .. }
-            | M::Drive { .. }
-            | M::Driven { result: Ok(_), .. }
-            | M::GroupEnds
-            | M::RunOver { .. }
-    )
+    use cluster::Message as Cluster;
+    use pipelines::Message as Pipelines;
+    use replication::Message as Replication;
+    use streams::Message as Streams;
+    match message {
+        PeerMessage::Cluster(message) => matches!(
+            message,
+            Cluster::Ping(_) | Cluster::Pong(_) | Cluster::LeavingAnswer { .. } | Cluster::GroupEnds
+        ),
+        PeerMessage::Streams(message) => matches!(
+            message,
+            Streams::StepEnded { .. } | Streams::Done { .. } | Streams::Sync { .. } | Streams::RunOver { .. }
+        ),
+        PeerMessage::Replication(message) => matches!(
+            message,
+            Replication::Replicate { .. }
+                | Replication::Replicated { .. }
+                | Replication::Release { .. }
+                | Replication::Released { .. }
+        ),
+        PeerMessage::Directory(message) => matches!(message, directory::Message::Unregistered { .. }),
+        PeerMessage::Space(message) => matches!(message, space::Message::Done { .. }),
+        PeerMessage::Pipelines(message) => {
+            matches!(message, Pipelines::Drive { .. } | Pipelines::Driven { result: Ok(_), .. })
+        }
+    }
 }
 
 /// About how many bytes a message takes while it waits.
@@ -219,20 +250,22 @@ fn about_bytes(message: &PeerMessage) -> usize {
     let of = |blocks: &[BlockRecord]| -> usize {
         blocks.iter().map(|block| RECORD_BYTES + block.inline.as_ref().map_or(0, |bytes| bytes.len())).sum()
     };
+    let reports = |reports: &[FieldReport]| -> usize { reports.iter().map(|report| of(&report.blocks)).sum() };
     let blocks = match message {
-        PeerMessage::StepEnded { ended, .. } => ended.fields.iter().map(|field| of(&field.blocks)).sum(),
-        PeerMessage::StepRegister { owned, held, .. } => {
-            owned.iter().chain(held).map(|report| of(&report.blocks)).sum()
+        PeerMessage::Streams(streams::Message::StepEnded { ended, .. }) => {
+            ended.fields.iter().map(|field| of(&field.blocks)).sum()
         }
-        PeerMessage::StepKnow { owned, .. } => owned.iter().map(|report| of(&report.blocks)).sum(),
-        PeerMessage::SpaceRegister { report, .. } | PeerMessage::SpaceKnow { report, .. } => {
-            of(&report.blocks)
+        PeerMessage::Directory(directory::Message::Register { owned, held, .. }) => {
+            reports(owned) + reports(held)
         }
-        PeerMessage::Keep { keep, .. } => {
-            let fields = keep.ended.iter().flat_map(|(_, ended)| &ended.fields);
+        PeerMessage::Directory(directory::Message::HandOver { owned, .. }) => reports(owned),
+        PeerMessage::Space(
+            space::Message::Register { report, .. } | space::Message::HandOver { report, .. },
+        ) => of(&report.blocks),
+        PeerMessage::Replication(replication::Message::Replicate { replica, .. }) => {
+            let fields = replica.ended.iter().flat_map(|(_, ended)| &ended.fields);
             let told: usize = fields.map(|field| of(&field.blocks)).sum();
-            let records: usize = keep.records.iter().map(|report| of(&report.blocks)).sum();
-            told + records + keep.ranges.len() * size_of::<Range>()
+            told + reports(&replica.records) + replica.ranges.len() * size_of::<BlockRange>()
         }
         _ => 0,
     };
@@ -270,7 +303,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
                 message = next => match message {
                     Some((message, file)) => {
                         let files = file.into_iter().filter(|_| shares_memory).collect();
-                        alive = told(&server, outbox.push_with(header, &message, files, None));
+                        alive = told(&server, push(&outbox, header, &message, files));
                         direct.lock().queued -= 1;
                         waiting.bytes.fetch_sub(about_bytes(&message), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
@@ -298,7 +331,7 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
 /// or the connection's end.
 fn answered(node: &Weak<Node>, server: ServerId, said: Result<Option<(Frame, Vec<OwnedFd>)>>) -> bool {
     let Ok(Some((frame, _))) = said else { return false };
-    let (Some(node), Ok(PeerMessage::Membership(message))) = (node.upgrade(), frame.message()) else {
+    let (Some(node), Ok(cluster::Message::Agreement(message))) = (node.upgrade(), frame.message()) else {
         return false;
     };
     node.heard_of_members(server, message, None);

@@ -6,6 +6,7 @@ mod history;
 mod members;
 
 use crate::node::{Attached, Node, State};
+use crate::questions::Answer;
 use crate::workers::LocalWorker;
 use driven::Driven;
 use execution::WorkerGone;
@@ -13,10 +14,11 @@ use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
 use forebay_core::{Error, Result};
-use forebay_wire::message::{
-    CommMember, DRIVEN_WINDOW, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec,
+use forebay_wire::drive::DRIVEN_WINDOW;
+use forebay_wire::execution::{
+    CommMember, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec,
 };
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::pipelines;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -252,7 +254,7 @@ impl Node {
         let creation = self.unique();
         for server in &servers {
             let spec = spec.clone();
-            self.tell(&mut state, *server, PeerMessage::StartPipeline { creation, spec });
+            self.tell(&mut state, *server, pipelines::Message::StartWorker { creation, spec });
         }
         let mut pipeline = Pipeline::new(creation, spec.clone(), servers);
         pipeline.created = Some(created);
@@ -307,7 +309,7 @@ impl Node {
             &Error::not_found(format!("pipeline '{name}' was destroyed")),
         );
         for server in pipeline.servers {
-            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(&mut state, server, stop);
         }
         self.drain(&mut state);
@@ -319,11 +321,11 @@ impl Node {
     }
 
     /// A message about pipelines.
-    pub(crate) fn handle_pipeline(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+    pub(crate) fn on_pipelines(&self, state: &mut State, from: ServerId, message: pipelines::Message) {
         match message {
-            PeerMessage::StartPipeline { creation, spec } => self.start_worker(state, from, creation, spec),
-            PeerMessage::StopPipeline { name, creation } => self.stop_worker(state, &name, creation),
-            PeerMessage::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
+            pipelines::Message::StartWorker { creation, spec } => self.start_worker(state, from, creation, spec),
+            pipelines::Message::StopWorker { pipeline, creation } => self.stop_worker(state, &pipeline, creation),
+            pipelines::Message::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
                 let wanted = state.may_have_workers(from, self.id);
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| wanted && found.creation == creation) {
@@ -335,7 +337,7 @@ impl Node {
                     }
                     if found.attachment.is_some() {
                         let history = found.history();
-                        let was = PeerMessage::PipelineWas { pipeline: pipeline.clone(), creation, history };
+                        let was = pipelines::Message::History { pipeline: pipeline.clone(), creation, history };
                         self.tell(state, from, was);
                     }
                     let Some(found) = state.pipelines.coordinated.get(&pipeline) else { return };
@@ -347,33 +349,41 @@ impl Node {
                     }
                 }
             }
-            PeerMessage::WorkerGone { pipeline, creation, error } => {
+            pipelines::Message::WorkerGone { pipeline, creation, error } => {
                 let found = state.pipelines.coordinated.get(&pipeline);
                 if found.is_some_and(|found| found.creation == creation) {
                     self.pipeline_worker_gone(state, &pipeline, from, WorkerGone::Failed(&error));
                 }
             }
-            PeerMessage::WorkerLeaves { pipeline, creation } => {
+            pipelines::Message::WorkerLeaves { pipeline, creation } => {
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| found.creation == creation) {
                     found.leaving.insert(from);
                     self.let_workers_leave(state, &pipeline);
                 }
             }
-            PeerMessage::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
-            PeerMessage::Released { pipeline, execution } => {
+            pipelines::Message::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
+            pipelines::Message::Released { pipeline, execution } => {
                 self.pipeline_released(state, &pipeline, from, Some(execution));
             }
-            PeerMessage::Executed { pipeline, execution, error, seconds } => {
+            pipelines::Message::Executed { pipeline, execution, error, seconds } => {
                 self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
             }
-            PeerMessage::PipelineWas { pipeline, creation, history } => {
+            pipelines::Message::History { pipeline, creation, history } => {
                 self.pipeline_was(state, (&pipeline, creation), history);
             }
-            PeerMessage::InheritPipeline { epoch, creation, spec, member, history } => {
+            pipelines::Message::TakeOverPipeline { epoch, creation, spec, member, history } => {
                 self.inherit_pipeline(state, (from, epoch), (creation, spec), member, history);
             }
-            _ => {}
+            pipelines::Message::Drive { token, drive } => self.handle_drive(state, from, token, drive),
+            pipelines::Message::Driven { token, result } => {
+                state.questions.answer(token, Answer::Driven(result));
+            }
+            pipelines::Message::Redirect { token, server } => {
+                state.questions.answer(token, Answer::Redirect(server));
+            }
+            // Of another server's worker than the sender's.
+            pipelines::Message::WorkerReady { .. } => {}
         }
     }
 
@@ -457,7 +467,7 @@ impl Node {
             self.apply(state, &pipeline.spec.stream, effects);
         }
         for server in pipeline.servers {
-            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
         }
     }

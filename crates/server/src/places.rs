@@ -6,7 +6,7 @@ use crate::surroundings::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::view::View;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{PeerMessage, streams};
 use std::collections::BTreeSet;
 
 impl Node {
@@ -134,7 +134,7 @@ impl Node {
         };
         for server in view.members.iter().filter(|id| **id != self.id) {
             let (epoch, streams, arenas) = (view.epoch, streams.clone(), arenas.clone());
-            self.tell(state, *server, PeerMessage::Coordinates { epoch, streams, arenas });
+            self.tell(state, *server, streams::Message::Locations { epoch, streams, arenas });
         }
         self.places_told(state);
     }
@@ -211,11 +211,11 @@ impl Places {
     }
 
     /// The message waits; `false` if too many do.
-    pub(crate) fn defer(&mut self, from: ServerId, message: PeerMessage) -> bool {
+    pub(crate) fn defer(&mut self, from: ServerId, message: impl Into<PeerMessage>) -> bool {
         if self.deferred.len() >= DEFERRED_MAX {
             return false;
         }
-        self.deferred.push((from, message));
+        self.deferred.push((from, message.into()));
         true
     }
 

@@ -10,11 +10,10 @@ pub(crate) use asking::copies_late;
 
 use crate::node::{Held, Node, State};
 use crate::surroundings::HashMap;
-use forebay_core::block::Location;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;
-use forebay_wire::peer::{Kept, PeerMessage, Range};
+use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,9 +28,9 @@ pub(crate) struct Replicas {
     sure: HashMap<ServerId, BTreeSet<u32>>,
     /// What they were told of each run: its ledger's version.
     runs: BTreeMap<(String, RunNumber), HashMap<ServerId, u64>>,
-    kept: HashMap<Kept, Replicated>,
+    kept: HashMap<ReplicaUnit, Replicated>,
     /// What this server holds in the place of a dead one together with others, of whom another one sees to copies.
-    shared: HashMap<Kept, Shared>,
+    shared: HashMap<ReplicaUnit, Shared>,
     /// What is needed no more, but still held by others, by the number with which they were told.
     freed: HashMap<u64, Freed>,
 }
@@ -40,7 +39,7 @@ pub(crate) struct Replicas {
 #[derive(Debug, Default)]
 struct Shared {
     copies: u32,
-    ranges: BTreeSet<Range>,
+    ranges: BTreeSet<BlockRange>,
     /// The others.
     with: BTreeSet<ServerId>,
 }
@@ -60,7 +59,7 @@ struct Freed {
 pub(crate) struct Replicated {
     /// How many.
     pub(crate) copies: u32,
-    pub(crate) ranges: BTreeSet<Range>,
+    pub(crate) ranges: BTreeSet<BlockRange>,
     /// Servers that were asked to keep something of it.
     asked: BTreeSet<ServerId>,
     /// Of these, members that leave, and were asked since nobody else could: nobody waits for them before they go.
@@ -117,19 +116,19 @@ impl Replicas {
     }
 
     /// The servers that keep all of a step: so many blocks, and what so many ranks told.
-    pub(crate) fn kept_by(&self, id: &Kept, blocks: usize, told: usize) -> BTreeSet<ServerId> {
+    pub(crate) fn kept_by(&self, id: &ReplicaUnit, blocks: usize, told: usize) -> BTreeSet<ServerId> {
         let kept = self.kept.get(id).filter(|step| step.ranges.len() >= blocks && step.told.len() >= told);
         kept.map(Replicated::kept_by).unwrap_or_default()
     }
 
     /// How many servers are to keep something when this one has left.
-    pub(crate) fn wanted_without(&self, id: &Kept) -> usize {
+    pub(crate) fn wanted_without(&self, id: &ReplicaUnit) -> usize {
         let copies = self.kept.get(id).map_or(0, |step| step.copies);
         copies.max(self.copies_with_others(id)) as usize + 1
     }
 
     /// A guardian knows nothing of the run of a step.
-    fn forgets_run(&mut self, id: &Kept, guardian: ServerId) {
+    fn forgets_run(&mut self, id: &ReplicaUnit, guardian: ServerId) {
         let known = id.step().and_then(|id| self.runs.get_mut(&(id.stream.clone(), id.run)));
         if let Some(known) = known {
             known.remove(&guardian);
@@ -137,7 +136,7 @@ impl Replicas {
     }
 
     /// These servers keep what is in these ranges, and will keep what else is put in their arenas.
-    fn keep_surely(&mut self, guardians: &BTreeSet<ServerId>, ranges: &[Range]) {
+    fn keep_surely(&mut self, guardians: &BTreeSet<ServerId>, ranges: &[BlockRange]) {
         for guardian in guardians {
             self.sure.entry(*guardian).or_default().extend(ranges.iter().map(|range| range.arena));
         }
@@ -145,7 +144,7 @@ impl Replicas {
 
     /// A step is to be kept elsewhere, since this server leaves: how many copies it is to have in any case, and of how many
     /// parts this is all that there is, unless something else of it is just being kept.
-    pub(crate) fn hand_over(&mut self, id: &Kept, ended: &[(u32, Arc<StepEnded>)]) -> (u32, Option<u64>) {
+    pub(crate) fn hand_over(&mut self, id: &ReplicaUnit, ended: &[(u32, Arc<StepEnded>)]) -> (u32, Option<u64>) {
         let copies = self.copies_with_others(id);
         let step = self.kept.entry(id.clone()).or_default();
         step.copies = step.copies.max(copies);
@@ -154,12 +153,12 @@ impl Replicas {
     }
 
     /// How many copies something is to have that other servers see to.
-    fn copies_with_others(&self, id: &Kept) -> u32 {
+    fn copies_with_others(&self, id: &ReplicaUnit) -> u32 {
         self.shared.get(id).map_or(0, |shared| shared.copies)
     }
 
     /// This server stays after all: what was to be kept elsewhere for that alone, and by whom.
-    pub(crate) fn take_back(&mut self) -> Vec<(Kept, BTreeSet<ServerId>)> {
+    pub(crate) fn take_back(&mut self) -> Vec<(ReplicaUnit, BTreeSet<ServerId>)> {
         let handed = self.kept.extract_if(|_, step| step.copies == 0);
         handed.map(|(id, step)| (id, step.asked)).collect()
     }
@@ -177,19 +176,13 @@ impl Replicas {
     }
 }
 
-/// Where a block is on its server.
-pub(crate) fn range_of(location: &Location) -> Range {
-    let Location { arena, offset, generation, bytes, .. } = *location;
-    Range { arena, offset, generation, bytes }
-}
-
 impl Node {
     /// Something is needed no more, here or where it has copies. Its memory is free when those who hold it have heard so:
     /// one that had not, and answered for it after this server's death, would answer with what was put there since.
     pub(crate) fn keep_no_more(
         &self,
         state: &mut State,
-        id: Kept,
+        id: ReplicaUnit,
         held: Vec<Held>,
         unseen_before: Epoch,
         told: Vec<(ServerId, u64)>,
@@ -201,7 +194,7 @@ impl Node {
         }
         let token = self.unique();
         for guardian in held_by.iter().filter(|_| !seeded(Bug::FreesOnlyItsOwn)) {
-            self.tell(state, *guardian, PeerMessage::KeepNoMore { token, id: id.clone() });
+            self.tell(state, *guardian, replication::Message::Release { token, unit: id.clone() });
         }
         if !held.is_empty() {
             state.replicas.freed.insert(token, Freed { held, unseen_before, held_by, told });
@@ -216,16 +209,15 @@ impl Node {
         }
     }
 
-    /// A server holds something no more that this one has freed. `false`: that is not what its answer is about.
-    pub(crate) fn kept_no_more(&self, state: &mut State, from: ServerId, token: u64) -> bool {
-        let Some(freed) = state.replicas.freed.get_mut(&token) else { return false };
+    /// A server holds something no more that this one has freed.
+    pub(crate) fn kept_no_more(&self, state: &mut State, from: ServerId, token: u64) {
+        let Some(freed) = state.replicas.freed.get_mut(&token) else { return };
         freed.held_by.remove(&from);
         if freed.held_by.is_empty()
             && let Some(freed) = state.replicas.freed.remove(&token)
         {
             self.is_free(state, freed);
         }
-        true
     }
 
     /// A rank with its home here is gone: so it is for those that know of its run.
@@ -241,7 +233,7 @@ impl Node {
         let guardians: Vec<ServerId> = told.into_iter().flat_map(HashMap::keys).copied().collect();
         for guardian in guardians {
             let stream = stream.to_owned();
-            self.tell(state, guardian, PeerMessage::GuardedRankGone { stream, run, rank, died });
+            self.tell(state, guardian, replication::Message::NoteRankGone { stream, run, rank, died });
         }
     }
 
@@ -254,7 +246,7 @@ impl Node {
         };
         for (arena, guardians) in gone {
             for guardian in guardians {
-                self.tell(state, guardian, PeerMessage::GuardNoMore(arena));
+                self.tell(state, guardian, replication::Message::WithdrawArena { arena });
             }
         }
         let State { replicas, ledger, .. } = state;
@@ -307,7 +299,7 @@ impl Node {
         self.keep_these_again(lacking);
     }
 
-    fn keep_these_again(&self, mut lacking: Vec<Kept>) {
+    fn keep_these_again(&self, mut lacking: Vec<ReplicaUnit>) {
         if lacking.is_empty() || seeded(Bug::MakesNoCopiesAgain) {
             return;
         }
@@ -323,7 +315,7 @@ impl Node {
     }
 
     /// Until it has enough copies, and no part of it has come meanwhile that may not have them.
-    async fn keep_one_again(&self, id: &Kept) {
+    async fn keep_one_again(&self, id: &ReplicaUnit) {
         let settled_by = Instant::now() + SETTLES;
         loop {
             let all = {
@@ -332,7 +324,7 @@ impl Node {
                     return;
                 };
                 let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
-                let ranges: Vec<Range> = step.ranges.iter().copied().collect();
+                let ranges: Vec<BlockRange> = step.ranges.iter().copied().collect();
                 let settled = step.is_all(&told);
                 let all = (step.copies, step.parts, ranges, told);
                 (settled || Instant::now() >= settled_by).then_some(all)
@@ -355,9 +347,9 @@ impl Node {
     pub(crate) fn share(
         &self,
         state: &mut State,
-        id: Kept,
+        id: ReplicaUnit,
         copies: u32,
-        ranges: BTreeSet<Range>,
+        ranges: BTreeSet<BlockRange>,
         with: BTreeSet<ServerId>,
     ) {
         let before = state.replicas.shared.remove(&id).unwrap_or_default();
@@ -369,7 +361,7 @@ impl Node {
     }
 
     /// This server sees to copies of something that it holds in the place of a dead one, as these do.
-    fn replicate(&self, state: &mut State, id: Kept, shared: Shared) {
+    fn replicate(&self, state: &mut State, id: ReplicaUnit, shared: Shared) {
         let Shared { copies, ranges, with: kept_by } = shared;
         // One that leaves holds it for the time being, as `asking` says.
         let stay = &kept_by - &state.leaving.others;

@@ -15,7 +15,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::roster::Roster;
 use forebay_transport::Address;
 use forebay_wire::datagram::{self as wire, DatagramKey, ReplayWindow};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::cluster;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,9 @@ pub(crate) type Watching = mpsc::Receiver<ToDo>;
 enum Said {
     /// Something of foca's.
     Gossip(Vec<u8>),
-    /// [`PeerMessage::AreYouThere`].
+    /// [`cluster::Message::Ping`].
     AreYouThere(u64),
-    /// [`PeerMessage::IAmThere`].
+    /// [`cluster::Message::Pong`].
     IAmThere(u64),
 }
 
@@ -361,7 +361,7 @@ impl Watch {
         let heard =
             self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
         if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
-            self.node.peers.send(to, PeerMessage::Gossip(said.clone()));
+            self.node.peers.send(to, cluster::Message::Swim(said.clone()));
         }
         self.send(to, &Said::Gossip(said));
     }

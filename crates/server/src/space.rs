@@ -23,7 +23,8 @@ use forebay_core::region::{Dims, Region};
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, Result};
-use forebay_wire::peer::{Kept, PeerMessage, SpaceBlock};
+use forebay_wire::peer::replication::{ReplicaUnit, SpaceBlock};
+use forebay_wire::peer::space;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub(crate) struct Space {
     /// What this server owns.
     index: BTreeMap<Key, Owned>,
     /// What is being removed by this server, with the registrations that wait for the end of that.
-    removing: HashMap<Key, Vec<(ServerId, PeerMessage)>>,
+    removing: HashMap<Key, Vec<(ServerId, Registration)>>,
     /// Blocks that are held here, by their ranges. One is free when nobody keeps it any more.
     held: HashMap<Held, HeldBlock>,
     /// Where they are.
@@ -62,6 +63,23 @@ pub(crate) struct Space {
     described: Described,
     /// How those are woken who wait for blocks of a key; as long as somebody waits.
     waiting: HashMap<Key, Arc<Notify>>,
+}
+
+/// Blocks that are to be registered with this server.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) token: u64,
+    pub(crate) step: StepNumber,
+    pub(crate) description: DescriptionNumber,
+    pub(crate) report: FieldReport,
+}
+
+impl Registration {
+    /// As it came.
+    fn message(self) -> space::Message {
+        let Registration { token, step, description, report } = self;
+        space::Message::Register { token, step, description, report }
+    }
 }
 
 /// A block that is held here.
@@ -150,8 +168,8 @@ impl Space {
     }
 
     /// All blocks that are held here.
-    pub(crate) fn all_held(&self) -> impl Iterator<Item = Kept> {
-        self.held.values().filter(|block| block.description > 0).map(|block| Kept::Space(block.record.key))
+    pub(crate) fn all_held(&self) -> impl Iterator<Item = ReplicaUnit> {
+        self.held.values().filter(|block| block.description > 0).map(|block| ReplicaUnit::Space(block.record.key))
     }
 
     /// Whether a block is being put here.
@@ -165,8 +183,8 @@ impl Space {
     }
 
     /// What owners know of a block that is held here.
-    pub(crate) fn block_of(&self, id: &Kept) -> Option<SpaceBlock> {
-        let Kept::Space(key) = id else { return None };
+    pub(crate) fn block_of(&self, id: &ReplicaUnit) -> Option<SpaceBlock> {
+        let ReplicaUnit::Space(key) = id else { return None };
         let block = self.held.get(&self.range_of(*key)?)?;
         let (field, record) = (block.field.clone(), block.record.clone());
         Some(SpaceBlock { field, step: block.step, description: block.description, record })
@@ -251,26 +269,26 @@ impl Node {
     }
 
     /// Blocks are registered with this server, which owns parts that they touch or describes the field.
-    pub(crate) fn space_register(&self, state: &mut State, from: ServerId, message: PeerMessage) {
-        let PeerMessage::SpaceRegister { token, step, description, report } = message else { return };
+    pub(crate) fn space_register(&self, state: &mut State, from: ServerId, registration: Registration) {
+        let Registration { token, step, description, report } = registration;
         let key = (report.field.name.clone(), step);
         let describes = self.space_describes(&key.0, step) == self.id;
         if describes && description == 0 && !self.knows_places(state, &self.standing().view) {
             // Another one may have described it before, and who holds blocks is about to tell.
-            let message = PeerMessage::SpaceRegister { token, step, description, report };
-            if !state.places.defer(from, message) {
+            let registration = Registration { token, step, description, report };
+            if !state.places.defer(from, registration.message()) {
                 let result = Err(Error::unreachable("too much is put while the group changes: try again"));
-                self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
+                self.tell(state, from, space::Message::Registered { token, result });
             }
             return;
         }
         if let Some(waiting) = state.space.removing.get_mut(&key).filter(|_| describes && description == 0) {
-            waiting.push((from, PeerMessage::SpaceRegister { token, step, description, report }));
+            waiting.push((from, Registration { token, step, description, report }));
             return;
         }
         let result = self.space_insert(state, from, &key, description, report, describes);
         state.space.wake(&key);
-        self.tell(state, from, PeerMessage::SpaceRegistered { token, result });
+        self.tell(state, from, space::Message::Registered { token, result });
     }
 
     fn space_insert(
@@ -547,7 +565,7 @@ impl Node {
                 if !all_told || standing.view.members.contains(&holder) {
                     state.space.freeing.insert(token, Freeing { holder, locations: locations.clone() });
                 }
-                self.tell(state, holder, PeerMessage::SpaceFree { token, locations });
+                self.tell(state, holder, space::Message::Free { token, locations });
             }
         }
     }

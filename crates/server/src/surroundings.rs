@@ -4,7 +4,7 @@
 use forebay_core::{Error, Result};
 use forebay_transport::group_file::ServerEntry;
 use forebay_transport::{Address, Link, host, shm, tcp};
-use forebay_wire::message::HostId;
+use forebay_wire::connection::HostId;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::BuildHasherDefault;

@@ -7,7 +7,7 @@ use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::streams;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Node {
         let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
         let steps = steps.into_iter().collect();
-        messages.push(PeerMessage::Holds { epoch, stream: stream.to_owned(), steps });
+        messages.push(streams::Message::StepsHeld { epoch, stream: stream.to_owned(), steps });
         tracing::info!("{to} coordinates stream '{stream}' now: it is told {} messages", messages.len());
         for message in messages {
             self.tell(state, to, message);
@@ -73,7 +73,7 @@ impl Node {
             state.ledger.has_copies(&stream, run, rank, ended.step);
         }
         let id = StepId { stream: stream.clone(), run, step: ended.step };
-        let told = self.tell(state, coordinator, PeerMessage::StepEnded { stream, run, rank, ended, copied });
+        let told = self.tell(state, coordinator, streams::Message::StepEnded { stream, run, rank, ended, copied });
         if !told && (self.is_too_far_behind(state, coordinator) || kept > UNTOLD_MAX) {
             // Nobody will ever read it.
             self.forget_step(state, &id);
@@ -97,7 +97,7 @@ impl Node {
         told: Inheritance,
     ) {
         if let Some(server) = self.elsewhere(state, epoch, &stream) {
-            self.tell(state, from, PeerMessage::CoordinatedBy { stream, server });
+            self.tell(state, from, streams::Message::CoordinatedBy { stream, server });
             return;
         }
         state.places.heard_of(epoch);
@@ -194,7 +194,7 @@ impl Node {
         self.agreed.notify_waiters();
         state.queue.extend(state.places.take_deferred());
         for home in homes {
-            self.tell(state, home, PeerMessage::CoordinatedBy { stream: stream.to_owned(), server });
+            self.tell(state, home, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
         }
     }
 
@@ -209,13 +209,13 @@ impl Node {
 }
 
 /// What a server knows of the runs of a stream, for who is to coordinate it.
-pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<PeerMessage> {
+pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<streams::Message> {
     let mut messages = Vec::new();
     for (run, ledger) in state.ledger.runs_of(stream) {
         let member = state.members.get(stream);
         let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
-        let told = Box::new(ledger.inheritance(run, cuts));
-        messages.push(PeerMessage::Inherit { epoch, stream: stream.to_owned(), told });
+        let known = Box::new(ledger.inheritance(run, cuts));
+        messages.push(streams::Message::TakeOverRun { epoch, stream: stream.to_owned(), known });
         let told = ledger.ranks().filter(|(_, told)| told.is_away() || !seeded(Bug::TellsOnlyOfRanksAway));
         told.for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));
     }
@@ -223,11 +223,11 @@ pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<Pe
 }
 
 /// What a coordinator is told of a rank: the steps that it has ended, and whether it is gone.
-fn tell_rank(stream: &str, run: RunNumber, rank: u32, told: &RankLedger, messages: &mut Vec<PeerMessage>) {
+fn tell_rank(stream: &str, run: RunNumber, rank: u32, told: &RankLedger, messages: &mut Vec<streams::Message>) {
     let name = || stream.to_owned();
     messages.extend(told.steps.values().cloned().map(|ended| {
         let copied = told.is_safe(ended.step);
-        PeerMessage::StepEnded { stream: name(), run, rank, ended, copied }
+        streams::Message::StepEnded { stream: name(), run, rank, ended, copied }
     }));
-    messages.extend(told.gone.map(|died| PeerMessage::RankGone { stream: name(), run, rank, died }));
+    messages.extend(told.gone.map(|died| streams::Message::RankGone { stream: name(), run, rank, died }));
 }

@@ -4,10 +4,9 @@ use crate::node::{Node, State};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::message::{
-    CommMember, Execute, OpenExecution, PipelineHistory, PipelineSpec, ToClient, ToServer,
-};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::client::worker::{Event, Request};
+use forebay_wire::execution::{CommMember, Execute, OpenExecution, PipelineHistory, PipelineSpec};
+use forebay_wire::peer::pipelines;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -162,7 +161,7 @@ impl Node {
     }
 
     /// What a worker says of itself. One that was replaced by another of the same name is not heard.
-    pub(crate) fn worker_said(&self, pipeline: &str, instance: u64, message: ToServer) {
+    pub(crate) fn worker_said(&self, pipeline: &str, instance: u64, message: Request) {
         let mut state = self.state.lock();
         let worker = state.pipelines.workers.get_mut(pipeline);
         let Some(worker) = worker.filter(|worker| worker.instance == instance) else { return };
@@ -173,29 +172,28 @@ impl Node {
             text
         };
         let told = match message {
-            ToServer::WorkerReady { addresses, needs } => {
+            Request::Ready { addresses, needs } => {
                 let member = CommMember { server: self.id, addresses };
                 worker.member = Some(member.clone());
                 if worker.spec.needs.is_none() {
                     worker.spec.needs.clone_from(&needs);
                 }
-                PeerMessage::WorkerReady { pipeline: name, creation, member, needs }
+                pipelines::Message::WorkerReady { pipeline: name, creation, member, needs }
             }
-            ToServer::WorkerDone { execution, error, seconds } => {
+            Request::Executed { execution, error, seconds } => {
                 if worker.executing == Some(execution) {
                     worker.has_ended(error.is_some());
                 }
                 error.iter().flat_map(|error| error.lines()).for_each(|line| worker.log(line));
-                PeerMessage::Executed { pipeline: name, execution, error: error.map(short), seconds }
+                pipelines::Message::Executed { pipeline: name, execution, error: error.map(short), seconds }
             }
-            ToServer::WorkerReleased { execution } => PeerMessage::Released { pipeline: name, execution },
-            ToServer::WorkerFailed { error } => {
+            Request::Released { execution } => pipelines::Message::Released { pipeline: name, execution },
+            Request::Failed { error } => {
                 worker.outbox = None;
                 worker.member = None;
                 worker.has_ended(true);
-                PeerMessage::WorkerGone { pipeline: name, creation, error: short(error) }
+                pipelines::Message::WorkerGone { pipeline: name, creation, error: short(error) }
             }
-            _ => return,
         };
         self.tell(&mut state, coordinator, told);
         self.drain(&mut state);
@@ -223,13 +221,13 @@ impl Node {
             };
             worker.history = PipelineHistory { done: order.done, counts: order.counts, open: Some(open) };
             let outbox = worker.outbox.as_ref();
-            outbox.is_some_and(|outbox| outbox.push(self.header(0), &ToClient::Execute(order)).is_ok())
+            outbox.is_some_and(|outbox| outbox.push(self.header(0), &Event::Execute(order)).is_ok())
         });
         if !sent {
             state.pipelines.workers.get_mut(pipeline).into_iter().for_each(|worker| worker.has_ended(true));
             let error = Some("its process is not there".to_owned());
             let executed =
-                PeerMessage::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
+                pipelines::Message::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
             self.tell(state, from, executed);
         }
     }
@@ -239,7 +237,7 @@ impl Node {
         let (mut messages, epoch) = (Vec::new(), self.epoch());
         for worker in state.pipelines.workers.values_mut().filter(|worker| worker.spec.stream == stream) {
             worker.coordinator = to;
-            messages.push(PeerMessage::InheritPipeline {
+            messages.push(pipelines::Message::TakeOverPipeline {
                 epoch,
                 creation: worker.creation,
                 spec: worker.spec.clone(),
@@ -299,7 +297,7 @@ async fn keep_alive(node: Arc<Node>, spec: PipelineSpec, stop: Arc<Notify>) {
             Err(error) => {
                 let error = format!("cannot start {:?} in {}: {error}", spec.command, spec.directory);
                 node.with_worker(&spec.name, &stop, |worker| worker.log(&error));
-                node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
+                node.worker_said(&spec.name, instance, Request::Failed { error });
             }
         }
         if started.elapsed() > Duration::from_secs(60) {
@@ -359,7 +357,7 @@ async fn watch(
     });
     let lines: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
     let error = format!("its process ended ({how}){lines}");
-    node.worker_said(&spec.name, instance, ToServer::WorkerFailed { error });
+    node.worker_said(&spec.name, instance, Request::Failed { error });
     true
 }
 

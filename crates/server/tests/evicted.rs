@@ -13,7 +13,7 @@ mod common;
 use common::{Group, PATIENCE};
 use forebay_client::{Admin, Producer, ProducerOptions};
 use forebay_core::ids::ServerId;
-use forebay_wire::message::Role;
+use forebay_wire::connection::Role;
 use std::time::{Duration, Instant};
 
 fn members(group: &Group) -> Vec<u32> {

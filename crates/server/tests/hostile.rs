@@ -23,7 +23,7 @@ use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::frame::{self, Frame, Header};
 use forebay_wire::message::{Bytes, Part, Role, ToClient, ToServer};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::{self, PeerMessage};
 use invent::{Inventor, Plain, spoil};
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -218,7 +218,7 @@ fn anything_a_server_may_say() {
 
 /// Who holds the secret may join, and is believed to vote.
 fn is_about_members(message: &PeerMessage) -> bool {
-    matches!(message, PeerMessage::JoinGroup(_) | PeerMessage::Membership(_))
+    matches!(message, peer::cluster::Message::Join(_) | peer::cluster::Message::Agreement(_))
 }
 
 /// What contradicts itself is not believed; whatever it is, nobody panics over it.
@@ -227,20 +227,20 @@ fn anything_about_the_members() {
     count_panics();
     let group = Group::start(1);
     let mut server = group.connect(0, true, Role::Server(ServerId(7)));
-    server.tell(&PeerMessage::WhichRoster).unwrap();
-    let PeerMessage::Admitted(Ok(roster)) = said(&mut server) else { panic!("no roster") };
+    server.tell(&peer::cluster::Message::QueryRoster).unwrap();
+    let peer::cluster::Message::Admission(Ok(roster)) = said(&mut server) else { panic!("no roster") };
     let later = Roster { epoch: 1 << 40, ..(*roster).clone() };
     let nobody = Roster { members: Vec::new(), ..later.clone() };
     let unknown = Roster { next_id: ServerId(0), ..later.clone() };
     let another = Roster { lineage: Lineage([9; 16]), ..later };
     for roster in [nobody, unknown, another] {
-        server.tell(&PeerMessage::Membership(Message::InForce(Arc::new(roster)))).unwrap();
+        server.tell(&peer::cluster::Message::Agreement(Message::InForce(Arc::new(roster)))).unwrap();
     }
     for seed in 0..2000 {
         let message: Message = Inventor::new(30_000 + seed).value();
         let by_whom = matches!(message, Message::Wish(_) | Message::Ask(..) | Message::InForce(_));
         if !by_whom {
-            server.tell(&PeerMessage::Membership(message)).unwrap();
+            server.tell(&peer::cluster::Message::Agreement(message)).unwrap();
         }
     }
     is_heard(&mut server);
@@ -265,10 +265,10 @@ fn a_field_that_contradicts_itself() {
     report.field.shape = Some([20][..].into());
     let mut server = group.connect(0, true, Role::Server(ServerId(3)));
     server
-        .tell(&PeerMessage::SpaceRegister { token: 1, step: 3, description: 0, report: report.clone() })
+        .tell(&peer::space::Message::Register { token: 1, step: 3, description: 0, report: report.clone() })
         .unwrap();
     // Were it taken, this would be the next to fail.
-    server.tell(&PeerMessage::SpaceRegister { token: 2, step: 3, description: 0, report }).unwrap();
+    server.tell(&peer::space::Message::Register { token: 2, step: 3, description: 0, report }).unwrap();
     is_heard(&mut server);
     check_it_works(&group);
     check_no_panic();
@@ -277,12 +277,12 @@ fn a_field_that_contradicts_itself() {
 
 /// The server has taken what this other server told it: it answers what comes after it.
 fn is_heard(server: &mut Raw) {
-    server.tell(&PeerMessage::WhichRoster).unwrap();
+    server.tell(&peer::cluster::Message::QueryRoster).unwrap();
     loop {
         match said(server) {
-            PeerMessage::Admitted(Ok(roster)) => return assert!(roster.contains(ServerId(0))),
+            peer::cluster::Message::Admission(Ok(roster)) => return assert!(roster.contains(ServerId(0))),
             // Answers to what it said before.
-            PeerMessage::Membership(_) => {}
+            peer::cluster::Message::Agreement(_) => {}
             answer => panic!("{answer:?}"),
         }
     }

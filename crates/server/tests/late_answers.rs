@@ -10,8 +10,9 @@ use forebay_core::ErrorKind;
 use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{Durability, Policy, RunOptions};
-use forebay_wire::message::Role;
-use forebay_wire::peer::{JoinedRun, PeerMessage};
+use forebay_wire::connection::Role;
+use forebay_wire::peer;
+use forebay_wire::peer::streams::JoinedRun;
 use std::time::Instant;
 
 /// A rank whose home gave up waiting for the stream's coordinator has not joined: it may come again.
@@ -32,7 +33,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
     let (stream, token) = ("s".to_owned(), 1 << 50);
     // Said by another server: the rank is open from now on, and its home is nobody who would ever close it.
     let mut home = group.connect(0, true, Role::Server(ServerId(7)));
-    home.tell(&PeerMessage::Join {
+    home.tell(&streams::Message::Join {
         token,
         stream: stream.clone(),
         rank: 0,
@@ -56,7 +57,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
         agreeing: None,
         below: 0,
     };
-    home.tell(&PeerMessage::Joined { token, stream, rank: 0, result: Ok(run) }).unwrap();
+    home.tell(&streams::Message::Joined { token, stream, rank: 0, result: Ok(run) }).unwrap();
     while let Err(error) = Producer::open(&options) {
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(Instant::now() < deadline, "the rank stays open: {error}");

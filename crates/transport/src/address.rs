@@ -1,7 +1,7 @@
 //! Where a server can be reached.
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::HostId;
+use forebay_wire::connection::HostId;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;

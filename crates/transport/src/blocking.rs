@@ -9,11 +9,11 @@ use crate::{shm, tcp};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{self, Decoder, Frame, Header};
 use forebay_wire::handshake::{Door, HANDSHAKE_MAX, Initiator};
+use forebay_wire::protocol::Message;
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
 pub use rustix::event::PollFlags;
 use rustix::event::{PollFd, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use serde::Serialize;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -314,7 +314,7 @@ impl Sender {
 
     /// Keeps a message to be sent together with the next one: waking the peer costs more than all else. Many
     /// bytes are sent at once; then it waits while the peer does not take them.
-    pub fn queue<M: Serialize>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {
+    pub fn queue<M: Message>(&mut self, header: &Header, message: &M, deadline: Instant) -> Result<()> {
         self.end.check()?;
         let before = self.mark();
         self.append(header, message)?;
@@ -334,7 +334,7 @@ impl Sender {
     }
 
     /// Encodes a message behind those that are queued.
-    fn append<M: Serialize>(&mut self, header: &Header, message: &M) -> Result<()> {
+    fn append<M: Message>(&mut self, header: &Header, message: &M) -> Result<()> {
         let queued = self.out.len();
         let encoded = frame::encode(header, message, self.sealer.as_mut(), &mut self.out);
         if self.out.len() < queued {
@@ -359,7 +359,7 @@ impl Sender {
     }
 
     /// Sends a message, and before it those that are queued. Waits only while the peer does not take them.
-    pub fn send<M: Serialize>(
+    pub fn send<M: Message>(
         &mut self,
         header: &Header,
         message: &M,

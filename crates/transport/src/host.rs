@@ -1,7 +1,7 @@
 //! Which host this is, as far as sharing memory goes, and who else lives on it.
 
 use forebay_core::{Error, Result};
-use forebay_wire::message::HostId;
+use forebay_wire::connection::HostId;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

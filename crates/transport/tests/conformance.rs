@@ -10,11 +10,22 @@ use forebay_transport::blocking::Connection;
 use forebay_transport::{Kind, Link, Listener, inprocess};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Initiator, Secret};
+use forebay_wire::protocol::{Message, Protocol};
+use serde::{Deserialize, Serialize};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// What is said in these tests.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Text(Vec<u8>);
+
+impl Message for Text {
+    const PROTOCOL: Protocol = Protocol::Comm;
+}
+
 
 const SECRET: Secret = Secret([5; 32]);
 const LINEAGE: Lineage = Lineage([6; 16]);
@@ -81,7 +92,7 @@ fn echo(link: Box<dyn Link>, secret: Secret) -> std::thread::JoinHandle<Result<(
     serve(link, secret, async |mut receiver, outbox| {
         while let Some((frame, descriptors)) = receiver.next().await? {
             assert_eq!(frame.header.payload, 0);
-            outbox.push_with(frame.header, &frame.message::<Vec<u8>>()?, descriptors, None)?;
+            outbox.push_with(frame.header, &frame.message::<Text>()?, descriptors, None)?;
         }
         Ok(())
     })
@@ -96,11 +107,11 @@ fn messages_echo(kind: Kind) {
         let message: Vec<u8> = (0..size).map(|i| (i * 31) as u8).collect();
         connection
             .sender
-            .send(&Header { request, epoch: 9, ..Header::default() }, &message, &[], soon())
+            .send(&Header { request, epoch: 9, ..Header::default() }, &Text(message.clone()), &[], soon())
             .unwrap();
         let received = connection.receiver.receive(soon(), "an echo").unwrap();
         assert_eq!((received.frame.header.request, received.frame.header.epoch), (request, 9));
-        assert_eq!(received.frame.message::<Vec<u8>>().unwrap(), message);
+        assert_eq!(received.frame.message::<Text>().unwrap().0, message);
     }
     drop(connection);
     server.join().unwrap().unwrap();
@@ -119,7 +130,7 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
             let guard = Box::new(());
             let payload =
                 Payload::Mapped { mapping: mapping.clone(), offset: range.offset, bytes: length, guard };
-            outbox.push_with(frame.header, &(), Vec::new(), Some(payload))?;
+            outbox.push_with(frame.header, &Text::default(), Vec::new(), Some(payload))?;
             let (copy, mut at) = (mapping.clone(), 0);
             let generator = Box::new(move |out: &mut Vec<u8>| {
                 let n = (length - at).min(123_457);
@@ -129,7 +140,7 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
             });
             outbox.push_with(
                 frame.header,
-                &(),
+                &Text::default(),
                 Vec::new(),
                 Some(Payload::Generated { generator, bytes: length }),
             )?;
@@ -139,7 +150,7 @@ fn payloads_go_both_ways(kind: Kind, sealed: bool) {
     let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     for _ in 0..2 {
         let header = Header { payload: length, sealed_payload: sealed, ..Header::default() };
-        connection.sender.send(&header, &(), &[], soon()).unwrap();
+        connection.sender.send(&header, &Text::default(), &[], soon()).unwrap();
         connection.sender.send_payload(&bytes, sealed, soon()).unwrap();
         for _ in 0..2 {
             let received = connection.receiver.receive(soon(), "an echo").unwrap();
@@ -168,7 +179,7 @@ fn a_dead_peer_is_named(kind: Kind) {
         Ok(())
     });
     let mut connection = Connection::from_link(client, "server3", &DOOR, soon()).unwrap();
-    connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
+    connection.sender.send(&Header::default(), &Text::default(), &[], soon()).unwrap();
     let error = connection.receiver.receive(soon(), "an answer").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.text.contains("server3"), "{error}");
@@ -199,7 +210,7 @@ fn a_silent_peer_meets_the_deadline(kind: Kind) {
         "a time-out does not break the connection"
     );
     // It does not read either: sending is not waited for without end.
-    let big = vec![0u8; 15 << 20];
+    let big = Text(vec![0u8; 15 << 20]);
     let error = (0..64)
         .find_map(|_| {
             connection
@@ -253,18 +264,18 @@ fn what_could_not_be_sent_is_not_missed(kind: Kind) {
     let client = Box::new(Stoppable { link: client, stopped: stopped.clone() });
     let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
     let header = |request| Header { request, ..Header::default() };
-    connection.sender.queue(&header(1), &vec![1u8; 5], soon()).unwrap();
+    connection.sender.queue(&header(1), &Text(vec![1u8; 5]), soon()).unwrap();
     stopped.store(true, Ordering::Relaxed);
-    let error = connection.sender.send(&header(2), &vec![2u8; 200_000], &[], Instant::now()).unwrap_err();
+    let error = connection.sender.send(&header(2), &Text(vec![2u8; 200_000]), &[], Instant::now()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     // More than may be queued: it is to be sent at once.
-    let error = connection.sender.queue(&header(3), &vec![3u8; 100_000], Instant::now()).unwrap_err();
+    let error = connection.sender.queue(&header(3), &Text(vec![3u8; 100_000]), Instant::now()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     stopped.store(false, Ordering::Relaxed);
-    connection.sender.send(&header(4), &vec![4u8; 7], &[], soon()).unwrap();
+    connection.sender.send(&header(4), &Text(vec![4u8; 7]), &[], soon()).unwrap();
     for (request, message) in [(1, vec![1u8; 5]), (4, vec![4u8; 7])] {
         let frame = connection.receiver.receive(soon(), "an echo").unwrap().frame;
-        assert_eq!((frame.header.request, frame.message::<Vec<u8>>().unwrap()), (request, message));
+        assert_eq!((frame.header.request, frame.message::<Text>().unwrap().0), (request, message));
     }
     drop(connection);
     server.join().unwrap().unwrap();
@@ -274,14 +285,14 @@ fn a_slow_reader_is_cut_off_in_bounds(kind: Kind) {
     let (client, server) = pair(kind);
     let server = serve(server, SECRET, async |mut receiver, outbox| {
         receiver.next().await?;
-        let big = vec![0u8; 8 << 20];
+        let big = Text(vec![0u8; 8 << 20]);
         let refused = (0..64).find_map(|_| outbox.push(Header::default(), &big).err());
         assert_eq!(refused.unwrap().kind, ErrorKind::Unreachable);
         assert!(outbox.is_closed());
         Ok(())
     });
     let mut connection = Connection::from_link(client, "the server", &DOOR, soon()).unwrap();
-    connection.sender.send(&Header::default(), &(), &[], soon()).unwrap();
+    connection.sender.send(&Header::default(), &Text::default(), &[], soon()).unwrap();
     server.join().unwrap().unwrap();
 }
 
@@ -300,7 +311,7 @@ fn what_was_heard_opens_nothing(kind: Kind) {
         [opening, confirmation]
     };
     let mut frame = Vec::new();
-    forebay_wire::frame::encode(&Header::default(), &vec![1u8], None, &mut frame).unwrap();
+    forebay_wire::frame::encode(&Header::default(), &Text(vec![1u8]), None, &mut frame).unwrap();
     for said in [&frame[..], &heard[1]] {
         let (client, server) = pair(kind);
         let server = echo(server, SECRET);
@@ -346,7 +357,7 @@ fn a_peer_that_stands_still_is_waited_for(kind: Kind) {
     let (client, server) = pair(kind);
     let (full, is_full) = std::sync::mpsc::sync_channel(1);
     let server = serve(server, SECRET, async move |mut receiver, outbox| {
-        let big = vec![7u8; 12 << 20];
+        let big = Text(vec![7u8; 12 << 20]);
         // More than may be queued, in all.
         for _ in 0..8 {
             let room = outbox.has_room();
@@ -364,7 +375,7 @@ fn a_peer_that_stands_still_is_waited_for(kind: Kind) {
     is_full.recv_timeout(Duration::from_secs(20)).expect("there is room without end");
     for _ in 0..8 {
         let received = connection.receiver.receive(soon(), "a message").unwrap();
-        assert_eq!(received.frame.message::<Vec<u8>>().unwrap().len(), 12 << 20);
+        assert_eq!(received.frame.message::<Text>().unwrap().0.len(), 12 << 20);
     }
     drop(connection);
     server.join().unwrap().unwrap();
@@ -425,7 +436,7 @@ fn shm_carries_arenas() {
     let mut file =
         std::fs::File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     file.write_all(b"shared").unwrap();
-    connection.sender.send(&Header::default(), &vec![1u8], &[file.as_fd()], soon()).unwrap();
+    connection.sender.send(&Header::default(), &Text(vec![1u8]), &[file.as_fd()], soon()).unwrap();
     let received = connection.receiver.receive(soon(), "an echo").unwrap();
     let mapping = Mapping::new(received.descriptors[0].as_fd(), 6, Access::Read).unwrap();
     let mut bytes = [0; 6];

@@ -1,16 +1,17 @@
 //! Frames: a header of fixed size, a body of bounded size, and possibly raw payload bytes after it.
 //!
 //! ```text
-//! body length (4)  descriptors (1)  flags (1)  zero (2)  request (8)  epoch (8)  payload length (8)  crc (4)
+//! body length (4)  descriptors (1)  flags (1)  protocol (1)  zero (1)  request (8)  epoch (8)  payload length (8)  crc (4)
 //! ```
 //!
 //! All little-endian. The CRC-32 covers the header before it and the body; payload bytes are not covered
-//! (over TCP they can be sealed). The sender's epoch lets a receiver tell a stale message.
+//! (over TCP they can be sealed). The sender's epoch lets a receiver tell a stale message; the protocol says which
+//! enumeration the body is one of ([`crate::protocol`]).
 
+use crate::protocol::{Message, Protocol};
 use crate::seal::{Opener, PLAIN_MAX, RECORD_MAX, Sealer};
 use forebay_core::{Error, Result};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// Bytes of a header.
 pub const HEADER: usize = 36;
@@ -40,13 +41,28 @@ pub struct Header {
 pub struct Frame {
     /// The header.
     pub header: Header,
+    /// The number of the protocol that the message is of: any, as it came.
+    pub protocol: u8,
     /// The encoded message.
     pub body: Vec<u8>,
 }
 
 impl Frame {
-    /// Decodes the message; bytes left over are an error.
-    pub fn message<M: DeserializeOwned>(&self) -> Result<M> {
+    /// The protocol that the message is of; an error if there is no such protocol.
+    pub fn protocol(&self) -> Result<Protocol> {
+        Protocol::of_number(self.protocol)
+            .ok_or_else(|| Error::protocol(format!("there is no protocol {}", self.protocol)))
+    }
+
+    /// Decodes the message; one of another protocol is an error, and so are bytes left over.
+    pub fn message<M: Message>(&self) -> Result<M> {
+        if self.protocol != M::PROTOCOL as u8 {
+            let said = Protocol::of_number(self.protocol).map_or("no protocol", Protocol::name);
+            return Err(Error::protocol(format!(
+                "a message of the protocol '{}' was expected, and one of '{said}' has come",
+                M::PROTOCOL.name()
+            )));
+        }
         let bad = |why: String| {
             Error::protocol(format!("a message of {} bytes cannot be decoded: {why}", self.body.len()))
         };
@@ -66,7 +82,7 @@ pub fn encoded_bytes<M: Serialize>(message: &M) -> Result<usize> {
 }
 
 /// Encodes a frame onto the end of `out`, sealed if a sealer is given.
-pub fn encode<M: Serialize>(
+pub fn encode<M: Message>(
     header: &Header,
     message: &M,
     sealer: Option<&mut Sealer>,
@@ -88,6 +104,7 @@ pub fn encode<M: Serialize>(
     head[0..4].copy_from_slice(&(length as u32).to_le_bytes());
     head[4] = header.descriptors;
     head[5] = if header.sealed_payload { FLAG_SEALED_PAYLOAD } else { 0 };
+    head[6] = message.protocol_number();
     head[8..16].copy_from_slice(&header.request.to_le_bytes());
     head[16..24].copy_from_slice(&header.epoch.to_le_bytes());
     head[24..32].copy_from_slice(&header.payload.to_le_bytes());
@@ -247,7 +264,7 @@ impl Decoder {
             descriptors,
             sealed_payload: flags & FLAG_SEALED_PAYLOAD != 0,
         };
-        let frame = Frame { header, body: body.to_vec() };
+        let frame = Frame { header, protocol: head[6], body: body.to_vec() };
         if self.opener.is_some() {
             // A sender never puts two frames into one record.
             if self.plain.len() != length {

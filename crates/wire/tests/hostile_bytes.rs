@@ -8,7 +8,7 @@ mod common;
 #[path = "common/seeds.rs"]
 mod seeds;
 
-use common::{Inventor, spoil};
+use common::{Inventor, Plain, messages, spoil};
 use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::contract::Field;
@@ -16,12 +16,13 @@ use forebay_core::directory::{FieldIndex, check_blocks};
 use forebay_core::region::{MAX_NDIM, Region};
 use forebay_core::roster::Roster;
 use forebay_core::steps::FieldReport;
-use forebay_wire::frame::{Frame, HEADER, Header, encode};
-use forebay_wire::message::{Hello, Part, ToClient, ToServer, Welcome};
+use forebay_wire::client::reading::Part;
+use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::PeerMessage;
+use forebay_wire::protocol::{Message, Protocol};
 use proptest::prelude::*;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -77,14 +78,22 @@ const BASE: usize = 3 << 20;
 
 // ---- what holds for every value ---------------------------------------------------------------------
 
-fn decode<M: DeserializeOwned>(body: Vec<u8>) -> Result<M> {
-    Frame { header: Header::default(), body }.message()
+/// Anything in the place of a message.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Any<T>(T);
+
+impl<T: Serialize + DeserializeOwned> Message for Any<T> {
+    const PROTOCOL: Protocol = Protocol::Connection;
+}
+
+fn decode<M: Serialize + DeserializeOwned>(body: Vec<u8>) -> Result<M> {
+    let frame = Frame { header: Header::default(), protocol: Protocol::Connection as u8, body };
+    frame.message::<Any<M>>().map(|Any(message)| message)
 }
 
 fn encoded<M: Serialize>(message: &M) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(&Header::default(), message, None, &mut bytes).unwrap();
-    bytes.split_off(HEADER)
+    postcard::to_allocvec(message).unwrap()
 }
 
 /// Decodes and, if that succeeds, encodes the value and decodes it again: what was taken in can be passed on.
@@ -100,11 +109,10 @@ fn takes<M: DeserializeOwned + Serialize>(body: &[u8]) -> Option<M> {
 }
 
 fn all_decoders(body: &[u8]) {
-    takes::<ToServer>(body);
-    takes::<ToClient>(body);
-    takes::<PeerMessage>(body);
-    takes::<Hello>(body);
-    takes::<Welcome>(body);
+    macro_rules! take_all {
+        ($($message:ty),*) => { $(takes::<$message>(body);)* };
+    }
+    messages!(take_all);
     takes::<Roster>(body);
     takes::<Part>(body);
     if let Some(region) = takes::<Region>(body) {
@@ -155,26 +163,81 @@ fn check_report(report: FieldReport) {
 
 // ---- the bytes --------------------------------------------------------------------------------------
 
+/// Valid messages, of all protocols in turn.
+fn messages() -> Vec<Plain> {
+    let seeds::Requests { producer, consumer, reading, space } = seeds::requests();
+    let mut all: Vec<Plain> = producer.iter().map(Plain::of).collect();
+    all.extend(consumer.iter().map(Plain::of));
+    all.extend(reading.iter().map(Plain::of));
+    all.extend(space.iter().map(Plain::of));
+    all.extend([Plain::of(&seeds::event()), Plain::of(&seeds::found())]);
+    all.extend(seeds::peer().iter().map(of_peer));
+    all
+}
+
+fn of_peer(message: &PeerMessage) -> Plain {
+    match message {
+        PeerMessage::Cluster(message) => Plain::of(message),
+        PeerMessage::Streams(message) => Plain::of(message),
+        PeerMessage::Replication(message) => Plain::of(message),
+        PeerMessage::Directory(message) => Plain::of(message),
+        PeerMessage::Space(message) => Plain::of(message),
+        PeerMessage::Pipelines(message) => Plain::of(message),
+    }
+}
+
 fn seeds() -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = seeds::to_server().iter().map(encoded).collect();
-    all.extend(seeds::to_client().iter().map(encoded));
-    all.extend(seeds::peer().iter().map(encoded));
+    let mut all: Vec<Vec<u8>> = messages().into_iter().map(|plain| plain.bytes).collect();
     all.extend([encoded(&seeds::field()), encoded(&seeds::extent(3)), encoded(&seeds::field_report())]);
     all
 }
 
 #[test]
 fn valid_messages_pass() {
-    for message in seeds::to_server() {
-        assert_eq!(takes::<ToServer>(&encoded(&message)), Some(message));
+    macro_rules! pass {
+        ($messages:expr) => {
+            for message in $messages {
+                let plain = Plain::of(&message);
+                assert_eq!(takes(&plain.bytes).as_ref(), Some(&message));
+                assert_eq!(plain.frame().message().as_ref(), Ok(&message));
+            }
+        };
     }
-    for message in seeds::to_client() {
-        assert_eq!(takes::<ToClient>(&encoded(&message)), Some(message));
-    }
+    let seeds::Requests { producer, consumer, reading, space } = seeds::requests();
+    pass!(producer);
+    pass!(consumer);
+    pass!(reading);
+    pass!(space);
+    pass!([seeds::event()]);
+    pass!([seeds::found()]);
     for message in seeds::peer() {
-        assert_eq!(takes::<PeerMessage>(&encoded(&message)), Some(message));
+        assert_eq!(PeerMessage::read(&of_peer(&message).frame()), Ok(message));
     }
     check_report(seeds::field_report());
+}
+
+/// What is said in one protocol is not taken for anything of another one, whatever its bytes would mean there.
+#[test]
+fn a_message_of_another_protocol_does_not_parse() {
+    for plain in messages() {
+        let mut frame = plain.frame();
+        for protocol in Protocol::ALL.iter().map(|protocol| *protocol as u8).chain([0, 15, 255]) {
+            frame.protocol = protocol;
+            let mut spoken = Vec::new();
+            macro_rules! note_spoken {
+                ($($message:ty),*) => { $(
+                    if frame.message::<$message>().is_ok() {
+                        spoken.push(<$message as Message>::PROTOCOL as u8);
+                    }
+                )* };
+            }
+            messages!(note_spoken);
+            assert!(spoken.iter().all(|number| *number == protocol), "{protocol}: {spoken:?}");
+            if protocol == plain.protocol {
+                assert!(!spoken.is_empty(), "{plain:?}");
+            }
+        }
+    }
 }
 
 /// What reads the blocks of a report relies on their boxes and lengths.
@@ -209,7 +272,7 @@ fn a_record_is_never_longer_than_it_is_counted_for() {
         ghosts[0] = most;
         let offset = vec![most; ndim];
         let extent = Extent::new(Some(&offset), &shape, &ghosts, &wide).unwrap();
-        let mut put = seeds::put(forebay_wire::message::Bytes::Inline([7; 1024].into()));
+        let mut put = seeds::put(forebay_wire::client::block::Bytes::Inline([7; 1024].into()));
         put.extent = extent.clone();
         let mut record = seeds::blocks().remove(2);
         record.key = forebay_core::ids::BlockKey { rank: u32::MAX, number: u64::MAX };
@@ -223,7 +286,7 @@ fn a_record_is_never_longer_than_it_is_counted_for() {
             generation: u64::MAX,
         };
         record.inline = Some([7; 1024].into());
-        assert!(encoded(&record).len() <= put.told_bytes_max(), "{ndim} dimensions");
+        assert!(encoded(&record).len() <= put.record_bytes_max(), "{ndim} dimensions");
     }
 }
 
@@ -259,11 +322,12 @@ proptest! {
     #[test]
     fn spoilt_inventions(seed in any::<u64>()) {
         let mut inventor = Inventor::new(seed);
-        let whole = match inventor.below(3) {
-            0 => encoded(&inventor.value::<ToServer>()),
-            1 => encoded(&inventor.value::<ToClient>()),
-            _ => encoded(&inventor.value::<PeerMessage>()),
-        };
+        let mut makers: Vec<fn(&mut Inventor) -> Vec<u8>> = Vec::new();
+        macro_rules! invent {
+            ($($message:ty),*) => { $(makers.push(|inventor| encoded(&inventor.value::<$message>()));)* };
+        }
+        messages!(invent);
+        let whole = makers[inventor.below(makers.len() as u64) as usize](&mut inventor);
         let changes = inventor.below(3);
         all_decoders(&spoil(whole, &mut inventor, changes));
     }

@@ -14,7 +14,8 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::BackTo;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_wire::message::{Role, ToClient, ToServer};
+use forebay_wire::client::producer::{Reply, Request};
+use forebay_wire::connection::Role;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,7 @@ impl Producer {
         let patience = if state.come_back_at.is_none() { self.patience_to_go_on() } else { LATER };
         drop(state);
         let found = self.find_home(now + patience, first);
-        let result = found.and_then(|Found { home, .. }| home.rpc.tell(&ToServer::Settles).map(|()| home));
+        let result = found.and_then(|Found { home, .. }| home.rpc.tell(&Request::Settle).map(|()| home));
         let mut state = lock(&self.state);
         match result {
             Ok(home) => {
@@ -254,32 +255,32 @@ impl Producer {
             state.attempts += 1;
             BackTo { run: self.run, demand: state.demand.clone(), attempt: state.attempts }
         };
-        let produce = ToServer::Produce {
+        let join = Request::Join {
             stream: self.stream.clone(),
             rank: self.rank,
             options: self.options.clone(),
             back_to: Some(back_to),
         };
-        let answer = rpc.call_within(&produce, None, group.limit(), "to go on with the stream")?;
+        let answer = rpc.call_within(&join, None, group.limit(), "to go on with the stream")?;
         let (run, below, arena) = match answer.message {
-            ToClient::Producing { run, below, arena } => (run, below, arena),
-            ToClient::Leaves => return Ok(None),
+            Reply::Joined { run, below, arena } => (run, below, arena),
+            Reply::LetGo => return Ok(None),
             other => return Err(unexpected(&other)),
         };
         if run != self.run {
             return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
         }
-        let home = Arc::new(Storage::new(server, rpc, arena, &answer)?);
+        let home = Arc::new(Storage::new(server, rpc, arena, &answer.descriptors)?);
         let (fields, attrs) = {
             let state = lock(&self.state);
             (state.fields.values().cloned().collect::<Vec<_>>(), state.attrs.clone())
         };
         for field in fields {
-            let define = ToServer::Define((*field).clone());
+            let define = Request::Define((*field).clone());
             home.rpc.call_within(&define, None, group.limit(), "to take a field")?;
         }
         for ((field, key), attr) in attrs {
-            let set = ToServer::SetAttr { field, key, attr };
+            let set = Request::SetAttr { field, key, attr };
             home.rpc.call_within(&set, None, group.limit(), "to take an attribute")?;
         }
         self.put_ended_again(&home, below)?;

@@ -3,7 +3,7 @@
 
 use super::put_again::{WhereBytes, Written};
 use forebay_core::ids::StepNumber;
-use forebay_wire::message::Grant;
+use forebay_wire::client::block::Grant;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many are remembered: a home tells of a step at once.

@@ -10,7 +10,8 @@ use crate::rpc::{Rpc, lock};
 use crate::storage::Storage;
 use forebay_core::Error;
 use forebay_core::ids::{Epoch, ServerId};
-use forebay_wire::message::{Role, ToServer};
+use forebay_wire::client::producer::Request;
+use forebay_wire::connection::Role;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -100,7 +101,7 @@ impl Producer {
 
     /// Leaves the home for another server that has greeted.
     fn go_to(&self, home: &Storage, server: ServerId, rpc: Arc<Rpc>) -> MutexGuard<'_, State> {
-        let asked = home.rpc.call(&ToServer::GoElsewhere, "to let this rank go");
+        let asked = home.rpc.call(&Request::Move, "to let this rank go");
         let mut state = lock(&self.state);
         if let Err(error) = asked {
             // Whatever it is, the next question to the home finds it, too.

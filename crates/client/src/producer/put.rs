@@ -14,7 +14,10 @@ use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_store::{Mapping, stats};
-use forebay_wire::message::{Bytes, Grant, PutBlock, Role, ToClient, ToServer};
+use forebay_wire::client::block::{Bytes, Grant, PutBlock};
+use forebay_wire::client::placement::{Reply, Request};
+use forebay_wire::client::producer;
+use forebay_wire::connection::Role;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -200,13 +203,13 @@ impl Producer {
             return self.note_written(home, written);
         }
         let step = self.place_on(storage)?;
-        let place = ToServer::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
+        let place = Request::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
         let (rpc, payload) = (&storage.rpc, Some(Payload(dense)));
         let location = placed(rpc.call_within(&place, payload, rpc.patience(), "to hold a block")?.message)?;
         // Answered like a put to the home: over the network what was only sent may be lost.
-        let message = ToServer::Put(put_block(block, Bytes::Placed(location), stats));
+        let message = producer::Request::Put(put_block(block, Bytes::Placed(location), stats));
         home.rpc.call(&message, "to know of a block")?;
-        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        let producer::Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_written(home, Written { put, bytes: WhereBytes::Told })
     }
 
@@ -223,7 +226,7 @@ impl Producer {
             return Ok((granted, WhereBytes::Mapped(storage.clone(), *grant)));
         }
         let step = self.place_on(storage)?;
-        let place = ToServer::Place { step, size: grant.bytes, bytes: granted };
+        let place = Request::Place { step, size: grant.bytes, bytes: granted };
         let location = placed(storage.rpc.call(&place, "to hold a block")?.message)?;
         Ok((Bytes::Placed(location), WhereBytes::Told))
     }
@@ -262,10 +265,14 @@ impl Producer {
     }
 
     fn open_storage(&self, server: ServerId) -> Result<Storage> {
-        let rpc = Arc::new(self.group.connect(server, Role::Producer)?);
+        let rpc = Arc::new(self.group.connect(server, Role::Placement)?);
         let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.policy);
         let (copies, durability) = (self.options.copies(), self.options.durability);
-        Storage::open(server, rpc, &ToServer::Store { stream, run, rank, policy, copies, durability })
+        let open = Request::Open { stream, run, rank, policy, copies, durability };
+        Storage::open(server, rpc, &open, |opened| match opened {
+            Reply::Opened(arena) => Some(*arena),
+            _ => None,
+        })
     }
 
     /// A range of this size: one that came with the step's beginning, or a new one.
@@ -488,9 +495,9 @@ pub(crate) fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -
 }
 
 /// Where a server holds what was placed there.
-fn placed(answer: ToClient) -> Result<Location> {
+fn placed(answer: Reply) -> Result<Location> {
     match answer {
-        ToClient::Placed(location) => Ok(location),
+        Reply::Placed(location) => Ok(location),
         other => Err(unexpected(&other)),
     }
 }

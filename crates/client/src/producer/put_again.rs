@@ -19,7 +19,8 @@ use forebay_core::demand::Demand;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::Durability;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Bytes, Grant, PutBlock, ToClient, ToServer};
+use forebay_wire::client::block::{Bytes, Grant, PutBlock};
+use forebay_wire::client::producer::{Reply, Request};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ impl Producer {
 
     /// Tells a server of a block.
     fn tell_of(&self, home: &Storage, written: Written) -> Result<Written> {
-        let message = ToServer::Put(written.put);
+        let message = Request::Put(written.put);
         match self.options.durability {
             Durability::Replicated if self.options.copies() > 0 => {
                 let patience = home.rpc.patience() + GRACE;
@@ -60,17 +61,17 @@ impl Producer {
             }
             _ => home.rpc.queue(&message)?,
         }
-        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         Ok(Written { put, ..written })
     }
 
     /// Sends a block with its bytes to a server and waits until it has them.
     pub(super) fn send_to(&self, home: &Storage, mut put: PutBlock, dense: &[u8]) -> Result<Written> {
         put.bytes = Bytes::Payload;
-        let message = ToServer::Put(put);
+        let message = Request::Put(put);
         let patience = home.rpc.patience();
         let answer = home.rpc.call_within(&message, Some(Payload(dense)), patience, "to hold a block")?;
-        let ToServer::Put(put) = message else { return Err(Error::internal("not a put")) };
+        let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         Ok(Written::sent(put, &answer.message))
     }
 
@@ -201,7 +202,7 @@ impl Producer {
 
     /// This server is the home from now on, before anybody puts there. If it dies just now, the next question to it finds it.
     fn stays_at(&self, state: &mut State, home: &Arc<Storage>) {
-        let _ = home.rpc.tell(&ToServer::Settles);
+        let _ = home.rpc.tell(&Request::Settle);
         state.answered = false;
         state.small = None;
         state.come_back_at = None;
@@ -236,7 +237,7 @@ impl Producer {
                     ended.blocks = ended.blocks.saturating_sub(dropped);
                     ended.dropped |= dropped > 0;
                     let (blocks, dropped) = (ended.blocks, ended.dropped);
-                    home.rpc.tell(&ToServer::End { step, blocks, dropped })?;
+                    home.rpc.tell(&Request::End { step, blocks, dropped })?;
                     tracing::info!("stream '{}': step {step} was put again at {}", self.stream, home.server);
                     put.push(ended);
                 }
@@ -290,20 +291,20 @@ impl Producer {
 /// Begins a step again at another home: the demand, and ranges to write to.
 fn begin_again(home: &Storage, step: StepNumber, time: f64) -> Result<(Demand, Vec<Grant>)> {
     let patience = home.rpc.patience();
-    let begin = ToServer::Begin { step, time, known: 0, patience_ms: patience.as_millis() as u64 };
+    let begin = Request::Begin { step, time, known: 0, patience_ms: patience.as_millis() as u64 };
     let answer = home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step again")?;
     match answer.message {
-        ToClient::Begun { trouble: Some(error), .. } => Err(error),
-        ToClient::Begun { demand, grants, .. } => Ok((demand.unwrap_or_default(), grants)),
-        ToClient::Leaves => Err(Error::unreachable(format!("{} leaves the group", home.server))),
+        Reply::Begun { deferred: Some(error), .. } => Err(error),
+        Reply::Begun { demand, grants, .. } => Ok((demand.unwrap_or_default(), grants)),
+        Reply::LetGo => Err(Error::unreachable(format!("{} leaves the group", home.server))),
         other => Err(unexpected(&other)),
     }
 }
 
 impl Written {
     /// A block whose bytes were sent to the home, which has answered: where it is, if other servers hold it too.
-    pub(crate) fn sent(mut put: PutBlock, answer: &ToClient) -> Written {
-        let ToClient::Placed(location) = answer else { return Written { put, bytes: WhereBytes::Away } };
+    pub(crate) fn sent(mut put: PutBlock, answer: &Reply) -> Written {
+        let Reply::Placed(location) = answer else { return Written { put, bytes: WhereBytes::Away } };
         put.bytes = Bytes::Placed(*location);
         Written { put, bytes: WhereBytes::Told }
     }

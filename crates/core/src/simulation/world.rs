@@ -190,6 +190,15 @@ impl World {
         world
     }
 
+    /// A hash of all that has happened: of time, chance, and how many events and messages there were, which each event
+    /// changes, and of the rosters that are in force. No name of anything goes into it.
+    pub(super) fn trace(&self) -> u64 {
+        let members = self.nodes.iter().filter_map(Node::member);
+        let rosters = members.flat_map(|member| [member.roster().epoch, member.roster().members.len() as u64]);
+        let seen = [self.now, self.random, self.count, self.messages].into_iter().chain(rosters);
+        seen.fold(0, |trace, seen| mix(trace ^ seen))
+    }
+
     /// Lets things go wrong for as long as the plan says.
     pub(super) fn run_with_faults(&mut self, plan: &Plan) -> Result<(), Violation> {
         self.run_until(1_500_000, |_| false)?;

@@ -5,14 +5,14 @@
 //! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
 
 use crate::node::{Node, State};
-use crate::replicas::range_of;
 use crate::surroundings::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
-use forebay_wire::peer::{Kept, PeerMessage, Range};
+use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
+use forebay_wire::peer::{directory, streams};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ enum Item {
         done: Option<Done>,
     },
     /// Anything else that the coordinator is told of the rank.
-    Tell(Box<PeerMessage>),
+    Tell(Box<streams::Message>),
     /// Somebody waits until all before it is told.
     Told(oneshot::Sender<()>),
 }
@@ -134,7 +134,7 @@ impl Node {
         };
         for (server, (owned, held)) in batches {
             let (owned, held) = (owned.into_values().collect(), held.into_values().collect());
-            let message = |token| PeerMessage::StepRegister { token, id: id.clone(), owned, held };
+            let message = |token| directory::Message::Register { token, id: id.clone(), owned, held };
             self.ask_for_ending(state, &key, &mut ending, server, message);
         }
         let queue = state.directory.endings.by_rank.entry(key.clone()).or_default();
@@ -148,7 +148,7 @@ impl Node {
         key: &RankKey,
         ending: &mut Ending,
         server: ServerId,
-        message: impl FnOnce(u64) -> PeerMessage,
+        message: impl FnOnce(u64) -> directory::Message,
     ) {
         let token = self.unique();
         if self.tell(state, server, message(token)) {
@@ -160,7 +160,7 @@ impl Node {
     }
 
     /// Tells a stream's coordinator something of a rank, after all that it ended before.
-    pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: PeerMessage) {
+    pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: streams::Message) {
         match state.directory.endings.by_rank.get_mut(id) {
             Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
             None => self.tell_coordinator(state, &id.0, message),
@@ -182,12 +182,12 @@ impl Node {
         Some(told)
     }
 
-    fn tell_coordinator(&self, state: &mut State, stream: &str, message: PeerMessage) {
-        if let PeerMessage::RankGone { run, rank, died, .. } = &message {
+    fn tell_coordinator(&self, state: &mut State, stream: &str, message: streams::Message) {
+        if let streams::Message::RankGone { run, rank, died, .. } = &message {
             state.ledger.gone(stream, *run, *rank, *died);
             self.guarded_rank_gone(state, stream, *run, *rank, *died);
         }
-        if let PeerMessage::RankMoves { run, rank, .. } = &message {
+        if let streams::Message::RankMoves { run, rank, .. } = &message {
             state.ledger.moved(stream, *run, *rank);
         }
         let coordinator = self.coordinator_of(state, stream);
@@ -201,8 +201,8 @@ impl Node {
         token: u64,
         refused: Vec<(String, BlockKey)>,
         error: Option<Error>,
-    ) -> bool {
-        let Some(key) = state.directory.endings.asked.remove(&token) else { return false };
+    ) {
+        let Some(key) = state.directory.endings.asked.remove(&token) else { return };
         let queue = state.directory.endings.by_rank.get_mut(&key);
         for item in queue.into_iter().flatten() {
             if let Item::Step(ending) = item
@@ -214,7 +214,6 @@ impl Node {
             }
         }
         self.tell_endings(state, &key);
-        true
     }
 
     /// Nothing is awaited from these questions any more: their servers are gone, or silent for too long.
@@ -308,7 +307,7 @@ impl Node {
                     let ended = Arc::new(ending.finish());
                     let keeping = self.begin_keep(
                         state,
-                        Kept::Step(id.clone()),
+                        ReplicaUnit::Step(id.clone()),
                         copies,
                         ranges,
                         vec![(rank, ended.clone())],
@@ -388,7 +387,7 @@ impl Node {
         }
         for (server, blocks) in by_server {
             let id = ending.id.clone();
-            let message = |token| PeerMessage::StepUnregister { token, id, blocks };
+            let message = |token| directory::Message::Unregister { token, id, blocks };
             self.ask_for_ending(state, key, ending, server, message);
         }
     }
@@ -404,16 +403,16 @@ impl Node {
         state.ledger.free(id);
         state.directory.forget(id);
         let held = state.held.remove(id).unwrap_or_default();
-        self.keep_no_more(state, Kept::Step(id.clone()), held, unseen_before, Vec::new());
+        self.keep_no_more(state, ReplicaUnit::Step(id.clone()), held, unseen_before, Vec::new());
     }
 }
 
 impl Ending {
     /// Where blocks are that this server holds.
-    fn ranges_on(&self, server: ServerId) -> Vec<Range> {
+    fn ranges_on(&self, server: ServerId) -> Vec<BlockRange> {
         let blocks = self.ended.fields.iter().flat_map(|field| &field.blocks);
         let here = blocks.filter(|block| block.location.server == server && block.inline.is_none());
-        here.map(|block| range_of(&block.location)).collect()
+        here.map(|block| BlockRange::from(&block.location)).collect()
     }
 
     /// What the coordinator is told: how many blocks are registered, and the records of all others.

@@ -14,21 +14,21 @@ use crate::node::{Node, State};
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder, ToClient};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::drive::{DRIVEN_WINDOW, Drive, DriveAnswer, DriveOrder};
+use forebay_wire::peer::pipelines;
 use known::{Asker, DrivenStep, Outcome, PASSED_MAX};
 
 /// How many executions of one step are remembered, for ranks that ask late.
 const OUTCOMES_MAX: usize = 16;
 
 impl Node {
-    /// What is known of a pipeline, for a rank that is to drive it.
-    pub(crate) fn find_pipeline(&self, name: &str) -> Result<ToClient> {
+    /// What is known of a pipeline, for a rank that is to drive it: its stream, and whether it is driven.
+    pub(crate) fn find_pipeline(&self, name: &str) -> Result<(String, bool)> {
         let state = self.state.lock();
         let coordinated = state.pipelines.coordinated.get(name).map(|pipeline| &pipeline.spec);
         let spec = coordinated.or_else(|| state.pipelines.workers.get(name).map(|worker| &worker.spec));
         let spec = spec.ok_or_else(|| Error::not_found(format!("there is no pipeline '{name}'")))?;
-        Ok(ToClient::PipelineIs { stream: spec.stream.clone(), driven: spec.driven })
+        Ok((spec.stream.clone(), spec.driven))
     }
 
     /// A rank wants something of a pipeline that it drives; its home is answered when that is done.
@@ -36,21 +36,21 @@ impl Node {
         match self.place_of(state, &drive.stream) {
             Some(server) if server == self.id => {}
             Some(server) => {
-                self.tell(state, from, PeerMessage::AskInstead { token, server });
+                self.tell(state, from, pipelines::Message::Redirect { token, server });
                 return;
             }
             None => {
-                let again = PeerMessage::Drive { token, drive };
+                let again = pipelines::Message::Drive { token, drive };
                 if !state.places.defer(from, again) {
                     let error = Error::unreachable("too many ranks ask while the group changes");
-                    self.tell(state, from, PeerMessage::Driven { token, result: Err(error) });
+                    self.tell(state, from, pipelines::Message::Driven { token, result: Err(error) });
                 }
                 return;
             }
         }
         let (name, asker) = (drive.pipeline.clone(), Asker { server: from, token });
         if let Err(error) = self.drive(state, *drive, asker) {
-            self.tell(state, from, PeerMessage::Driven { token, result: Err(error) });
+            self.tell(state, from, pipelines::Message::Driven { token, result: Err(error) });
         }
         self.driven_goes_on(state, &name, false);
     }
@@ -143,7 +143,7 @@ impl Node {
         for (Asker { server, token }, result) in
             driven.map(|driven| std::mem::take(&mut driven.answers)).unwrap_or_default()
         {
-            self.tell(state, server, PeerMessage::Driven { token, result });
+            self.tell(state, server, pipelines::Message::Driven { token, result });
         }
     }
 
@@ -385,7 +385,7 @@ impl Node {
     /// A pipeline ends: whoever waits for it is told why.
     pub(super) fn driven_ends(&self, state: &mut State, pipeline: &mut Pipeline, error: &Error) {
         for Asker { server, token } in pipeline.driven.iter_mut().flat_map(Driven::take_all_waiting) {
-            self.tell(state, server, PeerMessage::Driven { token, result: Err(error.clone()) });
+            self.tell(state, server, pipelines::Message::Driven { token, result: Err(error.clone()) });
         }
     }
 

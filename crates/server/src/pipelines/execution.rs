@@ -8,8 +8,9 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::message::{DriveAnswer, Execute};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::drive::DriveAnswer;
+use forebay_wire::execution::Execute;
+use forebay_wire::peer::pipelines;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -83,7 +84,7 @@ impl Node {
                 beside_all,
                 report: report.clone(),
             };
-            let message = PeerMessage::Execute { pipeline: name.to_owned(), order: Box::new(order) };
+            let message = pipelines::Message::Execute { pipeline: name.to_owned(), order: Box::new(order) };
             self.tell(state, member.server, message);
         }
     }

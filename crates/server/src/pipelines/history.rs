@@ -2,7 +2,7 @@
 
 use super::Pipeline;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_wire::message::{OpenExecution, PipelineCounts, PipelineHistory};
+use forebay_wire::execution::{OpenExecution, PipelineCounts, PipelineHistory};
 use std::collections::BTreeMap;
 
 impl Pipeline {

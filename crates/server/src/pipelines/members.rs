@@ -5,8 +5,8 @@ use super::execution::WorkerGone;
 use super::{Pipeline, attachment_of};
 use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, ServerId};
-use forebay_wire::message::{CommMember, PipelineHistory, PipelineSpec};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::execution::{CommMember, PipelineHistory, PipelineSpec};
+use forebay_wire::peer::{pipelines, streams};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Node {
@@ -32,7 +32,7 @@ impl Node {
             let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
             pipeline.servers.remove(&server);
             pipeline.ready.remove(&server);
-            let stop = PeerMessage::StopPipeline { name: name.to_owned(), creation: pipeline.creation };
+            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
         }
     }
@@ -49,11 +49,11 @@ impl Node {
     /// This server leaves: tells who has workers of pipelines that it coordinates, of which none runs, what was run.
     pub(crate) fn pipelines_pause(&self, state: &mut State) {
         let pipelines = state.pipelines.coordinated.iter();
-        let told: Vec<(ServerId, PeerMessage)> = pipelines
+        let told: Vec<(ServerId, pipelines::Message)> = pipelines
             .flat_map(|(name, pipeline)| {
                 let history = pipeline.history();
                 let creation = pipeline.creation;
-                let was = PeerMessage::PipelineWas { pipeline: name.clone(), creation, history };
+                let was = pipelines::Message::History { pipeline: name.clone(), creation, history };
                 pipeline.servers.iter().map(move |server| (*server, was.clone()))
             })
             .collect();
@@ -72,7 +72,7 @@ impl Node {
             }
         }
         for (creation, spec) in without {
-            self.tell(state, server, PeerMessage::StartPipeline { creation, spec });
+            self.tell(state, server, pipelines::Message::StartWorker { creation, spec });
         }
         let names: Vec<String> = state.pipelines.coordinated.keys().cloned().collect();
         names.iter().for_each(|name| self.pipeline_goes_on(state, name));
@@ -106,7 +106,7 @@ impl Node {
             coordinated.map(|pipeline| (pipeline.creation, pipeline.spec.clone())).collect();
         for (creation, spec) in known {
             for server in came {
-                self.tell(state, *server, PeerMessage::StartPipeline { creation, spec: spec.clone() });
+                self.tell(state, *server, pipelines::Message::StartWorker { creation, spec: spec.clone() });
             }
         }
     }
@@ -121,7 +121,7 @@ impl Node {
         history: PipelineHistory,
     ) {
         if let Some(server) = self.elsewhere(state, epoch, &spec.stream) {
-            self.tell(state, from, PeerMessage::CoordinatedBy { stream: spec.stream, server });
+            self.tell(state, from, streams::Message::CoordinatedBy { stream: spec.stream, server });
             return;
         }
         state.places.heard_of(epoch);
@@ -139,8 +139,8 @@ impl Node {
         if pipeline.attachment.is_some() {
             // It has gone on without this one, which takes part once it is ready.
             if let Some(member) = member {
-                let ready = PeerMessage::WorkerReady { pipeline: name, creation, member, needs };
-                self.handle_pipeline(state, from, ready);
+                let ready = pipelines::Message::WorkerReady { pipeline: name, creation, member, needs };
+                self.on_pipelines(state, from, ready);
             }
             return;
         }

@@ -1,13 +1,14 @@
 //! How guardians are asked to keep something: which servers are, and when it is safe that they do.
 
 use crate::handle::cuts_to_tell;
-use crate::node::{Node, Pending, State};
+use crate::node::{Node, State};
 use crate::peers::Sent;
+use crate::questions::Answer;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::peer::{Keep, Kept, PeerMessage, Range};
+use forebay_wire::peer::replication::{self, BlockRange, Replica, ReplicaUnit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use tokio::sync::oneshot;
 
 /// Something that is to be kept elsewhere: blocks that are here, and what ranks told.
 struct Part {
-    id: Kept,
-    ranges: Vec<Range>,
+    id: ReplicaUnit,
+    ranges: Vec<BlockRange>,
     ended: Vec<(u32, Arc<StepEnded>)>,
 }
 
@@ -24,7 +25,7 @@ struct Part {
 struct Asked {
     guardian: ServerId,
     /// Where its answer will come. That ends without one if it dies.
-    answer: oneshot::Receiver<PeerMessage>,
+    answer: oneshot::Receiver<Answer>,
     /// Whether it will do it whatever becomes of this server: see [`Sent::There`].
     is_sure: bool,
     /// It leaves the group: it keeps a copy as long as it is there, which counts for nothing.
@@ -91,9 +92,9 @@ impl Node {
     pub(crate) fn begin_keep(
         &self,
         state: &mut State,
-        id: Kept,
+        id: ReplicaUnit,
         copies: u32,
-        ranges: Vec<Range>,
+        ranges: Vec<BlockRange>,
         ended: Vec<(u32, Arc<StepEnded>)>,
     ) -> Keeping {
         let part = Part { id, ranges, ended };
@@ -131,9 +132,9 @@ impl Node {
     /// just being kept.
     pub(crate) async fn keep_all(
         &self,
-        id: &Kept,
+        id: &ReplicaUnit,
         servers: u32,
-        ranges: Vec<Range>,
+        ranges: Vec<BlockRange>,
         ended: Vec<(u32, Arc<StepEnded>)>,
         parts: Option<u64>,
     ) -> Result<()> {
@@ -169,18 +170,18 @@ impl Node {
         loop {
             for Asked { guardian, answer, leaves, .. } in asked {
                 match answer.await {
-                    Ok(PeerMessage::Answer { result: Ok(()), .. }) if leaves => replies.leavers_done += 1,
-                    Ok(PeerMessage::Answer { result: Ok(()), .. }) => {
+                    Ok(Answer::Done(Ok(()))) if leaves => replies.leavers_done += 1,
+                    Ok(Answer::Done(Ok(()))) => {
                         replies.done.insert(guardian);
                     }
                     // It has forgotten the run: it is told of it, and asked, once more.
-                    Ok(PeerMessage::Answer { result: Err(error), .. })
+                    Ok(Answer::Done(Err(error)))
                         if error.kind == ErrorKind::Ended && told_again.insert(guardian) =>
                     {
                         self.state.lock().replicas.forgets_run(&part.id, guardian);
                         replies.leavers.remove(&guardian);
                     }
-                    Ok(PeerMessage::Answer { result: Err(error), .. }) => {
+                    Ok(Answer::Done(Err(error))) => {
                         tracing::warn!("{guardian} keeps no copy of {}: {error}", part.id);
                         replies.refused.extend((!leaves).then_some((guardian, error)));
                     }
@@ -237,7 +238,7 @@ impl Node {
         let ask = |(guardian, leaves): (ServerId, bool)| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
             let (guardians, records, space) = (all.clone(), records.clone(), space.clone());
-            let keep = Keep { id, copies, guardians, ranges, ended, records, space, of_told_run };
+            let keep = Replica { unit: id, copies, backups: guardians, ranges, ended, records, space, of_told_run };
             Asked { leaves, ..self.ask_to_keep(state, guardian, keep) }
         };
         let rest = rest.into_iter().map(|guardian| (guardian, false));
@@ -247,9 +248,9 @@ impl Node {
     /// Has other servers keep blocks that were put; waits for it, until a deadline, unless it is safe that they will.
     pub(crate) async fn keep_in_time(
         &self,
-        id: Kept,
+        id: ReplicaUnit,
         copies: u32,
-        ranges: Vec<Range>,
+        ranges: Vec<BlockRange>,
         patience: Duration,
     ) -> Result<()> {
         if ranges.is_empty() {
@@ -269,10 +270,14 @@ impl Node {
         }
     }
 
-    fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Keep) -> Asked {
-        let (reply, answer) = oneshot::channel();
-        let is_sure = self.tell_to_keep(state, guardian, keep, reply).unwrap_or(false);
-        Asked { guardian, answer, is_sure, leaves: false }
+    fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Replica) -> Asked {
+        let token = self.unique();
+        let answer = state.questions.ask(token, guardian, None);
+        let sure = self.tell_to_keep(state, guardian, keep, token);
+        if sure.is_none() {
+            state.questions.take(token);
+        }
+        Asked { guardian, answer, is_sure: sure.unwrap_or(false), leaves: false }
     }
 
     /// Whether it is sure that the guardian will do it; `None` if it is gone.
@@ -280,32 +285,30 @@ impl Node {
         &self,
         state: &mut State,
         guardian: ServerId,
-        keep: Keep,
-        reply: oneshot::Sender<PeerMessage>,
+        keep: Replica,
+        token: u64,
     ) -> Option<bool> {
         let arenas: BTreeSet<u32> = keep.ranges.iter().map(|range| range.arena).collect();
         for arena in &arenas {
             if state.replicas.arenas.entry(*arena).or_default().insert(guardian) {
                 let (file, bytes) = self.store.lock().guarded_descriptor(*arena).ok()?;
-                self.peers.send_with(guardian, PeerMessage::Guard { arena: *arena, bytes }, Some(file));
+                self.peers.send_with(guardian, replication::Message::OfferArena { arena: *arena, bytes }, Some(file));
             }
         }
         // Also of blocks of a step that no rank has ended yet: who looks after a run of which nobody tells lets them go.
-        if let Some(id) = keep.id.step() {
+        if let Some(id) = keep.unit.step() {
             self.tell_guardian_of_run(state, guardian, &id.stream, id.run);
         }
-        if let Some(step) = state.replicas.kept.get_mut(&keep.id) {
+        if let Some(step) = state.replicas.kept.get_mut(&keep.unit) {
             step.asked.insert(guardian);
         }
         let did_before = state.replicas.sure.get(&guardian).is_some_and(|sure| arenas.is_subset(sure));
-        let token = self.unique();
-        let question = PeerMessage::Keep { token, keep: Box::new(keep) };
+        let question = replication::Message::Replicate { token, replica: Box::new(keep) };
         let there = match self.send(state, guardian, question) {
             Sent::There => true,
             Sent::Waits => false,
             Sent::Gone => return None,
         };
-        state.pending.insert(token, Pending { server: guardian, stream: String::new(), rank: 0, reply });
         Some(there && did_before)
     }
 
@@ -320,14 +323,14 @@ impl Node {
         }
         let name = || stream.to_owned();
         let cuts = state.members.get(stream).and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
-        let told = Box::new(ledger.inheritance(run, cuts));
+        let known = Box::new(ledger.inheritance(run, cuts));
         let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
-        let gone: Vec<PeerMessage> = gone
+        let gone: Vec<replication::Message> = gone
             .filter(|_| before.is_none() || !seeded(Bug::TellsOnceWhoHasGone))
-            .map(|(rank, died)| PeerMessage::GuardedRankGone { stream: name(), run, rank, died })
+            .map(|(rank, died)| replication::Message::NoteRankGone { stream: name(), run, rank, died })
             .collect();
         let coordinator = self.coordinator_of(state, stream);
-        self.tell(state, guardian, PeerMessage::GuardRun { stream: name(), coordinator, told });
+        self.tell(state, guardian, replication::Message::NoteRun { stream: name(), coordinator, known });
         for gone in gone {
             self.tell(state, guardian, gone);
         }

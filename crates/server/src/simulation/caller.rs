@@ -8,8 +8,10 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Mapping;
 use forebay_transport::asynchronous::{Outbox, Payload, Receiver};
 use forebay_transport::{ConnectionFile, Kind};
-use forebay_wire::frame::Header;
-use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
+use forebay_wire::frame::{Frame, Header};
+use forebay_wire::connection::{Hello, HostId, Role};
+use forebay_wire::client::reading;
+use forebay_wire::protocol::{Message, Protocol, Request};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -71,10 +73,8 @@ impl Client {
         let host = HostId("a client's".into());
         let patience_ms = PATIENCE.as_millis() as u64;
         let hello = Hello { role, pid: 0, host, shared_memory: shared, patience_ms };
-        match timeout(SHORT, caller.ask(&ToServer::Hello(hello), None)).await {
-            Ok(Ok((ToClient::Welcome(_), _))) => Ok(caller),
-            Ok(Ok((other, _))) => Err(unexpected(&other)),
-            Ok(Err(error)) => Err(error),
+        match timeout(SHORT, caller.ask(&hello, None)).await {
+            Ok(welcome) => welcome.map(|_| caller),
             Err(_) => Err(late("a greeting")),
         }
     }
@@ -88,16 +88,16 @@ pub(super) struct Caller {
     outbox: Arc<Outbox>,
     last: u64,
     /// What was told that is no answer.
-    told: VecDeque<ToClient>,
+    told: VecDeque<Frame>,
 }
 
 impl Caller {
     /// Asks something and waits for the answer, with its descriptors; what failed is an error.
-    pub(super) async fn ask(
+    pub(super) async fn ask<Q: Request>(
         &mut self,
-        question: &ToServer,
+        question: &Q,
         payload: Option<Vec<u8>>,
-    ) -> Result<(ToClient, Vec<OwnedFd>)> {
+    ) -> Result<(Q::Reply, Vec<OwnedFd>)> {
         self.last += 1;
         let header = Header { request: self.last, ..Header::default() };
         let payload = payload.map(|bytes| Payload::Generated {
@@ -111,10 +111,9 @@ impl Caller {
         loop {
             let received = timeout(PATIENCE, self.receiver.next()).await.map_err(|_| late("an answer"))?;
             let (frame, files) = received?.ok_or_else(|| self.gone())?;
-            match frame.message()? {
-                told if frame.header.request == 0 => self.told.push_back(told),
-                ToClient::Failed(error) => return Err(error),
-                answer if frame.header.request == self.last => return Ok((answer, files)),
+            match frame.header.request {
+                0 => self.told.push_back(frame),
+                request if request == self.last => return Ok((frame.message::<Result<Q::Reply>>()??, files)),
                 // To a question that was given up.
                 _ => {}
             }
@@ -122,39 +121,49 @@ impl Caller {
     }
 
     /// As `ask`, where the answer comes without descriptors.
-    pub(super) async fn call(&mut self, question: &ToServer) -> Result<ToClient> {
+    pub(super) async fn call<Q: Request>(&mut self, question: &Q) -> Result<Q::Reply> {
         self.ask(question, None).await.map(|(answer, _)| answer)
     }
 
     /// Asks for the bytes of a block.
-    pub(super) async fn fetch(&mut self, fetch: &ToServer, through: &Mapping, into: &mut [u8]) -> Result<()> {
+    pub(super) async fn fetch(
+        &mut self,
+        fetch: &reading::Request,
+        through: &Mapping,
+        into: &mut [u8],
+    ) -> Result<()> {
         self.last += 1;
         self.outbox.push(Header { request: self.last, ..Header::default() }, fetch)?;
         loop {
             let (frame, _) = self.receiver.next().await?.ok_or_else(|| self.gone())?;
-            match frame.message()? {
-                ToClient::Data => {
-                    self.receiver.payload_into(through, 0, &frame.header).await?;
-                    return through.read(0, into);
-                }
-                ToClient::Failed(error) => return Err(error),
-                told => self.told.push_back(told),
+            if frame.header.request == 0 {
+                self.told.push_back(frame);
+                continue;
+            }
+            if frame.message::<Result<reading::Reply>>()?? == reading::Reply::Data {
+                self.receiver.payload_into(through, 0, &frame.header).await?;
+                return through.read(0, into);
             }
         }
     }
 
     /// Says something that is not answered.
-    pub(super) fn tell(&self, message: &ToServer) -> Result<()> {
+    pub(super) fn tell<M: Message>(&self, message: &M) -> Result<()> {
         self.outbox.push(Header::default(), message)
     }
 
     /// What is told next. The caller sets the deadline.
-    pub(super) async fn told(&mut self) -> Result<ToClient> {
-        if let Some(told) = self.told.pop_front() {
-            return Ok(told);
+    pub(super) async fn told<M: Message>(&mut self) -> Result<M> {
+        loop {
+            let frame = match self.told.pop_front() {
+                Some(told) => told,
+                None => self.receiver.next().await?.ok_or_else(|| self.gone())?.0,
+            };
+            // Else it answers a question that was given up, or says why the connection is about to end.
+            if frame.header.request == 0 && frame.protocol()? != Protocol::Connection {
+                return frame.message();
+            }
         }
-        let (frame, _) = self.receiver.next().await?.ok_or_else(|| self.gone())?;
-        frame.message()
     }
 
     fn gone(&self) -> Error {
@@ -172,6 +181,6 @@ pub(super) fn late(what: &str) -> Error {
     Error::new(ErrorKind::Timeout, format!("{what} did not come in time"))
 }
 
-pub(super) fn unexpected(answer: &ToClient) -> Error {
+pub(super) fn unexpected(answer: &impl std::fmt::Debug) -> Error {
     Error::protocol(format!("an answer that was not asked for: {answer:?}"))
 }

@@ -6,7 +6,7 @@ use crate::surroundings::{Connecting, Surroundings};
 use forebay_core::view::mix;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::{Address, Kind, Link};
-use forebay_wire::message::HostId;
+use forebay_wire::connection::HostId;
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
@@ -69,6 +69,11 @@ impl Network {
     pub(super) fn new(seed: u64, slowest: Micros) -> Network {
         let cables = Cables { random: mix(seed + 7), slowest, ..Cables::default() };
         Network(Arc::new(Mutex::new(cables)))
+    }
+
+    /// What chance has come to: every piece of bytes that was taken on its way has drawn.
+    pub(super) fn random(&self) -> u64 {
+        self.0.lock().random
     }
 
     /// A process is there from now on, and can be connected to.

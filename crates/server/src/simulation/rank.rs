@@ -10,7 +10,10 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{BackTo, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
-use forebay_wire::message::{Bytes, PutBlock, Role, ToClient, ToServer};
+use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::producer::{Reply, Request};
+use forebay_wire::client::writing;
+use forebay_wire::connection::Role;
 use rustix::fd::AsFd;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -113,7 +116,7 @@ impl<'a> Rank<'a> {
                 Ok(Some((home, run, _))) => {
                     let (demand, attempts, ended) = (Demand::default(), 0, VecDeque::new());
                     let mut rank = Rank { client, plan, book, home, run, demand, attempts, ended };
-                    let defined = rank.home.caller.call(&ToServer::Define(field())).await;
+                    let defined = rank.home.caller.call(&Request::Define(field())).await;
                     return match defined {
                         Err(error) if error.kind == ErrorKind::Unreachable => {
                             rank.come_back().await.map(|()| rank)
@@ -203,14 +206,14 @@ impl<'a> Rank<'a> {
 
     async fn begin(&mut self, step: StepNumber) -> Result<Demand> {
         let patience_ms = PATIENCE.as_millis() as u64;
-        let begin = ToServer::Begin { step, time: step as f64, known: self.demand.version, patience_ms };
+        let begin = Request::Begin { step, time: step as f64, known: self.demand.version, patience_ms };
         match self.home.caller.call(&begin).await? {
-            ToClient::Begun { trouble: Some(error), .. } => Err(error.during(format!("step {step}"))),
-            ToClient::Begun { demand, .. } => {
+            Reply::Begun { deferred: Some(error), .. } => Err(error.during(format!("step {step}"))),
+            Reply::Begun { demand, .. } => {
                 self.demand = demand.unwrap_or_else(|| self.demand.clone());
                 Ok(self.demand.clone())
             }
-            ToClient::Leaves => Err(Error::unreachable("the home leaves")),
+            Reply::LetGo => Err(Error::unreachable("the home leaves")),
             other => Err(unexpected(&other)),
         }
     }
@@ -229,20 +232,18 @@ impl<'a> Rank<'a> {
         };
         let home = &mut self.home;
         let Some(arena) = &home.arena else {
-            let (answer, _) = home.caller.ask(&ToServer::Put(put), Some(bytes)).await?;
+            let (answer, _) = home.caller.ask(&Request::Put(put), Some(bytes)).await?;
             return written(number, None, &answer);
         };
-        let reserve = ToServer::Reserve { bytes: shape[0], patience_ms: PATIENCE.as_millis() as u64 };
-        let grant = match home.caller.call(&reserve).await? {
-            ToClient::Granted(grant) => grant.ok_or_else(|| Error::internal("no room"))?,
-            other => return Err(unexpected(&other)),
-        };
+        let reserve = writing::Request::Reserve { bytes: shape[0], patience_ms: PATIENCE.as_millis() as u64 };
+        let writing::Reply::Granted(grant) = home.caller.call(&reserve).await?;
+        let grant = grant.ok_or_else(|| Error::internal("no room"))?;
         let offset = grant.offset + lead(grant.bytes);
         arena.write(offset, &bytes)?;
         put.bytes = Bytes::Granted { arena: grant.arena, offset, generation: grant.generation };
         let (server, generation) = (home.caller.server, grant.generation);
         let mine = Location { server, arena: grant.arena, offset, bytes: shape[0], generation };
-        let answer = home.caller.call(&ToServer::Put(put)).await?;
+        let answer = home.caller.call(&Request::Put(put)).await?;
         written(number, Some(mine), &answer)
     }
 
@@ -257,11 +258,11 @@ impl<'a> Rank<'a> {
         let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
         let bytes = Bytes::Placed(location);
         let put = PutBlock { field: FIELD.into(), number, level: 0, extent, stats: None, bytes };
-        self.home.caller.call(&ToServer::Put(put)).await.map(drop)
+        self.home.caller.call(&Request::Put(put)).await.map(drop)
     }
 
     async fn end(&mut self, step: StepNumber, written: &[Written]) -> Result<()> {
-        let end = ToServer::End { step, blocks: written.len() as u64, dropped: false };
+        let end = Request::End { step, blocks: written.len() as u64, dropped: false };
         match self.plan.options.copies() {
             0 => self.home.caller.tell(&end),
             _ => self.home.caller.call(&end).await.map(drop),
@@ -273,7 +274,7 @@ impl<'a> Rank<'a> {
         loop {
             let below = self.find_home().await?;
             if step < below {
-                let _ = self.home.caller.tell(&ToServer::Settles);
+                let _ = self.home.caller.tell(&Request::Settle);
                 return Ok(Moved::HasEnded);
             }
             match self.put_step_again(step, written).await {
@@ -281,7 +282,7 @@ impl<'a> Rank<'a> {
                 again => {
                     again?;
                     // If that dies just now, the next question to it finds it.
-                    let _ = self.home.caller.tell(&ToServer::Settles);
+                    let _ = self.home.caller.tell(&Request::Settle);
                     return Ok(Moved::GoesOn);
                 }
             }
@@ -310,7 +311,7 @@ impl<'a> Rank<'a> {
     async fn come_back(&mut self) -> Result<()> {
         loop {
             self.find_home().await?;
-            match self.home.caller.tell(&ToServer::Settles) {
+            match self.home.caller.tell(&Request::Settle) {
                 Err(error) if error.kind == ErrorKind::Unreachable => {}
                 told => return told,
             }
@@ -347,7 +348,7 @@ impl<'a> Rank<'a> {
         }
         self.home = home;
         tracing::info!("rank {} goes on at {server}: all below step {below} is known", self.plan.rank);
-        self.home.caller.call(&ToServer::Define(field())).await?;
+        self.home.caller.call(&Request::Define(field())).await?;
         let ended: Vec<Ended> = self.ended.iter().filter(|ended| ended.step >= below).cloned().collect();
         for Ended { step, mut written } in ended {
             self.put_step_again(step, &mut written).await?;
@@ -358,8 +359,8 @@ impl<'a> Rank<'a> {
 
     /// Goes on at another server, since it may.
     async fn go_elsewhere(&mut self) -> Result<()> {
-        match self.home.caller.call(&ToServer::GoElsewhere).await {
-            Ok(ToClient::Leaves) => self.come_back().await,
+        match self.home.caller.call(&Request::Move).await {
+            Ok(Reply::LetGo) => self.come_back().await,
             Ok(other) => Err(unexpected(&other)),
             Err(error) if error.kind == ErrorKind::Unreachable => self.come_back().await,
             // Not all of what it ended is told yet: another time.
@@ -370,7 +371,7 @@ impl<'a> Rank<'a> {
 
     async fn leave(&mut self) -> Result<()> {
         loop {
-            match self.home.caller.call(&ToServer::Leave).await {
+            match self.home.caller.call(&Request::Close).await {
                 Err(error) if error.kind == ErrorKind::Unreachable => match self.come_back().await {
                     // The leaving was heard, and not answered.
                     Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
@@ -383,19 +384,19 @@ impl<'a> Rank<'a> {
 }
 
 impl RankPlan {
-    fn produce(&self, back_to: Option<BackTo>) -> ToServer {
+    fn produce(&self, back_to: Option<BackTo>) -> Request {
         let (stream, rank, options) = (self.stream.clone(), self.rank, self.options.clone());
-        ToServer::Produce { stream, rank, options, back_to }
+        Request::Join { stream, rank, options, back_to }
     }
 }
 
 impl Home {
     /// Joins a stream through a server; `None` if that leaves its group.
-    async fn join(mut caller: Caller, produce: &ToServer) -> Result<Option<(Home, RunNumber, StepNumber)>> {
+    async fn join(mut caller: Caller, produce: &Request) -> Result<Option<(Home, RunNumber, StepNumber)>> {
         let (answer, files) = caller.ask(produce, None).await?;
         let (run, below, arena) = match answer {
-            ToClient::Producing { run, below, arena } => (run, below, arena),
-            ToClient::Leaves => return Ok(None),
+            Reply::Joined { run, below, arena } => (run, below, arena),
+            Reply::LetGo => return Ok(None),
             other => return Err(unexpected(&other)),
         };
         let arena = match (arena, files.first()) {
@@ -407,13 +408,13 @@ impl Home {
 }
 
 /// Where a block is that was put: where the answer says that others hold it too, or where it was written to.
-fn written(number: u64, mine: Option<Location>, answer: &ToClient) -> Result<Written> {
+fn written(number: u64, mine: Option<Location>, answer: &Reply) -> Result<Written> {
     match answer {
-        ToClient::Placed(location) => {
+        Reply::Placed(location) => {
             // What lies in memory that is shared can be put again from there.
             Ok(Written { number, location: Some(*location), placed: mine.is_none() })
         }
-        ToClient::Done => Ok(Written { number, location: mine, placed: false }),
+        Reply::Done => Ok(Written { number, location: mine, placed: false }),
         other => Err(unexpected(other)),
     }
 }

@@ -9,7 +9,9 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, Start, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Mapping, Store};
-use forebay_wire::message::{Part, Role, ToClient, ToServer};
+use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
+use forebay_wire::client::reading::{self, Fetch, Part};
+use forebay_wire::connection::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,23 +69,23 @@ async fn read(client: &mut Client, plan: &ReaderPlan, book: &Book) -> Result<()>
             Err(_) => return Err(late("a step")),
         };
         match told {
-            Ok(ToClient::Step { attachment, report }) if attachment == reader.id => {
+            Ok(Event::Step { attachment, report }) if attachment == reader.id => {
                 reader.step(*report).await?;
                 steps += 1;
             }
-            Ok(ToClient::Ended { attachment, missed }) if attachment == reader.id => {
+            Ok(Event::Ended { attachment, missed }) if attachment == reader.id => {
                 return match missed {
                     0 => Ok(()),
                     _ => Err(Error::internal(format!("{missed} steps were dropped at the end"))),
                 };
             }
-            Ok(ToClient::Detached { attachment, error }) if attachment == reader.id => return Err(error),
+            Ok(Event::Detached { attachment, error }) if attachment == reader.id => return Err(error),
             Ok(_) => {}
             Err(error) if error.kind == ErrorKind::Unreachable => reader.come_back().await?,
             Err(error) => return Err(error),
         }
     }
-    let detach = ToServer::Detach { attachment: reader.id, held: Vec::new() };
+    let detach = Request::Detach { attachment: reader.id, held: Vec::new() };
     match reader.home.call(&detach).await {
         Err(error) if error.kind != ErrorKind::Unreachable => Err(error),
         _ => Ok(()),
@@ -97,7 +99,7 @@ async fn attach(
     start: Start,
     back: Option<AttachmentId>,
 ) -> Result<(Caller, AttachmentId, Option<(RunNumber, StepNumber)>)> {
-    let attach = ToServer::Attach {
+    let attach = Attach {
         stream: plan.stream.clone(),
         needs: Needs::All { every: plan.every },
         window: plan.window,
@@ -111,15 +113,15 @@ async fn attach(
     loop {
         let asked = async {
             let mut caller = client.greet(server, Role::Consumer).await?;
-            let answer = timeout(SHORT * 2, caller.call(&attach)).await;
+            let answer = timeout(SHORT * 2, caller.call(&Request::Attach(Box::new(attach.clone())))).await;
             Ok((caller, answer.unwrap_or_else(|_| Err(late("an attachment")))?))
         };
         match asked.await {
-            Ok((_, ToClient::AskInstead(other))) => {
+            Ok((_, Reply::Redirect(other))) => {
                 tracing::info!("a reader is sent from {server} to {other}");
                 server = other;
             }
-            Ok((caller, ToClient::Attached { attachment, from })) => return Ok((caller, attachment, from)),
+            Ok((caller, Reply::Attached { attachment, from })) => return Ok((caller, attachment, from)),
             Ok((_, other)) => return Err(unexpected(&other)),
             Err(error) if began.elapsed() > PATIENCE || !may_pass(&error) => {
                 return Err(error.during("attaching"));
@@ -181,7 +183,7 @@ impl Reader<'_> {
             self.book.is_read(run, step, blocks.len() as u64);
         }
         // Where its server is gone, the next one is told with what it comes back.
-        let _ = self.home.tell(&ToServer::Release { attachment: self.id, run, step, pinned: false });
+        let _ = self.home.tell(&Request::Release { attachment: self.id, run, step, pinned: false });
         Ok(())
     }
 
@@ -223,7 +225,7 @@ impl Reader<'_> {
         let Location { offset, bytes, generation, .. } = *location;
         let part = Part { offset: one(0), shape: one(bytes), step: one(1) };
         let fetch =
-            ToServer::Fetch { arena, offset, bytes, generation, stored: one(bytes), element: 1, part };
+            reading::Request::Fetch(Fetch { arena, offset, bytes, generation, stored: one(bytes), element: 1, part });
         let mut into = vec![0; bytes as usize];
         match timeout(SHORT, caller.fetch(&fetch, &self.scratch, &mut into)).await {
             Ok(fetched) => {
@@ -240,9 +242,9 @@ impl Reader<'_> {
     async fn who_answers(&mut self, location: &Location) -> Result<Vec<(ServerId, u32)>> {
         let server = self.client.any().await;
         let mut caller = self.client.greet(server, Role::Consumer).await?;
-        let question = ToServer::WhoAnswers { server: location.server, arena: location.arena };
+        let question = reading::Request::FindSuccessors { server: location.server, arena: location.arena };
         match timeout(SHORT * 2, caller.call(&question)).await {
-            Ok(Ok(ToClient::AnswersFor { servers })) => Ok(servers),
+            Ok(Ok(reading::Reply::Successors { servers })) => Ok(servers),
             Ok(Ok(other)) => Err(unexpected(&other)),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(late("who answers")),

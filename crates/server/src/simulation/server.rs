@@ -4,12 +4,12 @@ use super::network::{Door, Network, Place, addresses};
 use crate::node::Node;
 use crate::offer::Offer;
 use crate::options::ServerOptions;
-use crate::{forming, session};
+use crate::{forming, sessions};
 use forebay_core::Result;
 use forebay_core::block::Location;
 use forebay_core::ids::{Lineage, ServerId, StepId};
 use forebay_core::roster::{Candidate, Incarnation};
-use forebay_wire::peer::Kept;
+use forebay_wire::peer::replication::{ReplicaUnit};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -80,7 +80,7 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
         let strangers = Arc::new(Semaphore::new(crate::STRANGERS_MAX));
         while let Ok(stranger) = strangers.clone().acquire_owned().await {
             let link = door.accept().await;
-            tokio::spawn(session::run(accepting.clone(), link, stranger));
+            tokio::spawn(sessions::run(accepting.clone(), link, stranger));
         }
     });
     tokio::select! {
@@ -109,7 +109,7 @@ pub(super) fn holds(node: &Node, id: &StepId, block: &Location) -> bool {
     {
         return true;
     }
-    let id = Kept::Step(id.clone());
+    let id = ReplicaUnit::Step(id.clone());
     state.guarded.iter().any(|(of, guarded)| {
         let stands_for =
             |theirs: u32| (*of, theirs) == key || state.answers.get(key).contains(&(*of, theirs));

@@ -114,6 +114,8 @@ pub(super) struct World {
     deaths: Vec<(Micros, u32, ServerId)>,
     /// What has happened, for whoever looks into a violation.
     history: Vec<String>,
+    /// A hash of all that could be seen from outside, moment by moment.
+    trace: u64,
 }
 
 impl World {
@@ -137,6 +139,7 @@ impl World {
             next_look: 0,
             deaths: Vec::new(),
             history: Vec::new(),
+            trace: 0,
         };
         for _ in 0..plan.servers {
             world.start_server(None, None);
@@ -187,6 +190,21 @@ impl World {
     /// What has happened.
     pub(super) fn history(&self) -> &[String] {
         &self.history
+    }
+
+    /// A hash of all that could be seen from outside: no name of anything goes into it.
+    pub(super) fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Takes this moment into the trace: the time, chance, what was read, and what each server knows and holds.
+    fn note_moment(&mut self) {
+        let ((steps, blocks), (ranks, readers)) = (self.book.read(), self.book.all_ended());
+        let mut seen = vec![self.now, self.random, self.network.random(), steps, blocks, ranks as u64, readers as u64];
+        for node in self.members() {
+            seen.extend([u64::from(node.id.0), node.epoch(), node.store.lock().usage().staged]);
+        }
+        self.trace = seen.into_iter().fold(self.trace, |trace, seen| mix(trace ^ seen));
     }
 
     fn violation(&self, what: String) -> Violation {
@@ -344,6 +362,7 @@ impl World {
             }
         }
         self.network.carry(self.now);
+        self.note_moment();
         self.see_ends()?;
         if let Some(failure) = self.book.failure() {
             return Err(self.violation(failure));

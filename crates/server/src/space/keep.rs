@@ -3,7 +3,7 @@
 use super::{HeldBlock, Key};
 use crate::directory::in_parts;
 use crate::node::{Held, Node, State};
-use crate::replicas::range_of;
+use crate::questions::Answer;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, DescriptionNumber, Epoch, ServerId, StepNumber};
@@ -11,8 +11,10 @@ use forebay_core::seats::Seats;
 use forebay_core::steps::FieldReport;
 use forebay_core::tiles::hash_in_space;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Bytes, SpacePut};
-use forebay_wire::peer::{Kept, PeerMessage};
+use forebay_wire::client::block::Bytes;
+use forebay_wire::client::space::SpacePut;
+use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
+use forebay_wire::peer::space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,8 +167,8 @@ impl Node {
         if copies == 0 {
             return Ok(());
         }
-        let ranges = vec![range_of(&block.1)];
-        let kept = self.keep_in_time(Kept::Space(block.0), copies, ranges, patience).await;
+        let ranges = vec![BlockRange::from(&block.1)];
+        let kept = self.keep_in_time(ReplicaUnit::Space(block.0), copies, ranges, patience).await;
         if kept.is_err() {
             let keepers = {
                 let state = self.state.lock();
@@ -237,7 +239,7 @@ impl Node {
         for ((owner, step, description, _), report) in told {
             let empty = report.blocks.is_empty().then(|| FieldReport::new(report.field.clone(), Vec::new()));
             for report in in_parts(report).chain(empty) {
-                self.tell(state, owner, PeerMessage::SpaceKnow { step, description, report });
+                self.tell(state, owner, space::Message::HandOver { step, description, report });
             }
         }
     }
@@ -352,7 +354,7 @@ impl Node {
                 }
                 let asked = more.then(|| report.field.clone());
                 let step = key.1;
-                let question = |token| PeerMessage::SpaceRegister { token, step, description, report };
+                let question = |token| space::Message::Register { token, step, description, report };
                 let wait = self.question(&mut state, owner, question);
                 if let (Some(field), Some((token, _))) = (asked, &wait) {
                     state.space.described.ask(*token, key.clone(), field);
@@ -367,15 +369,15 @@ impl Node {
             let said = match wait {
                 None => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
                 Some((token, answer)) => match tokio::time::timeout_at(deadline, answer).await {
-                    Ok(Ok(PeerMessage::SpaceRegistered { result: Ok(0), .. })) => Said::Stale,
-                    Ok(Ok(PeerMessage::SpaceRegistered { result: Ok(number), .. })) => {
+                    Ok(Ok(Answer::Described(Ok(0)))) => Said::Stale,
+                    Ok(Ok(Answer::Described(Ok(number)))) => {
                         Said::Registered(number)
                     }
-                    Ok(Ok(PeerMessage::SpaceRegistered { result: Err(error), .. })) => Said::Refused(error),
+                    Ok(Ok(Answer::Described(Err(error)))) => Said::Refused(error),
                     Ok(_) => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
                     Err(_) => {
                         let mut state = self.state.lock();
-                        state.pending.remove(&token);
+                        state.questions.take(token);
                         state.space.described.answered(token, None);
                         Said::Silent(Error::timeout(format!("{}, did not answer in time", part())))
                     }
@@ -391,11 +393,11 @@ impl Node {
 
     /// The question in which a description was asked for is answered.
     pub(crate) fn space_registered(&self, state: &mut State, token: u64, result: Result<DescriptionNumber>) {
-        let pending = state.pending.remove(&token);
+        let pending = state.questions.take(token);
         let number = result.as_ref().ok().copied().filter(|_| pending.is_some());
         state.space.described.answered(token, number);
         if let Some(pending) = pending {
-            let _ = pending.reply.send(PeerMessage::SpaceRegistered { token, result });
+            pending.answer(Answer::Described(result));
         }
     }
 
@@ -406,7 +408,7 @@ impl Node {
             state.space.described.doubt(description);
         }
         for (server, token) in state.space.described.end(description) {
-            self.tell(&mut state, server, PeerMessage::Answer { token, result: Ok(()) });
+            self.tell(&mut state, server, space::Message::Done { token });
         }
         self.drain(&mut state);
     }
@@ -420,7 +422,7 @@ impl Node {
         description: DescriptionNumber,
     ) {
         if state.space.described.revoke(description, from, token) {
-            self.tell(state, from, PeerMessage::Answer { token, result: Ok(()) });
+            self.tell(state, from, space::Message::Done { token });
         }
     }
 
@@ -434,7 +436,7 @@ impl Node {
         let mut state = self.state.lock();
         for owner in owners {
             let (field, step, blocks) = (key.0.clone(), key.1, vec![block]);
-            self.tell(&mut state, owner, PeerMessage::SpaceUnregister { field, step, blocks });
+            self.tell(&mut state, owner, space::Message::Unregister { field, step, blocks });
         }
         self.drain(&mut state);
     }
@@ -472,7 +474,7 @@ impl Node {
         *left -= 1;
         if *left == 0 {
             state.space.to_tell.remove(&(owner, token));
-            self.tell(state, owner, PeerMessage::SpaceFreed(token));
+            self.tell(state, owner, space::Message::Freed { token });
         }
     }
 
@@ -493,7 +495,7 @@ impl Node {
         let told = std::mem::take(&mut block.told_when_free);
         state.space.held.remove(&held);
         state.space.by_key.remove(&key);
-        self.keep_no_more(state, Kept::Space(key), vec![held], unseen_before, told);
+        self.keep_no_more(state, ReplicaUnit::Space(key), vec![held], unseen_before, told);
     }
 
     /// A server died: it keeps nothing any more that another owner knows as well. What it alone knew stays until its

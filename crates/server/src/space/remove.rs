@@ -3,9 +3,10 @@
 use super::keep::OWNERS_PATIENCE;
 use super::not_told;
 use crate::node::{Node, State};
+use crate::questions::Answer;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
 use forebay_core::{Error, Result};
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::peer::space;
 use tokio::time::{Instant, timeout_at};
 
 impl Node {
@@ -34,7 +35,7 @@ impl Node {
                     }
                     state.space.removing.insert(key.clone(), Vec::new());
                     let description = owned.description;
-                    let revoke = |token| PeerMessage::SpaceRevoke { token, description };
+                    let revoke = |token| space::Message::Revoke { token, description };
                     let revokes = self.questions(&mut state, owned.registrants, revoke);
                     let others: Vec<ServerId> =
                         tiles.owners().into_iter().filter(|owner| *owner != self.id).collect();
@@ -49,14 +50,15 @@ impl Node {
         let forgets = {
             let mut state = self.state.lock();
             let forget =
-                |token| PeerMessage::SpaceForget { token, field: field.to_owned(), step, description };
+                |token| space::Message::Forget { token, field: field.to_owned(), step, description };
             self.questions(&mut state, others, forget)
         };
         let forgotten = self.answers(forgets, deadline, &what).await;
         let mut state = self.state.lock();
         // What came meanwhile to be described anew.
         let waiting = state.space.removing.remove(&key).unwrap_or_default();
-        state.queue.extend(waiting);
+        let waiting = waiting.into_iter();
+        state.queue.extend(waiting.map(|(from, registration)| (from, registration.message().into())));
         state.space.wake(&key);
         self.drain(&mut state);
         revoked.and(forgotten).map(|()| true)
@@ -81,8 +83,8 @@ impl Node {
         &self,
         state: &mut State,
         servers: impl IntoIterator<Item = ServerId>,
-        question: impl Fn(u64) -> PeerMessage,
-    ) -> Vec<(ServerId, u64, tokio::sync::oneshot::Receiver<PeerMessage>)> {
+        question: impl Fn(u64) -> space::Message,
+    ) -> Vec<(ServerId, u64, tokio::sync::oneshot::Receiver<Answer>)> {
         let servers = servers.into_iter();
         let waits = servers
             .filter_map(|server| {
@@ -96,14 +98,14 @@ impl Node {
     /// Waits for all answers. A server that is gone has nothing left to say; one that is silent is an error.
     async fn answers(
         &self,
-        waits: Vec<(ServerId, u64, tokio::sync::oneshot::Receiver<PeerMessage>)>,
+        waits: Vec<(ServerId, u64, tokio::sync::oneshot::Receiver<Answer>)>,
         deadline: Instant,
         what: &str,
     ) -> Result<()> {
         let mut result = Ok(());
         for (server, token, wait) in waits {
             if timeout_at(deadline, wait).await.is_err() {
-                self.state.lock().pending.remove(&token);
+                self.state.lock().questions.take(token);
                 result = result.and(Err(Error::timeout(format!(
                     "{server}, which knows blocks of {what}, did not answer in time; remove it again"
                 ))));

@@ -10,8 +10,9 @@ use forebay_transport::blocking::Connection;
 use forebay_transport::{Address, ConnectionFile, host};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::Door;
-use forebay_wire::message::{Hello, HostId, Role, ToClient, ToServer};
-use serde::Serialize;
+use forebay_wire::connection::{Hello, HostId, Role};
+use forebay_wire::peer::PeerMessage;
+use forebay_wire::protocol::{Message, Reply, Request};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -86,9 +87,9 @@ impl Group {
         let answers = !matches!(role, Role::Server(_));
         let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm, patience_ms: 30_000 };
         if answers {
-            assert!(matches!(raw.ask(&ToServer::Hello(hello)).unwrap(), ToClient::Welcome(_)));
+            raw.ask(&hello).unwrap();
         } else {
-            raw.tell(&ToServer::Hello(hello)).unwrap();
+            raw.tell(&hello).unwrap();
         }
         raw
     }
@@ -110,27 +111,39 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// Sends a message that asks for no answer.
-    pub(crate) fn tell<M: Serialize>(&mut self, message: &M) -> Result<()> {
+    pub(crate) fn tell<M: Message>(&mut self, message: &M) -> Result<()> {
         self.connection.sender.send(&Header::default(), message, &[], Instant::now() + PATIENCE)
     }
 
     /// Sends a message with a header of the test's choice, and raw bytes after it.
-    pub(crate) fn say<M: Serialize>(&mut self, header: Header, message: &M, payload: &[u8]) -> Result<()> {
+    pub(crate) fn say<M: Message>(&mut self, header: Header, message: &M, payload: &[u8]) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         self.connection.sender.send(&header, message, &[], deadline)?;
         self.connection.sender.send_payload(payload, false, deadline)
     }
 
-    /// Asks and waits for the answer; what is told meanwhile is passed over.
-    pub(crate) fn ask<M: Serialize>(&mut self, message: &M) -> Result<ToClient> {
+    /// As another server: tells a message of any protocol.
+    pub(crate) fn tell_peer(&mut self, message: impl Into<PeerMessage>) -> Result<()> {
+        match message.into() {
+            PeerMessage::Cluster(message) => self.tell(&message),
+            PeerMessage::Streams(message) => self.tell(&message),
+            PeerMessage::Replication(message) => self.tell(&message),
+            PeerMessage::Directory(message) => self.tell(&message),
+            PeerMessage::Space(message) => self.tell(&message),
+            PeerMessage::Pipelines(message) => self.tell(&message),
+        }
+    }
+
+    /// Asks and waits for the answer; what is told meanwhile is passed over. What failed is an error.
+    pub(crate) fn ask<Q: Request>(&mut self, message: &Q) -> Result<Q::Reply> {
         self.requests += 1;
         let header = Header { request: self.requests, ..Header::default() };
         self.say(header, message, &[])?;
-        self.answer(self.requests).map(|(answer, _)| answer)
+        self.answer::<Q::Reply>(self.requests).map(|(answer, _)| answer)
     }
 
     /// The answer to a request, with its payload.
-    pub(crate) fn answer(&mut self, request: u64) -> Result<(ToClient, Vec<u8>)> {
+    pub(crate) fn answer<R: Reply>(&mut self, request: u64) -> Result<(R, Vec<u8>)> {
         loop {
             let deadline = Instant::now() + PATIENCE;
             let received = self.connection.receiver.receive(deadline, "to answer")?;
@@ -138,7 +151,7 @@ impl Raw {
             let mut payload = vec![0; header.payload as usize];
             self.connection.receiver.receive_payload(&mut payload, false, deadline)?;
             if header.request == request {
-                return Ok((received.frame.message()?, payload));
+                return Ok((received.frame.message::<Result<R>>()??, payload));
             }
         }
     }

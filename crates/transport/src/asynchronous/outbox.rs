@@ -6,10 +6,10 @@ use crate::link::Link;
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_wire::frame::{self, Header};
+use forebay_wire::protocol::Message;
 use forebay_wire::seal::Sealer;
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
-use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -116,13 +116,13 @@ impl Outbox {
     }
 
     /// Sends a message, or queues it. Never waits.
-    pub fn push<M: Serialize>(&self, header: Header, message: &M) -> Result<()> {
+    pub fn push<M: Message>(&self, header: Header, message: &M) -> Result<()> {
         self.push_with(header, message, Vec::new(), None)
     }
 
     /// Sends a message with descriptors or a payload, or queues it. Never waits. Fails if the peer is gone,
     /// or reads so slowly that its bound is reached: it is then cut off.
-    pub fn push_with<M: Serialize>(
+    pub fn push_with<M: Message>(
         &self,
         header: Header,
         message: &M,

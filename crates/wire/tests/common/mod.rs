@@ -5,10 +5,12 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+use forebay_wire::frame::{Frame, HEADER, Header, encode};
+use forebay_wire::protocol::{Message, Protocol};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde::ser::SerializeTuple;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// Names that a message may hold. None of them is a program or a directory.
@@ -116,17 +118,87 @@ pub(crate) fn spoil(mut bytes: Vec<u8>, inventor: &mut Inventor, changes: u64) -
     bytes
 }
 
-/// Bytes in the place of a message: encoded as they are.
-#[derive(Debug)]
-pub(crate) struct Plain(pub(crate) Vec<u8>);
+/// Bytes in the place of a message of some protocol: encoded as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plain {
+    pub(crate) protocol: u8,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Plain {
+    /// A message as it is encoded.
+    pub(crate) fn of<M: Message>(message: &M) -> Plain {
+        let mut bytes = Vec::new();
+        encode(&Header::default(), message, None, &mut bytes).unwrap();
+        Plain { protocol: message.protocol_number(), bytes: bytes.split_off(HEADER) }
+    }
+
+    /// As it comes off the wire.
+    pub(crate) fn frame(&self) -> Frame {
+        Frame { header: Header::default(), protocol: self.protocol, body: self.bytes.clone() }
+    }
+}
 
 impl Serialize for Plain {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut all = serializer.serialize_tuple(self.0.len())?;
-        self.0.iter().try_for_each(|byte| all.serialize_element(byte))?;
+        let mut all = serializer.serialize_tuple(self.bytes.len())?;
+        self.bytes.iter().try_for_each(|byte| all.serialize_element(byte))?;
         all.end()
     }
 }
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Plain, D::Error> {
+        Err(de::Error::custom("it is only ever sent"))
+    }
+}
+
+impl Message for Plain {
+    const PROTOCOL: Protocol = Protocol::Connection;
+
+    fn protocol_number(&self) -> u8 {
+        self.protocol
+    }
+}
+
+/// Does the same for each type that travels in a frame by itself: `messages!(with)` is `with!(Type, ...)`.
+macro_rules! messages {
+    ($with:ident) => {
+        $with! {
+            forebay_wire::connection::Hello,
+            forebay_core::Result<forebay_wire::connection::Welcome>,
+            forebay_wire::connection::LastWords,
+            forebay_wire::client::producer::Request,
+            forebay_core::Result<forebay_wire::client::producer::Reply>,
+            forebay_wire::client::producer::Event,
+            forebay_wire::client::placement::Request,
+            forebay_core::Result<forebay_wire::client::placement::Reply>,
+            forebay_wire::client::placement::Event,
+            forebay_wire::client::writing::Request,
+            forebay_core::Result<forebay_wire::client::writing::Reply>,
+            forebay_wire::client::consumer::Request,
+            forebay_core::Result<forebay_wire::client::consumer::Reply>,
+            forebay_wire::client::consumer::Event,
+            forebay_wire::client::reading::Request,
+            forebay_core::Result<forebay_wire::client::reading::Reply>,
+            forebay_wire::client::space::Request,
+            forebay_core::Result<forebay_wire::client::space::Reply>,
+            forebay_wire::client::worker::Request,
+            forebay_core::Result<forebay_wire::client::worker::Reply>,
+            forebay_wire::client::worker::Event,
+            forebay_wire::client::admin::Request,
+            forebay_core::Result<forebay_wire::client::admin::Reply>,
+            forebay_wire::peer::cluster::Message,
+            forebay_wire::peer::streams::Message,
+            forebay_wire::peer::replication::Message,
+            forebay_wire::peer::directory::Message,
+            forebay_wire::peer::space::Message,
+            forebay_wire::peer::pipelines::Message
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test uses a part")]
+pub(crate) use messages;
 
 macro_rules! numbers {
     ($($method:ident $visit:ident $type:ty),*) => {

@@ -7,8 +7,14 @@ use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
-use forebay_wire::message::{Bytes, Drive, DriveOrder, Part, PutBlock, SpacePut, ToClient, ToServer};
-use forebay_wire::peer::PeerMessage;
+use forebay_core::Result;
+use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::consumer::{self, Attach};
+use forebay_wire::client::reading::{self, Fetch, Part};
+use forebay_wire::client::space::{self, SpacePut};
+use forebay_wire::client::producer;
+use forebay_wire::drive::{Drive, DriveOrder};
+use forebay_wire::peer::{self, PeerMessage};
 use std::sync::Arc;
 
 pub(crate) fn field() -> Field {
@@ -75,58 +81,75 @@ pub(crate) fn part() -> Part {
     Part { offset: [1, 0][..].into(), shape: [1, 3][..].into(), step: [1, 2][..].into() }
 }
 
-pub(crate) fn to_server() -> Vec<ToServer> {
-    let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: Some(Dtype::F64), every: 3 }]);
-    let inline = Bytes::Inline(vec![1; 216].into());
-    vec![
-        ToServer::Define(field()),
-        ToServer::Put(put(inline.clone())),
-        ToServer::Put(put(Bytes::Granted { arena: 1, offset: 4096, generation: 5 })),
-        ToServer::SpacePut(Box::new(space_put(inline))),
-        ToServer::Attach {
-            stream: "s".into(),
-            needs,
-            window: 3,
-            start: Default::default(),
-            follow: true,
-            held: vec![HeldStep { run: 1, step: 11, pinned: true }],
-            back: Some(AttachmentId(7)),
-        },
-        ToServer::Drive(Box::new(Drive {
-            pipeline: "p".into(),
-            stream: "s".into(),
-            run: 1,
-            rank: 2,
-            server: Some(ServerId(1)),
-            active: vec![11, 12],
-            latest: 12,
-            order: DriveOrder::Execute { step: 11, attempt: 2 },
-        })),
-        ToServer::Fetch {
-            arena: 1,
-            offset: 4096,
-            bytes: 216,
-            generation: 5,
-            stored: [3, 9][..].into(),
-            element: 8,
-            part: part(),
-        },
-    ]
+/// What clients ask, in each protocol that carries something with an inner shape.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    pub(crate) producer: Vec<producer::Request>,
+    pub(crate) consumer: Vec<consumer::Request>,
+    pub(crate) reading: Vec<reading::Request>,
+    pub(crate) space: Vec<space::Request>,
 }
 
-pub(crate) fn to_client() -> Vec<ToClient> {
-    vec![
-        ToClient::Step { attachment: AttachmentId(4), report: Box::new(step_report()) },
-        ToClient::Found { held: true, description: 1, term: 2, report: Box::new(field_report()) },
-    ]
+pub(crate) fn requests() -> Requests {
+    let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: Some(Dtype::F64), every: 3 }]);
+    let inline = Bytes::Inline(vec![1; 216].into());
+    let attach = Attach {
+        stream: "s".into(),
+        needs,
+        window: 3,
+        start: Default::default(),
+        follow: true,
+        held: vec![HeldStep { run: 1, step: 11, pinned: true }],
+        back: Some(AttachmentId(7)),
+    };
+    let drive = Drive {
+        pipeline: "p".into(),
+        stream: "s".into(),
+        run: 1,
+        rank: 2,
+        server: Some(ServerId(1)),
+        active: vec![11, 12],
+        latest: 12,
+        order: DriveOrder::Execute { step: 11, attempt: 2 },
+    };
+    let fetch = Fetch {
+        arena: 1,
+        offset: 4096,
+        bytes: 216,
+        generation: 5,
+        stored: [3, 9][..].into(),
+        element: 8,
+        part: part(),
+    };
+    Requests {
+        producer: vec![
+            producer::Request::Define(field()),
+            producer::Request::Put(put(inline.clone())),
+            producer::Request::Put(put(Bytes::Granted { arena: 1, offset: 4096, generation: 5 })),
+            producer::Request::Drive(Box::new(drive)),
+        ],
+        consumer: vec![consumer::Request::Attach(Box::new(attach))],
+        reading: vec![reading::Request::Fetch(fetch)],
+        space: vec![space::Request::Put(Box::new(space_put(inline)))],
+    }
+}
+
+pub(crate) fn event() -> consumer::Event {
+    consumer::Event::Step { attachment: AttachmentId(4), report: Box::new(step_report()) }
+}
+
+pub(crate) fn found() -> Result<space::Reply> {
+    Ok(space::Reply::Found { held: true, description: 1, term: 2, report: Box::new(field_report()) })
 }
 
 pub(crate) fn peer() -> Vec<PeerMessage> {
     let fields = vec![EndedField::new(field(), blocks())];
     let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
+    let (stream, ended) = ("s".into(), Arc::new(ended));
+    let locations = blocks().iter().map(|block| block.location).collect();
     vec![
-        PeerMessage::StepEnded { stream: "s".into(), run: 1, rank: 1, ended: Arc::new(ended), copied: true },
-        PeerMessage::SpaceRegister { token: 9, step: 3, description: 0, report: field_report() },
-        PeerMessage::SpaceFree { token: 9, locations: blocks().iter().map(|block| block.location).collect() },
+        peer::streams::Message::StepEnded { stream, run: 1, rank: 1, ended, copied: true }.into(),
+        peer::space::Message::Register { token: 9, step: 3, description: 0, report: field_report() }.into(),
+        peer::space::Message::Free { token: 9, locations }.into(),
     ]
 }

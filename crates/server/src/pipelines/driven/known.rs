@@ -4,7 +4,7 @@ use super::super::Pipeline;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::message::{Drive, DriveAnswer};
+use forebay_wire::drive::{Drive, DriveAnswer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,13 +1,11 @@
 //! What a client looks for in the space, and what it holds of that: by the numbers of its questions.
 
-use super::Session;
+use super::client::Client;
 use crate::node::Node;
 use crate::surroundings::HashMap;
-use forebay_core::ids::StepNumber;
-use forebay_core::region::{Dims, Region};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::message::{ToClient, ToServer};
+use forebay_wire::client::space::{Reply, Search as Wanted};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -36,41 +34,33 @@ enum Search {
     Holds(u64),
 }
 
-/// What is looked for.
-struct Wanted {
-    field: String,
-    step: StepNumber,
-    region: Option<Region>,
-    shape: Option<Dims>,
-    patience: Duration,
-}
-
-impl Session {
+impl Searches {
     /// Finds blocks of the space, waiting until they cover a region, and holds them for this client. Answered at once if they
     /// are there, else later, while other messages are taken: another thread of the client may put what this one waits for.
-    pub(super) async fn space_find(&mut self, request: u64, message: ToServer) -> Result<Option<ToClient>> {
-        let ToServer::SpaceFind { field, step, region, shape, patience_ms } = message else {
-            return Err(Error::internal("not a search"));
-        };
-        let wanted = Wanted { field, step, region, shape, patience: Duration::from_millis(patience_ms) };
-        let Searches { waiting, known } = &mut self.searches;
+    pub(super) async fn find(
+        &mut self,
+        client: &Client,
+        request: u64,
+        wanted: Wanted,
+    ) -> Result<Option<Reply>> {
+        let Searches { waiting, known } = self;
         while waiting.try_join_next().is_some() {}
         if request == 0 || known.lock().contains_key(&request) {
             return Err(Error::protocol("a search without a number of its own"));
         }
         known.lock().insert(request, Search::Begun);
-        let (node, searches) = (self.node.clone(), known.clone());
+        let (node, searches) = (client.node.clone(), known.clone());
         let mut found = Box::pin(async move { find(&node, &searches, request, wanted).await });
         let at_once = poll_fn(|context| Poll::Ready(found.as_mut().poll(context))).await;
         if let Poll::Ready(answer) = at_once {
-            return tell(&self.node, &self.outbox, known, request, answer).map(|()| None);
+            return tell(&client.node, &client.outbox, known, request, answer).map(|()| None);
         }
         if waiting.len() >= WAITING_MAX {
             known.lock().remove(&request);
             let text = format!("{WAITING_MAX} searches of this client wait already: let some end first");
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let (node, outbox, searches) = (self.node.clone(), self.outbox.clone(), known.clone());
+        let (node, outbox, searches) = (client.node.clone(), client.outbox.clone(), known.clone());
         let abort = waiting.spawn(async move {
             let answer = found.await;
             if node.goes_on().await
@@ -84,70 +74,7 @@ impl Session {
         }
         Ok(None)
     }
-}
 
-/// Tells what was found. What makes a longer answer than a message may be is not held.
-fn tell(
-    node: &Node,
-    outbox: &Outbox,
-    searches: &Mutex<HashMap<u64, Search>>,
-    request: u64,
-    answer: Result<ToClient>,
-) -> Result<()> {
-    let header = node.header(request);
-    match outbox.push(header, &answer.unwrap_or_else(ToClient::Failed)) {
-        Err(error) if error.kind == ErrorKind::Invalid => {
-            release(node, searches, request);
-            outbox.push(header, &ToClient::Failed(error))
-        }
-        told => told,
-    }
-}
-
-/// The client has finished with what was found, or does not wait for it any more.
-fn release(node: &Node, searches: &Mutex<HashMap<u64, Search>>, request: u64) {
-    let search = searches.lock().remove(&request);
-    match search {
-        Some(Search::Holds(lease)) => node.space_release(lease),
-        Some(Search::Waits(abort)) => abort.abort(),
-        Some(Search::Begun) | None => {}
-    }
-}
-
-/// Looks for something, and holds what is found unless the client has given up meanwhile.
-async fn find(
-    node: &Node,
-    searches: &Mutex<HashMap<u64, Search>>,
-    request: u64,
-    wanted: Wanted,
-) -> Result<ToClient> {
-    let Wanted { field, step, region, shape, patience } = wanted;
-    let found = node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await;
-    // Nothing is waited for from here on: what is held is known to be.
-    let lease = found.as_ref().ok().and_then(|found| found.as_ref()).map_or(0, |found| found.lease);
-    if !note_end(&mut searches.lock(), request, lease) {
-        node.space_release(lease);
-    }
-    let Some(found) = found? else { return Ok(ToClient::NotOwned) };
-    Ok(ToClient::Found {
-        held: lease != 0,
-        description: found.description,
-        term: node.epoch(),
-        report: Box::new(found.report),
-    })
-}
-
-/// A search has ended, with what is held if that is not 0. Returns whether the client is there to hold it.
-fn note_end(searches: &mut HashMap<u64, Search>, request: u64, lease: u64) -> bool {
-    match searches.get_mut(&request) {
-        Some(search) if lease != 0 => *search = Search::Holds(lease),
-        Some(_) => drop(searches.remove(&request)),
-        None => return lease == 0,
-    }
-    true
-}
-
-impl Searches {
     /// The client has finished with what was found, or does not wait for it any more.
     pub(super) fn release(&self, node: &Node, request: u64) {
         release(node, &self.known, request);
@@ -173,4 +100,66 @@ impl Searches {
             }
         }
     }
+}
+
+/// Tells what was found. What makes a longer answer than a message may be is not held.
+fn tell(
+    node: &Node,
+    outbox: &Outbox,
+    searches: &Mutex<HashMap<u64, Search>>,
+    request: u64,
+    answer: Result<Reply>,
+) -> Result<()> {
+    let header = node.header(request);
+    match outbox.push(header, &answer) {
+        Err(error) if error.kind == ErrorKind::Invalid => {
+            release(node, searches, request);
+            outbox.push(header, &Err::<Reply, _>(error))
+        }
+        told => told,
+    }
+}
+
+/// The client has finished with what was found, or does not wait for it any more.
+fn release(node: &Node, searches: &Mutex<HashMap<u64, Search>>, request: u64) {
+    let search = searches.lock().remove(&request);
+    match search {
+        Some(Search::Holds(lease)) => node.space_release(lease),
+        Some(Search::Waits(abort)) => abort.abort(),
+        Some(Search::Begun) | None => {}
+    }
+}
+
+/// Looks for something, and holds what is found unless the client has given up meanwhile.
+async fn find(
+    node: &Node,
+    searches: &Mutex<HashMap<u64, Search>>,
+    request: u64,
+    wanted: Wanted,
+) -> Result<Reply> {
+    let Wanted { field, step, region, shape, patience_ms } = wanted;
+    let patience = Duration::from_millis(patience_ms);
+    let found = node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await;
+    // Nothing is waited for from here on: what is held is known to be.
+    let lease = found.as_ref().ok().and_then(|found| found.as_ref()).map_or(0, |found| found.lease);
+    if !note_end(&mut searches.lock(), request, lease) {
+        node.space_release(lease);
+    }
+    let Some(found) = found? else { return Ok(Reply::NotOwned) };
+    Ok(Reply::Found {
+        held: lease != 0,
+        description: found.description,
+        term: node.epoch(),
+        report: Box::new(found.report),
+    })
+}
+
+/// A search has ended, with what is held if that is not 0. Returns whether the client is there to hold it.
+fn note_end(searches: &mut HashMap<u64, Search>, request: u64, lease: u64) -> bool {
+    match searches.get_mut(&request) {
+        Some(search) if lease != 0 => *search = Search::Holds(lease),
+        Some(_) => drop(searches.remove(&request)),
+        None => return lease == 0,
+    }
+    true
 }

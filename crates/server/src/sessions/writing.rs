@@ -1,11 +1,13 @@
 //! The arena that a client writes to, and what was granted to it there.
 
+use super::client::Client;
 use crate::node::{Held, Node};
 use crate::surroundings::{HashMap, off_thread};
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
 use forebay_store::{BeginWord, Mapping, TakenWord, range_of};
-use forebay_wire::message::{Grant, ToClient};
+use forebay_wire::client::block::Grant;
+use forebay_wire::protocol::Reply;
 use rustix::fd::OwnedFd;
 use std::time::Duration;
 
@@ -43,6 +45,20 @@ impl Writing {
         let Some(size) = self.own else { return Ok(None) };
         let descriptor = node.store.lock().writable_descriptor(self.arena)?;
         Ok(Some(((self.arena, size), descriptor)))
+    }
+
+    /// Tells the client of the arena that it may write to, if memory is shared.
+    pub(super) fn share<R: Reply>(
+        &self,
+        client: &Client,
+        request: u64,
+        answer: impl FnOnce(Option<(u32, u64)>) -> R,
+    ) -> Result<Option<R>> {
+        let Some((arena, descriptor)) = self.shared(&client.node)? else {
+            return Ok(Some(answer(None)));
+        };
+        client.reply_with(request, answer(Some(arena)), descriptor)?;
+        Ok(None)
     }
 
     /// The word that a rank which shares memory begins steps with.
@@ -176,18 +192,3 @@ pub(crate) fn held(grant: &Grant) -> Held {
     Held { arena: grant.arena, offset: grant.offset, generation: grant.generation }
 }
 
-impl super::Session {
-    /// Tells the client of the arena that it may write to, if memory is shared.
-    pub(super) fn share(
-        &self,
-        request: u64,
-        writing: &Writing,
-        answer: impl FnOnce(Option<(u32, u64)>) -> ToClient,
-    ) -> Result<Option<ToClient>> {
-        let Some((arena, descriptor)) = writing.shared(&self.node)? else {
-            return Ok(Some(answer(None)));
-        };
-        self.reply_with(request, answer(Some(arena)), descriptor)?;
-        Ok(None)
-    }
-}

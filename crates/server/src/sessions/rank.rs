@@ -1,5 +1,6 @@
-//! A rank of a stream, as its home server knows it.
+//! A rank of a stream, as the session of its connection to its home server knows it.
 
+use super::receive::Target;
 use super::writing::{BeginPage, Writing};
 use crate::directory::Done;
 use crate::handle::cuts_to_tell;
@@ -9,16 +10,16 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, StepEnded};
+use forebay_core::steps::{Durability, EndedField, Policy, RunOptions, RECORDS_TRAVEL_RANKS_MAX, StepEnded};
 use forebay_core::{Error, Result};
-use forebay_wire::message::Grant;
-use forebay_wire::peer::PeerMessage;
+use forebay_wire::client::block::Grant;
+use forebay_wire::peer::streams;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// One rank of a stream, at its home server.
+/// One rank of a stream, which has joined at this server, its home.
 #[derive(Debug)]
-pub(crate) struct Producing {
+pub(super) struct Rank {
     pub(super) stream: String,
     pub(super) rank: u32,
     pub(super) run: RunNumber,
@@ -39,7 +40,7 @@ pub(crate) struct Producing {
     pub(super) open: Option<OpenStep>,
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     pub(super) predicted: Vec<(String, u64)>,
-    pub(super) trouble: Option<Error>,
+    pub(super) deferred: Option<Error>,
     /// It goes on at another home: nothing it does is this server's any more.
     pub(super) moved: bool,
     /// With which attempt it came back; 0 if it has not.
@@ -76,29 +77,66 @@ impl OpenStep {
     }
 }
 
-impl Producing {
+impl Rank {
+    /// A rank that has joined with these options, and writes there.
+    pub(super) fn new(
+        stream: String,
+        run: RunNumber,
+        rank: u32,
+        options: &RunOptions,
+        attempt: u32,
+        writing: Writing,
+    ) -> Rank {
+        Rank {
+            stream,
+            rank,
+            run,
+            policy: options.policy,
+            ranks: options.size,
+            copies: options.copies(),
+            durability: options.durability,
+            writing,
+            fields: BTreeMap::new(),
+            begun: false,
+            last: None,
+            told_below: 0,
+            unheard: false,
+            open: None,
+            predicted: Vec::new(),
+            deferred: None,
+            moved: false,
+            attempt,
+            settled: attempt == 0,
+        }
+    }
+
+    /// Where its blocks go.
+    pub(super) fn target(&mut self) -> Target<'_> {
+        Target { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
+    }
+
     /// Something went wrong with a message that is not answered.
-    pub(crate) fn note(&mut self, error: Error) {
-        self.trouble.get_or_insert(error);
+    pub(super) fn note(&mut self, error: Error) {
+        self.deferred.get_or_insert(error);
     }
 
     /// Whether each block is copied as soon as it is put.
-    pub(crate) fn copies_at_once(&self) -> bool {
+    pub(super) fn copies_at_once(&self) -> bool {
         self.copies > 0 && self.durability == Durability::Replicated
     }
 
     /// Whether it is this rank.
-    pub(crate) fn is(&self, stream: &str, run: RunNumber, rank: u32) -> bool {
+    pub(super) fn is(&self, stream: &str, run: RunNumber, rank: u32) -> bool {
         (&self.stream[..], self.run, self.rank) == (stream, run, rank)
     }
 
     /// Whether it goes on at another server: this one takes nothing of it any more.
-    pub(crate) fn has_moved(&self) -> bool {
+    pub(super) fn has_moved(&self) -> bool {
         self.moved
     }
 
     /// Whether a step is open whose blocks, like those of the step before, come with its end.
-    pub(crate) fn ends_at_once(&self) -> bool {
+    pub(super) fn ends_at_once(&self) -> bool {
         self.open.is_some()
             && !self.predicted.is_empty()
             && self.predicted.iter().all(|(_, bytes)| *bytes == 0)
@@ -153,7 +191,7 @@ impl Producing {
 
     /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
     /// stays in that step, which is torn.
-    pub(crate) fn leave(&mut self, node: &Node, died: bool) {
+    pub(super) fn leave(&mut self, node: &Node, died: bool) {
         if self.moved {
             return;
         }
@@ -165,7 +203,7 @@ impl Producing {
         {
             tracing::warn!("the step that a rank left is not told: {error}");
         }
-        self.take_off(node, |stream, run, rank| PeerMessage::RankGone { stream, run, rank, died });
+        self.take_off(node, |stream, run, rank| streams::Message::RankGone { stream, run, rank, died });
     }
 
     /// The rank has given up to come back here, and goes on elsewhere. What it has put again it puts there, too: here it goes
@@ -177,13 +215,13 @@ impl Producing {
             let mut state = node.state.lock();
             state.held.entry(id.clone()).or_default().extend(open.held);
             let coordinator = node.coordinator_of(&state, &self.stream);
-            node.tell(&mut state, coordinator, PeerMessage::Stranded { id, rank: self.rank });
+            node.tell(&mut state, coordinator, streams::Message::BlocksStranded { id, rank: self.rank });
         }
-        self.take_off(node, |stream, run, rank| PeerMessage::RankMoves { stream, run, rank });
+        self.take_off(node, |stream, run, rank| streams::Message::RankMoves { stream, run, rank });
     }
 
     /// The rank has its home here no more: tells the coordinator why.
-    pub(super) fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> PeerMessage) {
+    pub(super) fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> streams::Message) {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let mut state = node.state.lock();
         let Some(member) = state.members.get_mut(&stream) else { return };
@@ -214,7 +252,7 @@ impl Producing {
         if let Some(step) = reached {
             state.ledger.reached(&stream, run, step);
             // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
-            let reached = PeerMessage::Reached { stream: stream.clone(), run, step };
+            let reached = streams::Message::HighestBegun { stream: stream.clone(), run, step };
             let coordinator = node.coordinator_of(&state, &stream);
             node.tell(&mut state, coordinator, reached);
         }
@@ -245,7 +283,7 @@ impl Producing {
     }
 
     /// The process has ended: what it could still write to is free.
-    pub(crate) fn give_back(self, node: &Node) {
+    pub(super) fn give_back(self, node: &Node) {
         self.writing.close(node);
     }
 
@@ -267,7 +305,7 @@ impl Producing {
         let (stream, run, rank) = id.clone();
         let mut state = node.state.lock();
         state.ledger.begun(&stream, run, rank, step);
-        node.tell_of_rank(&mut state, &id, PeerMessage::Begun { stream, run, rank, step });
+        node.tell_of_rank(&mut state, &id, streams::Message::RankBegan { stream, run, rank, step });
         node.drain(&mut state);
     }
 
@@ -275,7 +313,7 @@ impl Producing {
     pub(super) fn say_taken(&self, node: &Node, step: StepNumber) {
         let state = node.state.lock();
         let rank = state.members.get(&self.stream).and_then(|m| m.ranks.get(&(self.run, self.rank)));
-        if let Some(page) = rank.filter(|rank| rank.trouble.is_none()).and_then(|rank| rank.begin.as_ref()) {
+        if let Some(page) = rank.filter(|rank| rank.deferred.is_none()).and_then(|rank| rank.begin.as_ref()) {
             page.take(step);
         }
     }

@@ -1,0 +1,223 @@
+//! Parts of blocks, as they are sent to readers on other hosts.
+
+use crate::node::Node;
+use forebay_core::region::{Dims, MAX_NDIM, Region};
+use forebay_core::{Error, Result};
+use forebay_store::Mapping;
+use forebay_store::strided::Target;
+use forebay_transport::asynchronous::Payload;
+use forebay_wire::client::reading::{Fetch, Part};
+use std::sync::Arc;
+
+/// How much of a fetched part is gathered at a time, in bytes.
+const PIECE: u64 = 1 << 20;
+
+/// The bytes that are asked for, as they are sent: nothing is copied before. The block is held until they are.
+pub(super) fn payload(node: &Arc<Node>, fetch: &Fetch) -> Result<Payload> {
+    let Fetch { arena, offset, bytes, generation, .. } = *fetch;
+    let selection = Selection::check(&fetch.stored, fetch.element, bytes, &fetch.part)?;
+    let reading = Reading { node: node.clone(), reader: node.unique() };
+    let mapping = {
+        let mut store = node.store.lock();
+        store.check_committed(arena, offset, generation, bytes)?;
+        store.add_reader(arena, reading.reader)?;
+        store.mapping(arena)?
+    };
+    Ok(selection.payload(mapping, offset, reading))
+}
+
+/// A block's bytes are being sent.
+#[derive(Debug)]
+struct Reading {
+    node: Arc<Node>,
+    reader: u64,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.node.reader_gone(self.reader);
+    }
+}
+
+/// A checked part of a stored array.
+struct Selection {
+    stored: Dims,
+    element: usize,
+    part: Part,
+    bytes: u64,
+}
+
+impl Selection {
+    fn check(stored: &[u64], element: u8, bytes: u64, part: &Part) -> Result<Selection> {
+        let whole = Region::whole(stored)?;
+        let n = stored.len();
+        let element = usize::from(element);
+        let size = whole.volume().checked_mul(element as u64);
+        let same = part.offset.len() == n && part.shape.len() == n && part.step.len() == n && n <= MAX_NDIM;
+        if !same || size != Some(bytes) || ![1, 2, 4, 8, 16].contains(&element) {
+            return Err(Error::protocol("a fetch does not describe its block"));
+        }
+        let inside = (0..n).all(|d| {
+            let last = part.shape[d].saturating_sub(1).checked_mul(part.step[d]);
+            let last = last.and_then(|span| span.checked_add(part.offset[d]));
+            part.step[d] > 0 && (part.shape[d] == 0 || last.is_some_and(|last| last < stored[d]))
+        });
+        if !inside {
+            return Err(Error::out_of_bounds("a fetch reaches outside its block"));
+        }
+        let bytes =
+            if part.shape.contains(&0) { 0 } else { part.shape.iter().product::<u64>() * element as u64 };
+        Ok(Selection { stored: stored.into(), element, part: part.clone(), bytes })
+    }
+
+    /// Where the part lies in the block, if it is one piece.
+    fn contiguous(&self) -> Option<u64> {
+        let n = self.stored.len();
+        let mut whole_below = true;
+        for d in (0..n).rev() {
+            let full = self.part.shape[d] == self.stored[d];
+            if self.part.shape[d] > 1 && (self.part.step[d] != 1 || !whole_below) {
+                return None;
+            }
+            whole_below &= full;
+        }
+        let first = (0..n).fold(0, |at, d| at * self.stored[d] + self.part.offset[d]);
+        Some(first * self.element as u64)
+    }
+
+    /// The part's bytes, dense: sent from where they lie if they are one piece, gathered in rows otherwise. The guard
+    /// is dropped when all are sent.
+    fn payload(self, mapping: Arc<Mapping>, offset: u64, guard: impl Send + 'static) -> Payload {
+        // Of no bytes, the offset of the part may be anything.
+        let first = if self.bytes == 0 { Some(0) } else { self.contiguous() };
+        if let Some(first) = first {
+            return Payload::Mapped {
+                mapping,
+                offset: offset + first,
+                bytes: self.bytes,
+                guard: Box::new(guard),
+            };
+        }
+        let bytes = self.bytes;
+        let mut pieces = Pieces::new(&self.part.shape, self.element);
+        let generator = Box::new(move |out: &mut Vec<u8>| {
+            let _kept = &guard;
+            let Some(piece) = pieces.next() else { return Ok(()) };
+            let first: Dims = (0..piece.ndim())
+                .map(|d| self.part.offset[d] + piece.offset()[d] * self.part.step[d])
+                .collect();
+            let start = out.len();
+            out.resize(start + piece.volume() as usize * self.element, 0);
+            let mut target = Target::from_slice(&mut out[start..], piece.shape(), self.element)?;
+            target.fill_from_mapping(&mapping, offset, &self.stored, &first, &self.part.step)
+        });
+        Payload::Generated { generator, bytes }
+    }
+}
+
+/// Cuts a shape, in row-major order, into boxes of at most [`PIECE`] bytes.
+struct Pieces {
+    shape: Dims,
+    /// The dimension that is cut into runs; those before it are taken one index at a time.
+    cut: usize,
+    /// How many indices of it make a run.
+    run: u64,
+    /// Where the next box begins; `None` at the end.
+    next: Option<Dims>,
+}
+
+impl Pieces {
+    /// Of an array with at least one dimension and one element.
+    fn new(shape: &[u64], element: usize) -> Pieces {
+        let mut cut = shape.len() - 1;
+        let mut inner = element as u64;
+        while cut > 0 && inner * shape[cut] <= PIECE {
+            inner *= shape[cut];
+            cut -= 1;
+        }
+        Pieces {
+            shape: shape.into(),
+            cut,
+            run: (PIECE / inner).max(1),
+            next: Some(shape.iter().map(|_| 0).collect()),
+        }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Region;
+
+    fn next(&mut self) -> Option<Region> {
+        let first = self.next.take()?;
+        let mut shape = self.shape.clone();
+        shape[..self.cut].fill(1);
+        shape[self.cut] = self.run.min(self.shape[self.cut] - first[self.cut]);
+        let mut after = first.clone();
+        after[self.cut] += shape[self.cut];
+        for d in (1..=self.cut).rev() {
+            if after[d] == self.shape[d] {
+                after[d] = 0;
+                after[d - 1] += 1;
+            }
+        }
+        self.next = (after[0] < self.shape[0]).then_some(after);
+        Region::new(&first, &shape).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_small_and_in_order() {
+        for (shape, element) in [
+            (vec![3, 5, 7], 8),
+            (vec![2, 1 << 20, 3], 8),
+            (vec![3 << 20], 1),
+            (vec![2, 2, 700_000], 4),
+            (vec![1, 1, 1, 1 << 18, 5], 16),
+            (vec![1 << 20, 1], 2),
+        ] {
+            let volume: u64 = shape.iter().product();
+            let mut at = 0;
+            for piece in Pieces::new(&shape, element) {
+                let first = (0..shape.len()).fold(0, |at, d| at * shape[d] + piece.offset()[d]);
+                assert_eq!(first, at, "{shape:?}: {piece} does not follow");
+                assert!(piece.volume() * element as u64 <= PIECE, "{shape:?}: {piece}");
+                at += piece.volume();
+            }
+            assert_eq!(at, volume);
+        }
+    }
+
+    #[test]
+    fn hostile_fetches_are_refused_or_harmless() {
+        let part = |offset: &[u64], shape: &[u64], step: &[u64]| Part {
+            offset: offset.into(),
+            shape: shape.into(),
+            step: step.into(),
+        };
+        let check =
+            |stored: &[u64], element, bytes, part: Part| Selection::check(stored, element, bytes, &part);
+        assert!(check(&[10], 8, 80, part(&[5], &[6], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0], &[2], &[u64::MAX])).is_err());
+        assert!(check(&[10], 8, 80, part(&[u64::MAX], &[2], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0], &[1], &[0])).is_err());
+        assert!(check(&[10], 8, 81, part(&[0], &[1], &[1])).is_err());
+        assert!(check(&[10], 3, 30, part(&[0], &[1], &[1])).is_err());
+        assert!(check(&[10], 8, 80, part(&[0, 0], &[1, 1], &[1, 1])).is_err());
+        assert!(check(&[1 << 32, 1 << 32], 8, 0, part(&[0, 0], &[1, 1], &[1, 1])).is_err());
+        assert!(check(&[1; 9], 8, 8, part(&[0; 9], &[1; 9], &[1; 9])).is_err());
+        // Nothing of a block, from anywhere: no arithmetic on that place.
+        let arena = forebay_store::Arena::create(4096).unwrap();
+        for (stored, bytes) in [(vec![10], 80), (vec![0, u64::MAX], 0)] {
+            let zero: Dims = stored.iter().map(|_| 0).collect();
+            let far: Dims = stored.iter().map(|_| u64::MAX).collect();
+            let one: Dims = stored.iter().map(|_| 1).collect();
+            let nothing = check(&stored, 8, bytes, part(&far, &zero, &one)).unwrap();
+            let payload = nothing.payload(arena.mapping().unwrap(), 0, ());
+            assert!(matches!(payload, Payload::Mapped { offset: 0, bytes: 0, .. }));
+        }
+    }
+}

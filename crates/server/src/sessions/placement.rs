@@ -1,0 +1,223 @@
+//! A rank's connection to a server that is not its home: its blocks are placed here.
+//!
+//! The rank's home is told of each block and where it is; this server only holds the bytes, until the
+//! coordinator of the stream says that nothing holds the step any more.
+
+use super::client::{Client, log_unanswered};
+use super::receive::Target;
+use super::writing::Writing;
+use super::{RoleSession, check_no_payload, not_spoken};
+use crate::leaving::leaves;
+use crate::node::Held;
+use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
+use forebay_core::steps::{Durability, Policy};
+use forebay_core::{Error, Result};
+use forebay_wire::client::block::Bytes;
+use forebay_wire::client::placement::{Event, Reply, Request};
+use forebay_wire::frame::{Frame, Header};
+use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
+use forebay_wire::peer::streams;
+use forebay_wire::protocol::Protocol;
+
+/// The session of a rank that places blocks here.
+pub(super) struct Session {
+    client: Client,
+    rank: Option<Rank>,
+}
+
+/// One rank's blocks here.
+#[derive(Debug)]
+struct Rank {
+    stream: String,
+    run: RunNumber,
+    rank: u32,
+    policy: Policy,
+    /// How many other servers are to hold copies, and when.
+    copies: u32,
+    durability: Durability,
+    /// Blocks of the open step.
+    ranges: Vec<BlockRange>,
+    writing: Writing,
+    /// The step of which blocks were placed here, until the rank says that its home knows them all.
+    open: Option<StepNumber>,
+}
+
+impl Rank {
+    /// Whether each block is copied as soon as it is placed.
+    fn copies_at_once(&self) -> bool {
+        self.copies > 0 && self.durability == Durability::Replicated
+    }
+
+    fn target(&mut self) -> Target<'_> {
+        Target { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
+    }
+}
+
+fn not_opened() -> Error {
+    Error::step_order("say first for which rank blocks are to be held")
+}
+
+impl RoleSession for Session {
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    async fn on_frame(&mut self, frame: Frame) -> Result<()> {
+        let header = frame.header;
+        let failed = match frame.protocol()? {
+            Protocol::Placement => {
+                let request = frame.message()?;
+                if !matches!(request, Request::Place { .. }) {
+                    check_no_payload(&frame)?;
+                }
+                let answer = self.on_request(&header, request).await;
+                self.client.finish(header.request, answer)?
+            }
+            Protocol::Writing => {
+                check_no_payload(&frame)?;
+                let request = frame.message()?;
+                let answer = match &mut self.rank {
+                    Some(rank) => rank.target().on_request(&self.client, request).await,
+                    None => Err(not_opened()),
+                };
+                self.client.finish(header.request, answer)?
+            }
+            other => return Err(not_spoken("a rank to a server that is not its home", other)),
+        };
+        log_unanswered(failed);
+        Ok(())
+    }
+
+    async fn on_leaving(&mut self) -> bool {
+        let is_between_steps = self.rank.as_ref().is_some_and(|rank| rank.open.is_none());
+        if is_between_steps {
+            self.client.node.tell_client(&self.client.outbox, &Event::LetGo);
+        }
+        is_between_steps
+    }
+
+    async fn on_end(&mut self, dubious: bool) {
+        self.strand();
+        let rank = self.rank.take();
+        let writes = rank.as_ref().is_some_and(|rank| !rank.writing.is_idle());
+        self.client.until_memory_is_unused(writes || dubious).await;
+        if let Some(rank) = rank {
+            rank.writing.close(&self.client.node);
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(client: Client) -> Session {
+        Session { client, rank: None }
+    }
+
+    async fn on_request(&mut self, header: &Header, request: Request) -> Result<Option<Reply>> {
+        match request {
+            Request::Open { stream, run, rank, policy, copies, durability } => {
+                self.check_may_open(&stream)?;
+                let writing = Writing::open(&self.client.node, self.client.shared_memory)?;
+                let told = writing.share(&self.client, header.request, Reply::Opened);
+                let (ranges, open) = (Vec::new(), None);
+                self.rank =
+                    Some(Rank { stream, run, rank, policy, copies, durability, ranges, writing, open });
+                told
+            }
+            Request::Place { step, size, bytes } => self.place(header, step, size, &bytes).await,
+            Request::End { step } => self.end_step(header, step).await,
+        }
+    }
+
+    fn check_may_open(&self, stream: &str) -> Result<()> {
+        check_name("stream", stream)?;
+        if self.rank.is_some() {
+            return Err(Error::protocol("this connection places blocks of a rank already"));
+        }
+        if self.client.node.leaves.get() {
+            return Err(leaves(self.client.node.id));
+        }
+        Ok(())
+    }
+
+    /// What says that something is kept is said only while the group stands behind this server.
+    async fn may_acknowledge(&self, header: &Header) -> Result<()> {
+        match header.request {
+            0 => Ok(()),
+            _ => self.client.node.may_acknowledge(self.client.patience).await,
+        }
+    }
+
+    /// Holds a block's bytes.
+    async fn place(
+        &mut self,
+        header: &Header,
+        step: StepNumber,
+        size: u64,
+        bytes: &Bytes,
+    ) -> Result<Option<Reply>> {
+        let Some(rank) = &mut self.rank else {
+            self.client.receiver.discard_payload(header).await?;
+            return Err(not_opened());
+        };
+        let location = rank.target().take_bytes(&mut self.client, header, bytes, size).await?;
+        rank.open = Some(step);
+        let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
+        let held = Held { arena: location.arena, offset: location.offset, generation: location.generation };
+        let node = self.client.node.clone();
+        {
+            let mut state = node.state.lock();
+            if state.leaving.goes() {
+                node.free([held]);
+                return Err(leaves(node.id));
+            }
+            state.held.entry(id.clone()).or_default().push(held);
+        }
+        if rank.copies > 0 {
+            let ranges = vec![BlockRange::from(&location)];
+            if rank.copies_at_once() {
+                let (copies, patience) = (rank.copies, self.client.patience);
+                node.keep_in_time(ReplicaUnit::Step(id), copies, ranges, patience).await?;
+                self.may_acknowledge(header).await?;
+            } else {
+                rank.ranges.extend(ranges);
+            }
+        }
+        Ok(Some(Reply::Placed(location)))
+    }
+
+    /// The rank's home knows all blocks of a step that are here.
+    async fn end_step(&mut self, header: &Header, step: StepNumber) -> Result<Option<Reply>> {
+        let Some(rank) = &mut self.rank else { return Err(not_opened()) };
+        if rank.open == Some(step) {
+            rank.open = None;
+        }
+        let node = self.client.node.clone();
+        rank.writing.abort_all(&node);
+        let ranges = std::mem::take(&mut rank.ranges);
+        let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
+        node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, self.client.patience).await?;
+        self.may_acknowledge(header).await?;
+        Ok(Some(Reply::Done))
+    }
+
+    /// The rank is gone: what nobody may have been told of goes with its step, or at once.
+    fn strand(&mut self) {
+        let Some(rank) = &mut self.rank else { return };
+        let Some(step) = rank.open.take() else { return };
+        let node = &self.client.node;
+        let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
+        let mut state = node.state.lock();
+        let coordinator = node.coordinator_of(&state, &rank.stream);
+        let stranded = streams::Message::BlocksStranded { id: id.clone(), rank: rank.rank };
+        // If that one is gone, the next is told what is held here.
+        if !node.tell(&mut state, coordinator, stranded) && node.is_too_far_behind(&state, coordinator) {
+            // Nobody will ever read it.
+            node.forget_step(&mut state, &id);
+        }
+        node.drain(&mut state);
+    }
+}

@@ -1,0 +1,59 @@
+//! The connection of a pipeline's worker beside this server.
+
+use super::client::{Client, log_unanswered};
+use super::reading::Reading;
+use super::{RoleSession, check_no_payload, not_spoken};
+use forebay_core::Result;
+use forebay_wire::client::worker::{Reply, Request};
+use forebay_wire::frame::Frame;
+use forebay_wire::protocol::Protocol;
+
+/// A worker's session.
+pub(super) struct Session {
+    client: Client,
+    pipeline: String,
+    /// Which start of it.
+    instance: u64,
+    reading: Reading,
+}
+
+impl Session {
+    pub(super) fn new(client: Client, pipeline: String, instance: u64) -> Session {
+        Session { client, pipeline, instance, reading: Reading::default() }
+    }
+}
+
+impl RoleSession for Session {
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    fn on_welcomed(&mut self) -> Result<()> {
+        self.client.node.worker_connected(&self.pipeline, self.instance, self.client.outbox.clone())
+    }
+
+    async fn on_frame(&mut self, frame: Frame) -> Result<()> {
+        check_no_payload(&frame)?;
+        let request = frame.header.request;
+        let failed = match frame.protocol()? {
+            Protocol::Worker => {
+                self.client.node.worker_said(&self.pipeline, self.instance, frame.message::<Request>()?);
+                self.client.finish(request, Ok(Some(Reply::Done)))?
+            }
+            Protocol::Reading => self.reading.on_frame(&self.client, &frame).await?,
+            other => return Err(not_spoken("a worker", other)),
+        };
+        log_unanswered(failed);
+        Ok(())
+    }
+
+    async fn on_end(&mut self, dubious: bool) {
+        self.client.node.worker_disconnected(&self.pipeline, &self.client.outbox);
+        self.client.until_memory_is_unused(dubious).await;
+        self.reading.close_all(&self.client.node);
+    }
+}

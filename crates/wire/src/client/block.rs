@@ -1,0 +1,74 @@
+//! Blocks as they are put and granted memory for: what several protocols of clients speak of.
+
+use forebay_core::block::{Extent, Location, Stats};
+use forebay_core::ids::BlockKey;
+use serde::{Deserialize, Serialize};
+
+/// A range of an arena that a client may write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The arena on this server.
+    pub arena: u32,
+    /// Where the range starts, in bytes.
+    pub offset: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
+    /// Tells this use of the range from others.
+    pub generation: u64,
+    /// Whether pages of it may be missing: then it pays to populate them in one go.
+    pub fresh: bool,
+}
+
+/// Where the bytes of a committed block are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Bytes {
+    /// In the range that was granted, written by the client.
+    Granted {
+        /// The arena.
+        arena: u32,
+        /// The range's start.
+        offset: u64,
+        /// The grant's generation.
+        generation: u64,
+    },
+    /// In this message.
+    Inline(Box<[u8]>),
+    /// In the payload that follows this message.
+    Payload,
+    /// On a server that is not the rank's home, which holds them already.
+    Placed(Location),
+}
+
+/// A block that is put.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PutBlock {
+    /// The field, as this rank defined it.
+    pub field: String,
+    /// Which block of the field it is.
+    pub number: u64,
+    /// Refinement level.
+    pub level: u32,
+    /// Its box.
+    pub extent: Extent,
+    /// Statistics, if they were computed.
+    pub stats: Option<Box<Stats>>,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+impl PutBlock {
+    /// The most bytes that a record of it takes, encoded: numbers of full length.
+    pub fn record_bytes_max(&self) -> usize {
+        let inline = match &self.bytes {
+            Bytes::Inline(bytes) => bytes.len(),
+            Bytes::Granted { .. } | Bytes::Payload | Bytes::Placed(_) => 0,
+        };
+        // Four numbers a dimension (shape, offset and both ghosts) and all that has a fixed size.
+        128 + 4 * 10 * self.extent.ndim() + inline
+    }
+
+    /// The block's key within its field and step, put by this rank.
+    pub fn key(&self, rank: u32) -> BlockKey {
+        BlockKey { rank, number: self.number }
+    }
+}
