@@ -221,9 +221,7 @@ impl Admin {
         let members = self.group.known().view.members.clone();
         let answers = self.group.ask_all(members, &Request::Status, "to say that it is there", |_| false)?;
         let reach = |answer: &Reply| match answer {
-            Reply::Status(text) => {
-                serde_json::from_str::<Value>(text).ok()?["gone"].as_array().map(Vec::len)
-            }
+            Reply::Status(text) => serde_json::from_str::<Value>(text).ok()?["gone"].as_array().map(Vec::len),
             _ => None,
         };
         let lost =

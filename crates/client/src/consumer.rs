@@ -137,7 +137,11 @@ impl Consumer {
             held: Vec::new(),
             back: None,
         };
-        let holders = Arc::new(Holders::with_pins(group.clone(), Role::Consumer, options.pin_bytes.unwrap_or(PIN_BYTES)));
+        let holders = Arc::new(Holders::with_pins(
+            group.clone(),
+            Role::Consumer,
+            options.pin_bytes.unwrap_or(PIN_BYTES),
+        ));
         let (link, from) = attach_to(&group, &attach, &holders, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {

@@ -8,8 +8,8 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking::{self, Connection, Opening, PollFlags, wait_for_any};
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
-use forebay_wire::handshake::Door;
 use forebay_wire::connection::{Hello, HostId, Role, Welcome};
+use forebay_wire::handshake::Door;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 

@@ -371,8 +371,9 @@ impl Rpc {
         what: &str,
         mut take: impl FnMut(M) -> T,
     ) -> Result<T> {
-        let told =
-            self.wait(deadline, what, |inbox| inbox.told.pop_front().map(|frame| frame.message().map(&mut take)))?;
+        let told = self.wait(deadline, what, |inbox| {
+            inbox.told.pop_front().map(|frame| frame.message().map(&mut take))
+        })?;
         told.map_err(|error| lock(&self.receiver).break_with(error))
     }
 

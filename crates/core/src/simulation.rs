@@ -120,8 +120,11 @@ fn seeded_bugs_are_caught() {
 fn traces() {
     let seeds = std::env::var("TRACES").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     for seed in 0..seeds {
-        for (name, plan) in [("small", Plan::small(seed)), ("rough", Plan::rough(seed)), ("long_cuts", Plan::long_cuts(seed))] {
-            let (_, world) = simulate(seed, &plan).unwrap_or_else(|violation| panic!("{}", report(seed, &violation)));
+        for (name, plan) in
+            [("small", Plan::small(seed)), ("rough", Plan::rough(seed)), ("long_cuts", Plan::long_cuts(seed))]
+        {
+            let (_, world) =
+                simulate(seed, &plan).unwrap_or_else(|violation| panic!("{}", report(seed, &violation)));
             println!("{name} {seed}: {:016x}", world.trace());
         }
     }

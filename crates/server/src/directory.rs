@@ -21,8 +21,8 @@ use forebay_core::seats::Seats;
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::tiles::hash_in_stream;
 use forebay_wire::client::reading::Reply;
-use forebay_wire::peer::replication::BlockRange;
 use forebay_wire::peer::directory;
+use forebay_wire::peer::replication::BlockRange;
 use std::collections::{BTreeMap, HashSet};
 
 /// About how many bytes of records are told at a time.
@@ -175,7 +175,11 @@ impl Node {
         for (owner, steps) in told {
             for (id, fields) in steps {
                 for part in fields.into_values().flat_map(in_parts) {
-                    self.tell(state, owner, directory::Message::HandOver { id: id.clone(), owned: vec![part] });
+                    self.tell(
+                        state,
+                        owner,
+                        directory::Message::HandOver { id: id.clone(), owned: vec![part] },
+                    );
                 }
             }
         }

@@ -14,9 +14,9 @@ use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
 use forebay_transport::host;
-use forebay_wire::frame::Header;
 use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
 use forebay_wire::connection::{Hello, Role, Welcome};
+use forebay_wire::frame::Header;
 use forebay_wire::peer::replication::{self, BlockRange, Replica, ReplicaUnit, SpaceBlock};
 use forebay_wire::peer::streams;
 use rustix::fd::OwnedFd;
@@ -202,7 +202,12 @@ impl Node {
     }
 
     /// Finds room for blocks of a step of another server; those that are new here, each with where it is there.
-    fn keep_ranges(&self, state: &mut State, from: ServerId, keep: &Replica) -> Result<Vec<(BlockRange, BlockRange)>> {
+    fn keep_ranges(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        keep: &Replica,
+    ) -> Result<Vec<(BlockRange, BlockRange)>> {
         let guarded = state.guarded.entry(from).or_default();
         let step = guarded.kept.entry(keep.unit.clone()).or_default();
         step.copies = step.copies.max(keep.copies);
@@ -250,7 +255,8 @@ impl Node {
         }
         knows_run(state, from, keep)?;
         let new = self.keep_ranges(state, from, keep)?;
-        if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.unit)) {
+        if let Some(step) = state.guarded.get_mut(&from).and_then(|guarded| guarded.kept.get_mut(&keep.unit))
+        {
             step.coming.extend(new.iter().map(|(_, mine)| *mine));
         }
         Ok(new)
@@ -386,7 +392,11 @@ impl Node {
             let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
             let mut messages = known_of_runs(state, epoch, stream);
             let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
-            messages.push(streams::Message::StepsHeld { epoch, stream: stream.clone(), steps: steps.collect() });
+            messages.push(streams::Message::StepsHeld {
+                epoch,
+                stream: stream.clone(),
+                steps: steps.collect(),
+            });
             for message in messages {
                 self.tell(state, coordinator, message);
             }

@@ -6,11 +6,11 @@ use crate::silence::ToDo;
 use crate::space::Registration;
 use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
-use forebay_core::{Error, ErrorKind, Result};
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, BackTo, Effect, Joined, RunOptions, StepReport, StreamCoordinator};
-use forebay_wire::frame::{BODY_MAX, encoded_bytes};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::Event;
+use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::streams::{self, JoinedRun};
 use forebay_wire::peer::{PeerMessage, cluster, directory, replication, space};
 use std::sync::Arc;
@@ -61,12 +61,7 @@ impl Node {
             // If too much of it waits, it is lost, as datagrams may be.
             M::Swim(said) => drop(self.watching.try_send(ToDo::Hear(from, said))),
             // The connections take these by themselves.
-            M::Join(_)
-            | M::QueryRoster
-            | M::Admission(_)
-            | M::Agreement(_)
-            | M::Ping(_)
-            | M::Pong(_) => {}
+            M::Join(_) | M::QueryRoster | M::Admission(_) | M::Agreement(_) | M::Ping(_) | M::Pong(_) => {}
         }
     }
 
@@ -186,7 +181,8 @@ impl Node {
         // A rank that comes first would begin another run while one is still told of.
         let telling = state.coordinators.get(&stream).is_some_and(|stream| stream.is_taking_over());
         let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
-        let refuse = |error| streams::Message::Joined { token, stream: stream.clone(), rank, result: Err(error) };
+        let refuse =
+            |error| streams::Message::Joined { token, stream: stream.clone(), rank, result: Err(error) };
         match place {
             Some(server) if server == self.id => {}
             Some(server) => {
@@ -416,7 +412,11 @@ impl Node {
             match effect {
                 Effect::Prepare { run, version } => {
                     for server in self.standing().view.members.iter().copied() {
-                        if !self.tell(state, server, streams::Message::PrepareCut { stream: name(), run, version }) {
+                        if !self.tell(
+                            state,
+                            server,
+                            streams::Message::PrepareCut { stream: name(), run, version },
+                        ) {
                             let effects = self.coordinator(state, stream).prepared(server, version, None);
                             self.apply(state, stream, effects);
                         }
@@ -458,7 +458,11 @@ impl Node {
                 Effect::Cuts { run, cuts, agreeing } => {
                     for server in self.standing().view.members.iter().copied() {
                         let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
-                        self.tell(state, server, streams::Message::Cuts { stream, run, demand, cuts, agreeing });
+                        self.tell(
+                            state,
+                            server,
+                            streams::Message::Cuts { stream, run, demand, cuts, agreeing },
+                        );
                     }
                 }
                 Effect::Over(run) => {
@@ -467,7 +471,11 @@ impl Node {
                     }
                 }
                 Effect::RankError { server, run, rank, error } => {
-                    self.tell(state, server, streams::Message::RankFailed { stream: name(), run, rank, error });
+                    self.tell(
+                        state,
+                        server,
+                        streams::Message::RankFailed { stream: name(), run, rank, error },
+                    );
                 }
             }
         }

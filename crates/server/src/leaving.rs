@@ -380,7 +380,8 @@ impl Node {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
         let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.all_held());
         let able = self.able_guardians(state).len();
-        let is_given_up = |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
+        let is_given_up =
+            |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
         all.filter(|id| !is_given_up(id) && !is_elsewhere(state, id, able)).collect()
     }
 

@@ -52,7 +52,16 @@ impl Node {
             let records = state.directory.records_in(id, &ranges);
             let (id, copies, guardians, ended) = (ReplicaUnit::Step(id.clone()), 1, Vec::new(), Vec::new());
             let (space, of_told_run) = (None, false);
-            offer.kept.push(Replica { unit: id, copies, backups: guardians, ranges, ended, records, space, of_told_run });
+            offer.kept.push(Replica {
+                unit: id,
+                copies,
+                backups: guardians,
+                ranges,
+                ended,
+                records,
+                space,
+                of_told_run,
+            });
         }
         offer
     }

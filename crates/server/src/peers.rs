@@ -250,7 +250,8 @@ fn about_bytes(message: &PeerMessage) -> usize {
     let of = |blocks: &[BlockRecord]| -> usize {
         blocks.iter().map(|block| RECORD_BYTES + block.inline.as_ref().map_or(0, |bytes| bytes.len())).sum()
     };
-    let reports = |reports: &[FieldReport]| -> usize { reports.iter().map(|report| of(&report.blocks)).sum() };
+    let reports =
+        |reports: &[FieldReport]| -> usize { reports.iter().map(|report| of(&report.blocks)).sum() };
     let blocks = match message {
         PeerMessage::Streams(streams::Message::StepEnded { ended, .. }) => {
             ended.fields.iter().map(|field| of(&field.blocks)).sum()

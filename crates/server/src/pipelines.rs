@@ -15,9 +15,7 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
 use forebay_core::{Error, Result};
 use forebay_wire::drive::DRIVEN_WINDOW;
-use forebay_wire::execution::{
-    CommMember, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec,
-};
+use forebay_wire::execution::{CommMember, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec};
 use forebay_wire::peer::pipelines;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -309,7 +307,8 @@ impl Node {
             &Error::not_found(format!("pipeline '{name}' was destroyed")),
         );
         for server in pipeline.servers {
-            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
+            let stop =
+                pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(&mut state, server, stop);
         }
         self.drain(&mut state);
@@ -323,9 +322,15 @@ impl Node {
     /// A message about pipelines.
     pub(crate) fn on_pipelines(&self, state: &mut State, from: ServerId, message: pipelines::Message) {
         match message {
-            pipelines::Message::StartWorker { creation, spec } => self.start_worker(state, from, creation, spec),
-            pipelines::Message::StopWorker { pipeline, creation } => self.stop_worker(state, &pipeline, creation),
-            pipelines::Message::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
+            pipelines::Message::StartWorker { creation, spec } => {
+                self.start_worker(state, from, creation, spec)
+            }
+            pipelines::Message::StopWorker { pipeline, creation } => {
+                self.stop_worker(state, &pipeline, creation)
+            }
+            pipelines::Message::WorkerReady { pipeline, creation, member, needs }
+                if member.server == from =>
+            {
                 let wanted = state.may_have_workers(from, self.id);
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| wanted && found.creation == creation) {
@@ -337,7 +342,8 @@ impl Node {
                     }
                     if found.attachment.is_some() {
                         let history = found.history();
-                        let was = pipelines::Message::History { pipeline: pipeline.clone(), creation, history };
+                        let was =
+                            pipelines::Message::History { pipeline: pipeline.clone(), creation, history };
                         self.tell(state, from, was);
                     }
                     let Some(found) = state.pipelines.coordinated.get(&pipeline) else { return };
@@ -362,7 +368,9 @@ impl Node {
                     self.let_workers_leave(state, &pipeline);
                 }
             }
-            pipelines::Message::Execute { pipeline, order } => self.order_worker(state, from, &pipeline, order),
+            pipelines::Message::Execute { pipeline, order } => {
+                self.order_worker(state, from, &pipeline, order)
+            }
             pipelines::Message::Released { pipeline, execution } => {
                 self.pipeline_released(state, &pipeline, from, Some(execution));
             }
@@ -467,7 +475,8 @@ impl Node {
             self.apply(state, &pipeline.spec.stream, effects);
         }
         for server in pipeline.servers {
-            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
+            let stop =
+                pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
         }
     }

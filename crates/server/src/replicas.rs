@@ -144,7 +144,11 @@ impl Replicas {
 
     /// A step is to be kept elsewhere, since this server leaves: how many copies it is to have in any case, and of how many
     /// parts this is all that there is, unless something else of it is just being kept.
-    pub(crate) fn hand_over(&mut self, id: &ReplicaUnit, ended: &[(u32, Arc<StepEnded>)]) -> (u32, Option<u64>) {
+    pub(crate) fn hand_over(
+        &mut self,
+        id: &ReplicaUnit,
+        ended: &[(u32, Arc<StepEnded>)],
+    ) -> (u32, Option<u64>) {
         let copies = self.copies_with_others(id);
         let step = self.kept.entry(id.clone()).or_default();
         step.copies = step.copies.max(copies);

@@ -161,12 +161,17 @@ fn named(name: &str) -> fn(u64) -> Plan {
 #[test]
 fn traces() {
     let seeds = std::env::var("TRACES").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let plans = ["one_host", "several_hosts", "three_copies", "no_copies", "many_leave", "many_wake", "short_runs"];
+    let plans =
+        ["one_host", "several_hosts", "three_copies", "no_copies", "many_leave", "many_wake", "short_runs"];
     for seed in 0..seeds {
         let plan = plans[seed as usize % plans.len()];
         let mut world = World::new(seed, &named(plan)(seed));
         let ran = world.run();
-        println!("{plan} {seed}: {:016x}{}", world.trace(), ran.map_or_else(|Violation(what)| format!(", {what}"), |()| String::new()));
+        println!(
+            "{plan} {seed}: {:016x}{}",
+            world.trace(),
+            ran.map_or_else(|Violation(what)| format!(", {what}"), |()| String::new())
+        );
     }
 }
 

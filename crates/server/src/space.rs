@@ -169,7 +169,10 @@ impl Space {
 
     /// All blocks that are held here.
     pub(crate) fn all_held(&self) -> impl Iterator<Item = ReplicaUnit> {
-        self.held.values().filter(|block| block.description > 0).map(|block| ReplicaUnit::Space(block.record.key))
+        self.held
+            .values()
+            .filter(|block| block.description > 0)
+            .map(|block| ReplicaUnit::Space(block.record.key))
     }
 
     /// Whether a block is being put here.

@@ -73,7 +73,8 @@ impl Node {
             state.ledger.has_copies(&stream, run, rank, ended.step);
         }
         let id = StepId { stream: stream.clone(), run, step: ended.step };
-        let told = self.tell(state, coordinator, streams::Message::StepEnded { stream, run, rank, ended, copied });
+        let told =
+            self.tell(state, coordinator, streams::Message::StepEnded { stream, run, rank, ended, copied });
         if !told && (self.is_too_far_behind(state, coordinator) || kept > UNTOLD_MAX) {
             // Nobody will ever read it.
             self.forget_step(state, &id);
@@ -223,7 +224,13 @@ pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<st
 }
 
 /// What a coordinator is told of a rank: the steps that it has ended, and whether it is gone.
-fn tell_rank(stream: &str, run: RunNumber, rank: u32, told: &RankLedger, messages: &mut Vec<streams::Message>) {
+fn tell_rank(
+    stream: &str,
+    run: RunNumber,
+    rank: u32,
+    told: &RankLedger,
+    messages: &mut Vec<streams::Message>,
+) {
     let name = || stream.to_owned();
     messages.extend(told.steps.values().cloned().map(|ended| {
         let copied = told.is_safe(ended.step);

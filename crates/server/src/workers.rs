@@ -226,8 +226,12 @@ impl Node {
         if !sent {
             state.pipelines.workers.get_mut(pipeline).into_iter().for_each(|worker| worker.has_ended(true));
             let error = Some("its process is not there".to_owned());
-            let executed =
-                pipelines::Message::Executed { pipeline: pipeline.to_owned(), execution, error, seconds: 0.0 };
+            let executed = pipelines::Message::Executed {
+                pipeline: pipeline.to_owned(),
+                execution,
+                error,
+                seconds: 0.0,
+            };
             self.tell(state, from, executed);
         }
     }

@@ -16,16 +16,18 @@ use forebay_core::block::{Extent, Location};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{Lineage, ServerId};
-use forebay_core::membership::Message;
+use forebay_core::membership;
 use forebay_core::region::Region;
 use forebay_core::roster::Roster;
 use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
-use forebay_wire::frame::{self, Frame, Header};
-use forebay_wire::message::{Bytes, Part, Role, ToClient, ToServer};
-use forebay_wire::peer::{self, PeerMessage};
+use forebay_wire::client::block::Bytes;
+use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
+use forebay_wire::connection::{LastWords, Role};
+use forebay_wire::frame::Header;
+use forebay_wire::peer::{PeerMessage, cluster, directory, pipelines, replication, streams};
+use forebay_wire::protocol::Protocol;
 use invent::{Inventor, Plain, spoil};
-use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
@@ -88,86 +90,156 @@ fn check_it_works(group: &Group) {
     sim.close().unwrap();
 }
 
-/// A message of a client, without those that wait long or end the server.
-fn client_message(inventor: &mut Inventor) -> ToServer {
+/// Any message of a client, of whatever protocol; none that waits long or ends the server.
+fn client_message(inventor: &mut Inventor) -> Plain {
     if inventor.below(3) == 0 {
-        let seeds = seeds::to_server();
-        let index = inventor.below(seeds.len() as u64) as usize;
-        return seeds[index].clone();
+        let seeds::Requests { producer, consumer, reading, space } = seeds::requests();
+        let mut seeds: Vec<Plain> = producer.iter().map(Plain::of).collect();
+        seeds.extend(consumer.iter().map(Plain::of));
+        seeds.extend(reading.iter().map(Plain::of));
+        seeds.extend(space.iter().map(Plain::of));
+        return seeds.swap_remove(inventor.below(seeds.len() as u64) as usize);
     }
-    loop {
-        let mut message: ToServer = inventor.value();
-        match &mut message {
-            ToServer::Shutdown | ToServer::LeaveGroup { .. } => continue,
-            ToServer::Begin { patience_ms, .. }
-            | ToServer::Reserve { patience_ms, .. }
-            | ToServer::CreatePipeline { patience_ms, .. }
-            | ToServer::SpaceFind { patience_ms, .. } => *patience_ms %= 3,
-            _ => {}
+    match inventor.below(8) {
+        0 => {
+            let mut request = inventor.value();
+            if let producer::Request::Begin { patience_ms, .. } = &mut request {
+                *patience_ms %= 3;
+            }
+            Plain::of(&request)
         }
-        return message;
+        1 => Plain::of(&inventor.value::<placement::Request>()),
+        2 => {
+            let mut request = inventor.value();
+            if let writing::Request::Reserve { patience_ms, .. } = &mut request {
+                *patience_ms %= 3;
+            }
+            Plain::of(&request)
+        }
+        3 => Plain::of(&inventor.value::<consumer::Request>()),
+        4 => Plain::of(&inventor.value::<reading::Request>()),
+        5 => {
+            let mut request = inventor.value();
+            if let space::Request::Find(search) = &mut request {
+                search.patience_ms %= 3;
+            }
+            Plain::of(&request)
+        }
+        6 => Plain::of(&inventor.value::<worker::Request>()),
+        _ => loop {
+            let mut request = inventor.value();
+            match &mut request {
+                admin::Request::Shutdown | admin::Request::LeaveGroup { .. } => continue,
+                admin::Request::CreatePipeline { patience_ms, .. } => *patience_ms %= 3,
+                _ => {}
+            }
+            return Plain::of(&request);
+        },
     }
 }
 
-/// As it is encoded.
-fn encoded<M: Serialize>(message: &M) -> Plain {
-    let mut bytes = Vec::new();
-    frame::encode(&Header::default(), message, None, &mut bytes).unwrap();
-    Plain(bytes.split_off(frame::HEADER))
+/// Any message of a server, but those about the members.
+fn server_message(inventor: &mut Inventor) -> Plain {
+    if inventor.below(2) == 0 {
+        let mut seeds = seeds::peer();
+        return match seeds.swap_remove(inventor.below(seeds.len() as u64) as usize) {
+            PeerMessage::Streams(message) => Plain::of(&message),
+            PeerMessage::Space(message) => Plain::of(&message),
+            other => panic!("{other:?}"),
+        };
+    }
+    match inventor.below(6) {
+        0 => loop {
+            let message = inventor.value();
+            if !is_about_members(&message) {
+                return Plain::of(&message);
+            }
+        },
+        1 => Plain::of(&inventor.value::<streams::Message>()),
+        2 => Plain::of(&inventor.value::<replication::Message>()),
+        3 => Plain::of(&inventor.value::<directory::Message>()),
+        4 => Plain::of(&inventor.value::<forebay_wire::peer::space::Message>()),
+        _ => Plain::of(&inventor.value::<pipelines::Message>()),
+    }
 }
 
-/// Spoils some of the messages, on their way. None becomes one that waits long or ends the server.
-fn spoil_some<M: Serialize>(messages: &[M], inventor: &mut Inventor) -> Vec<Plain> {
-    let mut said: Vec<Plain> = messages.iter().map(encoded).collect();
-    for Plain(bytes) in &mut said {
+/// Spoils some of the messages, on their way. None becomes one that waits long, ends the server, or votes.
+fn spoil_some(messages: &mut [Plain], inventor: &mut Inventor) {
+    for message in messages {
         if inventor.below(4) == 0 {
             let changes = 1 + inventor.below(3);
-            let spoilt = spoil(bytes.clone(), inventor, changes);
-            let frame = Frame { header: Header::default(), body: spoilt };
-            let about_members =
-                frame.message::<PeerMessage>().is_ok_and(|message| is_about_members(&message));
-            if !about_members && !frame.message::<ToServer>().is_ok_and(|message| is_trouble(&message)) {
-                *bytes = frame.body;
+            let bytes = spoil(message.bytes.clone(), inventor, changes);
+            let spoilt = Plain { bytes, ..message.clone() };
+            if !is_trouble(&spoilt) {
+                *message = spoilt;
             }
         }
     }
-    said
 }
 
-fn is_trouble(message: &ToServer) -> bool {
-    match message {
-        ToServer::Shutdown | ToServer::LeaveGroup { .. } => true,
-        ToServer::Begin { patience_ms, .. }
-        | ToServer::Reserve { patience_ms, .. }
-        | ToServer::CreatePipeline { patience_ms, .. }
-        | ToServer::SpaceFind { patience_ms, .. } => *patience_ms > 1000,
-        _ => false,
-    }
+fn is_trouble(message: &Plain) -> bool {
+    let frame = message.frame();
+    let is_about_members = frame.message().is_ok_and(|message| is_about_members(&message));
+    let waits = match message.protocol {
+        number if number == Protocol::Admin as u8 => match frame.message() {
+            Ok(admin::Request::Shutdown | admin::Request::LeaveGroup { .. }) => Some(u64::MAX),
+            Ok(admin::Request::CreatePipeline { patience_ms, .. }) => Some(patience_ms),
+            _ => None,
+        },
+        number if number == Protocol::Producer as u8 => match frame.message() {
+            Ok(producer::Request::Begin { patience_ms, .. }) => Some(patience_ms),
+            _ => None,
+        },
+        number if number == Protocol::Writing as u8 => match frame.message() {
+            Ok(writing::Request::Reserve { patience_ms, .. }) => Some(patience_ms),
+            _ => None,
+        },
+        number if number == Protocol::Space as u8 => match frame.message() {
+            Ok(space::Request::Find(search)) => Some(search.patience_ms),
+            _ => None,
+        },
+        _ => None,
+    };
+    is_about_members || waits.is_some_and(|millis| millis > 1000)
+}
+
+/// What a rank says first at its home.
+fn join(stream: String) -> producer::Request {
+    producer::Request::Join { stream, rank: 0, options: run_options(1), back_to: None }
+}
+
+fn define() -> producer::Request {
+    producer::Request::Define(seeds::field())
+}
+
+fn begin(step: u64) -> producer::Request {
+    producer::Request::Begin { step, time: 0.0, known: 0, patience_ms: 1000 }
 }
 
 #[test]
 fn anything_a_client_may_say() {
     count_panics();
     let group = Group::start(1);
+    let roles = [Role::Producer, Role::Consumer, Role::Producer, Role::Space, Role::Placement, Role::Admin];
     for seed in 0..2000 {
         let mut inventor = Inventor::new(seed);
-        let role = if seed % 2 == 0 { Role::Producer } else { Role::Consumer };
-        let mut raw = group.connect(0, seed % 3 == 0, role);
+        let role = roles[seed as usize % roles.len()].clone();
+        let mut raw = group.connect(0, seed % 3 == 0, role.clone());
         let mut said = Vec::new();
-        if seed % 2 == 0 {
+        if role == Role::Producer {
             // As a rank that has opened its stream, so that the rest of what it says has a meaning.
-            let stream = format!("s{seed}");
-            said.push(encoded(&ToServer::Produce {
-                stream,
-                rank: 0,
-                options: run_options(1),
-                back_to: None,
-            }));
-            said.push(encoded(&ToServer::Define(seeds::field())));
-            said.push(encoded(&ToServer::Begin { step: 3, time: 0.0, known: 0, patience_ms: 1000 }));
+            said.extend([Plain::of(&join(format!("s{seed}"))), Plain::of(&define()), Plain::of(&begin(3))]);
         }
-        let messages: Vec<ToServer> = (0..12).map(|_| client_message(&mut inventor)).collect();
-        said.extend(spoil_some(&messages, &mut inventor));
+        let mut messages = Vec::new();
+        while messages.len() < 12 {
+            let message = client_message(&mut inventor);
+            // What its role does not speak ends the connection: mostly it says what it may.
+            if inventor.below(40) == 0 || speaks(&role, message.protocol) {
+                messages.push(message);
+            }
+        }
+        spoil_some(&mut messages, &mut inventor);
+        said.extend(messages);
         for (index, message) in said.iter().enumerate() {
             let request = if index % 2 == 0 { 0 } else { 1 << 40 };
             if raw.say(Header { request, ..Header::default() }, message, &[]).is_err() {
@@ -175,7 +247,7 @@ fn anything_a_client_may_say() {
             }
         }
         // It has taken in all of it, or ended the connection.
-        let _ = raw.ask(&ToServer::Status);
+        let _ = raw.ask(&reading::Request::HasBlock { arena: 0, offset: 0, bytes: 0, generation: 0 });
         if seed % 100 == 99 {
             check_it_works(&group);
         }
@@ -194,15 +266,9 @@ fn anything_a_server_may_say() {
         // One that is not a member, and one that claims to be this server itself.
         let claimed = if seed % 10 == 0 { 0 } else { 1 + seed as u32 % 5 };
         let mut raw = group.connect(0, seed % 3 == 0, Role::Server(ServerId(claimed)));
-        let seeds = seeds::peer();
-        let messages: Vec<PeerMessage> = (0..12)
-            .map(|_| match inventor.below(2) {
-                0 => seeds[inventor.below(seeds.len() as u64) as usize].clone(),
-                _ => inventor.value(),
-            })
-            .filter(|message| !is_about_members(message))
-            .collect();
-        for message in spoil_some(&messages, &mut inventor) {
+        let mut messages: Vec<Plain> = (0..12).map(|_| server_message(&mut inventor)).collect();
+        spoil_some(&mut messages, &mut inventor);
+        for message in messages {
             if raw.tell(&message).is_err() {
                 break;
             }
@@ -217,8 +283,63 @@ fn anything_a_server_may_say() {
 }
 
 /// Who holds the secret may join, and is believed to vote.
-fn is_about_members(message: &PeerMessage) -> bool {
-    matches!(message, peer::cluster::Message::Join(_) | peer::cluster::Message::Agreement(_))
+fn is_about_members(message: &cluster::Message) -> bool {
+    matches!(message, cluster::Message::Join(_) | cluster::Message::Agreement(_))
+}
+
+/// Whether a role speaks a protocol.
+fn speaks(role: &Role, protocol: u8) -> bool {
+    let spoken: &[Protocol] = match role {
+        Role::Producer => &[Protocol::Producer, Protocol::Writing],
+        Role::Placement => &[Protocol::Placement, Protocol::Writing],
+        Role::Consumer => &[Protocol::Consumer, Protocol::Reading],
+        Role::Space => &[Protocol::Space, Protocol::Writing, Protocol::Reading],
+        Role::Worker { .. } => &[Protocol::Worker, Protocol::Reading],
+        Role::Admin => &[Protocol::Admin],
+        Role::Server(_) => &[],
+    };
+    spoken.iter().any(|spoken| *spoken as u8 == protocol)
+}
+
+/// What another role would say does not parse: it ends the connection, and does nothing. So a reader can neither produce nor
+/// end the group.
+#[test]
+fn what_another_role_would_say() {
+    count_panics();
+    let group = Group::start(1);
+    let said: [(Protocol, Plain); 8] = [
+        (Protocol::Producer, Plain::of(&join("another role's".into()))),
+        (Protocol::Placement, Plain::of(&placement::Request::End { step: 1 })),
+        (Protocol::Writing, Plain::of(&writing::Request::Reserve { bytes: 8, patience_ms: 0 })),
+        (Protocol::Consumer, Plain::of(&seeds::requests().consumer[0])),
+        (Protocol::Reading, Plain::of(&seeds::requests().reading[0])),
+        (Protocol::Space, Plain::of(&space::Request::Open)),
+        (Protocol::Worker, Plain::of(&worker::Request::Released { execution: 1 })),
+        (Protocol::Admin, Plain::of(&admin::Request::Shutdown)),
+    ];
+    for role in [Role::Producer, Role::Placement, Role::Consumer, Role::Space, Role::Admin] {
+        for (protocol, message) in &said {
+            if speaks(&role, *protocol as u8) {
+                continue;
+            }
+            let mut raw = group.connect(0, false, role.clone());
+            raw.say(Header { request: 9, ..Header::default() }, message, &[]).unwrap();
+            let LastWords(error) = last_words(&mut raw);
+            assert_eq!(error.kind, ErrorKind::Protocol, "{role:?}: {error}");
+            assert!(error.text.contains(protocol.name()), "{role:?}: {error}");
+        }
+    }
+    check_it_works(&group);
+    let streams = Admin::open(&group.options()).unwrap().status().unwrap()["streams"].to_string();
+    assert!(!streams.contains("another role's"), "{streams}");
+    check_no_panic();
+    group.stop();
+}
+
+/// Why a server ends a connection.
+fn last_words(raw: &mut Raw) -> LastWords {
+    let received = raw.connection.receiver.receive(Instant::now() + PATIENCE, "to end the connection");
+    received.unwrap().frame.message().unwrap()
 }
 
 /// What contradicts itself is not believed; whatever it is, nobody panics over it.
@@ -227,20 +348,23 @@ fn anything_about_the_members() {
     count_panics();
     let group = Group::start(1);
     let mut server = group.connect(0, true, Role::Server(ServerId(7)));
-    server.tell(&peer::cluster::Message::QueryRoster).unwrap();
-    let peer::cluster::Message::Admission(Ok(roster)) = said(&mut server) else { panic!("no roster") };
+    server.tell(&cluster::Message::QueryRoster).unwrap();
+    let cluster::Message::Admission(Ok(roster)) = said(&mut server) else { panic!("no roster") };
     let later = Roster { epoch: 1 << 40, ..(*roster).clone() };
     let nobody = Roster { members: Vec::new(), ..later.clone() };
     let unknown = Roster { next_id: ServerId(0), ..later.clone() };
     let another = Roster { lineage: Lineage([9; 16]), ..later };
     for roster in [nobody, unknown, another] {
-        server.tell(&peer::cluster::Message::Agreement(Message::InForce(Arc::new(roster)))).unwrap();
+        server.tell(&cluster::Message::Agreement(membership::Message::InForce(Arc::new(roster)))).unwrap();
     }
     for seed in 0..2000 {
-        let message: Message = Inventor::new(30_000 + seed).value();
-        let by_whom = matches!(message, Message::Wish(_) | Message::Ask(..) | Message::InForce(_));
+        let message: membership::Message = Inventor::new(30_000 + seed).value();
+        let by_whom = {
+            use membership::Message as M;
+            matches!(message, M::Wish(_) | M::Ask(..) | M::InForce(_))
+        };
         if !by_whom {
-            server.tell(&peer::cluster::Message::Agreement(message)).unwrap();
+            server.tell(&cluster::Message::Agreement(message)).unwrap();
         }
     }
     is_heard(&mut server);
@@ -251,7 +375,7 @@ fn anything_about_the_members() {
 }
 
 /// What a server says over the connection on which it was asked.
-fn said(server: &mut Raw) -> PeerMessage {
+fn said(server: &mut Raw) -> cluster::Message {
     let received = server.connection.receiver.receive(Instant::now() + PATIENCE, "to answer").unwrap();
     received.frame.message().unwrap()
 }
@@ -265,10 +389,17 @@ fn a_field_that_contradicts_itself() {
     report.field.shape = Some([20][..].into());
     let mut server = group.connect(0, true, Role::Server(ServerId(3)));
     server
-        .tell(&peer::space::Message::Register { token: 1, step: 3, description: 0, report: report.clone() })
+        .tell_peer(forebay_wire::peer::space::Message::Register {
+            token: 1,
+            step: 3,
+            description: 0,
+            report: report.clone(),
+        })
         .unwrap();
     // Were it taken, this would be the next to fail.
-    server.tell(&peer::space::Message::Register { token: 2, step: 3, description: 0, report }).unwrap();
+    server
+        .tell_peer(forebay_wire::peer::space::Message::Register { token: 2, step: 3, description: 0, report })
+        .unwrap();
     is_heard(&mut server);
     check_it_works(&group);
     check_no_panic();
@@ -277,12 +408,12 @@ fn a_field_that_contradicts_itself() {
 
 /// The server has taken what this other server told it: it answers what comes after it.
 fn is_heard(server: &mut Raw) {
-    server.tell(&peer::cluster::Message::QueryRoster).unwrap();
+    server.tell(&cluster::Message::QueryRoster).unwrap();
     loop {
         match said(server) {
-            peer::cluster::Message::Admission(Ok(roster)) => return assert!(roster.contains(ServerId(0))),
+            cluster::Message::Admission(Ok(roster)) => return assert!(roster.contains(ServerId(0))),
             // Answers to what it said before.
-            peer::cluster::Message::Agreement(_) => {}
+            cluster::Message::Agreement(_) => {}
             answer => panic!("{answer:?}"),
         }
     }
@@ -295,7 +426,9 @@ fn a_message_of_a_server_that_cannot_be_read() {
     let group = Group::start(2);
     let mut server = group.connect(0, true, Role::Server(ServerId(1)));
     for garbage in [&[0xff; 20][..], &[], &[5]] {
-        server.tell(&Plain(garbage.to_vec())).unwrap();
+        for protocol in [Protocol::Streams as u8, Protocol::Cluster as u8, Protocol::Producer as u8, 200] {
+            server.tell(&Plain { protocol, bytes: garbage.to_vec() }).unwrap();
+        }
     }
     is_heard(&mut server);
     // It has not ended, so that it says nothing of the server that it claims to be.
@@ -316,15 +449,15 @@ fn blocks_that_are_placed_nowhere() {
         for stream in ["a", "b", "c", "d"] {
             let stream = format!("{stream} {home}");
             let mut rank = group.connect(home, true, Role::Producer);
-            rank.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1), back_to: None }).unwrap();
-            rank.ask(&ToServer::Define(seeds::field())).unwrap();
-            rank.ask(&ToServer::Begin { step: 0, time: 0.0, known: 0, patience_ms: 1000 }).unwrap();
+            rank.ask(&join(stream)).unwrap();
+            rank.ask(&define()).unwrap();
+            rank.ask(&begin(0)).unwrap();
             let place =
                 Location { server: ServerId(0), arena: 1, offset: 1 << 60, bytes: 216, generation: 1 };
-            let answer = rank.ask(&ToServer::Put(seeds::put(Bytes::Placed(place))));
-            assert!(!matches!(answer, Ok(ToClient::Done)), "{answer:?}");
-            let _ = rank.tell(&ToServer::End { step: 0, blocks: 1, dropped: false });
-            let _ = rank.ask(&ToServer::Flush);
+            let answer = rank.ask(&producer::Request::Put(seeds::put(Bytes::Placed(place))));
+            assert!(!matches!(answer, Ok(producer::Reply::Done)), "{answer:?}");
+            let _ = rank.tell(&producer::Request::End { step: 0, blocks: 1, dropped: false });
+            let _ = rank.ask(&producer::Request::Flush);
         }
     }
     check_it_works(&group);
@@ -351,20 +484,20 @@ fn ranges_that_were_not_granted() {
     count_panics();
     let group = Group::start(1);
     let mut rank = group.connect(0, true, Role::Producer);
-    let produce = ToServer::Produce { stream: "s".into(), rank: 0, options: run_options(1), back_to: None };
-    let ToClient::Producing { arena: Some((arena, _)), .. } = rank.ask(&produce).unwrap() else {
+    let producer::Reply::Joined { arena: Some((arena, _)), .. } = rank.ask(&join("s".into())).unwrap() else {
         panic!("no arena");
     };
-    rank.ask(&ToServer::Define(seeds::field())).unwrap();
-    rank.ask(&ToServer::Begin { step: 0, time: 0.0, known: 0, patience_ms: 1000 }).unwrap();
+    rank.ask(&define()).unwrap();
+    rank.ask(&begin(0)).unwrap();
     for bytes in [u64::MAX, u64::MAX - 4095, BUDGET * 2, 1 << 63] {
-        let answer = rank.ask(&ToServer::Reserve { bytes, patience_ms: 0 }).unwrap();
-        assert!(matches!(answer, ToClient::Failed(error) if error.kind == ErrorKind::OverBudget));
+        let error = rank.ask(&writing::Request::Reserve { bytes, patience_ms: 0 }).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OverBudget);
     }
-    let answer = rank.ask(&ToServer::Reserve { bytes: 216, patience_ms: 1000 }).unwrap();
-    let ToClient::Granted(Some(grant)) = answer else { panic!("{answer:?}") };
-    let other =
-        |arena, offset, generation| ToServer::Put(seeds::put(Bytes::Granted { arena, offset, generation }));
+    let answer = rank.ask(&writing::Request::Reserve { bytes: 216, patience_ms: 1000 }).unwrap();
+    let writing::Reply::Granted(Some(grant)) = answer else { panic!("{answer:?}") };
+    let other = |arena, offset, generation| {
+        producer::Request::Put(seeds::put(Bytes::Granted { arena, offset, generation }))
+    };
     for wrong in [
         other(arena, grant.offset + 4096, grant.generation),
         other(arena, grant.offset, grant.generation + 1),
@@ -374,15 +507,15 @@ fn ranges_that_were_not_granted() {
         // Each ends its connection: an honest client cannot say it. So each has a rank of its own.
         let mut liar = group.connect(0, false, Role::Producer);
         let stream = format!("liar {wrong:?}").chars().filter(|c| !c.is_control()).take(200).collect();
-        liar.ask(&ToServer::Produce { stream, rank: 0, options: run_options(1), back_to: None }).unwrap();
-        liar.ask(&ToServer::Define(seeds::field())).unwrap();
-        liar.ask(&ToServer::Begin { step: 0, time: 0.0, known: 0, patience_ms: 1000 }).unwrap();
+        liar.ask(&join(stream)).unwrap();
+        liar.ask(&define()).unwrap();
+        liar.ask(&begin(0)).unwrap();
         let refused = liar.ask(&wrong);
-        assert!(!matches!(refused, Ok(ToClient::Done)), "{refused:?}");
+        assert!(!matches!(refused, Ok(producer::Reply::Done)), "{refused:?}");
     }
     let good = other(arena, grant.offset, grant.generation);
-    assert!(matches!(rank.ask(&good).unwrap(), ToClient::Done));
-    assert!(!matches!(rank.ask(&good), Ok(ToClient::Done)), "twice");
+    assert_eq!(rank.ask(&good).unwrap(), producer::Reply::Done);
+    assert!(!matches!(rank.ask(&good), Ok(producer::Reply::Done)), "twice");
     check_it_works(&group);
     check_no_panic();
     group.stop();
@@ -393,54 +526,57 @@ fn ranges_that_were_not_granted() {
 fn a_lease_of_another_client() {
     count_panics();
     let group = Group::start(1);
-    let mut owner = group.connect(0, false, Role::Consumer);
-    let put = ToServer::SpacePut(Box::new(seeds::space_put(Bytes::Payload)));
+    let mut owner = group.connect(0, false, Role::Space);
+    let put = space::Request::Put(Box::new(seeds::space_put(Bytes::Payload)));
     let data = vec![5; 216];
     owner.say(Header { request: 77, payload: 216, ..Header::default() }, &put, &data).unwrap();
-    assert!(matches!(owner.answer(77).unwrap().0, ToClient::Done));
+    assert_eq!(owner.answer::<space::Reply>(77).unwrap().0, space::Reply::Done);
     let region = Some(Region::new(&[4, 0], &[2, 7]).unwrap());
-    let find = ToServer::SpaceFind {
+    let find = space::Request::Find(Box::new(space::Search {
         field: "U".into(),
         step: 3,
         region,
         shape: seeds::field().shape,
         patience_ms: 1000,
-    };
+    }));
     let search = Header { request: 79, ..Header::default() };
     owner.say(search, &find, &[]).unwrap();
-    let ToClient::Found { held: true, report, .. } = owner.answer(79).unwrap().0 else { panic!("not found") };
+    let space::Reply::Found { held: true, report, .. } = owner.answer(79).unwrap().0 else {
+        panic!("not found")
+    };
 
-    let mut stranger = group.connect(0, false, Role::Consumer);
-    stranger.tell(&ToServer::SpaceRelease { request: 79 }).unwrap();
-    stranger.ask(&ToServer::SpaceRemove { field: "U".into(), step: 3 }).unwrap();
+    let mut stranger = group.connect(0, false, Role::Space);
+    stranger.tell(&space::Request::Release { request: 79 }).unwrap();
+    stranger.ask(&space::Request::Remove { field: "U".into(), step: 3 }).unwrap();
     assert!(staged_bytes(&group) > 0, "the block was freed although somebody holds it");
     let place = report.blocks[0].location;
-    let fetch = ToServer::Fetch {
+    let fetch = reading::Request::Fetch(reading::Fetch {
         arena: place.arena,
         offset: place.offset,
         bytes: 216,
         generation: place.generation,
         stored: [3, 9][..].into(),
         element: 8,
-        part: Part { offset: [0, 0][..].into(), shape: [3, 9][..].into(), step: [1, 1][..].into() },
-    };
+        part: reading::Part { offset: [0, 0][..].into(), shape: [3, 9][..].into(), step: [1, 1][..].into() },
+    });
     owner.say(Header { request: 78, ..Header::default() }, &fetch, &[]).unwrap();
-    let (answer, bytes) = owner.answer(78).unwrap();
-    assert!(matches!(answer, ToClient::Data), "{answer:?}");
+    let (answer, bytes) = owner.answer::<reading::Reply>(78).unwrap();
+    assert_eq!(answer, reading::Reply::Data);
     assert_eq!(bytes, data);
-    owner.tell(&ToServer::SpaceRelease { request: 79 }).unwrap();
-    owner.ask(&ToServer::Status).unwrap();
+    owner.tell(&space::Request::Release { request: 79 }).unwrap();
+    // It has been heard once what comes after it is answered.
+    owner.ask(&space::Request::Open).unwrap();
     assert_eq!(staged_bytes(&group), 0);
 
     // Two searches of one number: what the first one found would be held for ever.
     owner.say(Header { request: 80, payload: 216, ..Header::default() }, &put, &data).unwrap();
-    assert!(matches!(owner.answer(80).unwrap().0, ToClient::Done));
+    assert_eq!(owner.answer::<space::Reply>(80).unwrap().0, space::Reply::Done);
     owner.say(search, &find, &[]).unwrap();
-    owner.answer(79).unwrap();
+    owner.answer::<space::Reply>(79).unwrap();
     owner.say(search, &find, &[]).unwrap();
     // The connection ends with all that was held over it.
-    let mut other = group.connect(0, false, Role::Consumer);
-    other.ask(&ToServer::SpaceRemove { field: "U".into(), step: 3 }).unwrap();
+    let mut other = group.connect(0, false, Role::Space);
+    other.ask(&space::Request::Remove { field: "U".into(), step: 3 }).unwrap();
     let began = Instant::now();
     while staged_bytes(&group) > 0 {
         assert!(began.elapsed() < Duration::from_secs(30), "what was found is held for ever");
@@ -457,7 +593,7 @@ fn absurd_contracts() {
     let need = |i: u32| Need { field: i.to_string(), dtype: None, every: 1 };
     let needs = Needs::Fields((0..1_000_000).map(need).collect());
     let mut reader = group.connect(0, false, Role::Consumer);
-    let attach = ToServer::Attach {
+    let attach = consumer::Attach {
         stream: "s".into(),
         needs,
         window: 1,
@@ -466,8 +602,8 @@ fn absurd_contracts() {
         held: Vec::new(),
         back: None,
     };
-    let answer = reader.ask(&attach).unwrap();
-    assert!(matches!(&answer, ToClient::Failed(error) if error.kind == ErrorKind::Invalid), "{answer:?}");
+    let error = reader.ask(&consumer::Request::Attach(Box::new(attach))).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     check_it_works(&group);
     group.stop();
 }

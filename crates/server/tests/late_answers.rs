@@ -11,8 +11,7 @@ use forebay_core::demand::Demand;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_wire::connection::Role;
-use forebay_wire::peer;
-use forebay_wire::peer::streams::JoinedRun;
+use forebay_wire::peer::streams::{self, JoinedRun};
 use std::time::Instant;
 
 /// A rank whose home gave up waiting for the stream's coordinator has not joined: it may come again.

@@ -11,8 +11,8 @@ use forebay_transport::{Kind, Link, Listener, inprocess};
 use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Door, Initiator, Secret};
 use forebay_wire::protocol::{Message, Protocol};
-use serde::{Deserialize, Serialize};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use serde::{Deserialize, Serialize};
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,6 @@ struct Text(Vec<u8>);
 impl Message for Text {
     const PROTOCOL: Protocol = Protocol::Comm;
 }
-
 
 const SECRET: Secret = Secret([5; 32]);
 const LINEAGE: Lineage = Lineage([6; 16]);
@@ -266,7 +265,8 @@ fn what_could_not_be_sent_is_not_missed(kind: Kind) {
     let header = |request| Header { request, ..Header::default() };
     connection.sender.queue(&header(1), &Text(vec![1u8; 5]), soon()).unwrap();
     stopped.store(true, Ordering::Relaxed);
-    let error = connection.sender.send(&header(2), &Text(vec![2u8; 200_000]), &[], Instant::now()).unwrap_err();
+    let error =
+        connection.sender.send(&header(2), &Text(vec![2u8; 200_000]), &[], Instant::now()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     // More than may be queued: it is to be sent at once.
     let error = connection.sender.queue(&header(3), &Text(vec![3u8; 100_000]), Instant::now()).unwrap_err();

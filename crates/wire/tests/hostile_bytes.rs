@@ -8,7 +8,7 @@ mod common;
 #[path = "common/seeds.rs"]
 mod seeds;
 
-use common::{Inventor, Plain, messages, spoil};
+use common::{Inventor, Plain, spoil};
 use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::contract::Field;
@@ -106,6 +106,43 @@ fn takes<M: DeserializeOwned + Serialize>(body: &[u8]) -> Option<M> {
     let twice: M = decode(again.clone()).expect("what was decoded can be passed on");
     assert_eq!(encoded(&twice), again);
     Some(value)
+}
+
+/// Does the same for each type that travels in a frame by itself: `messages!(with)` is `with!(Type, ...)`.
+macro_rules! messages {
+    ($with:ident) => {
+        $with! {
+            forebay_wire::connection::Hello,
+            forebay_core::Result<forebay_wire::connection::Welcome>,
+            forebay_wire::connection::LastWords,
+            forebay_wire::client::producer::Request,
+            forebay_core::Result<forebay_wire::client::producer::Reply>,
+            forebay_wire::client::producer::Event,
+            forebay_wire::client::placement::Request,
+            forebay_core::Result<forebay_wire::client::placement::Reply>,
+            forebay_wire::client::placement::Event,
+            forebay_wire::client::writing::Request,
+            forebay_core::Result<forebay_wire::client::writing::Reply>,
+            forebay_wire::client::consumer::Request,
+            forebay_core::Result<forebay_wire::client::consumer::Reply>,
+            forebay_wire::client::consumer::Event,
+            forebay_wire::client::reading::Request,
+            forebay_core::Result<forebay_wire::client::reading::Reply>,
+            forebay_wire::client::space::Request,
+            forebay_core::Result<forebay_wire::client::space::Reply>,
+            forebay_wire::client::worker::Request,
+            forebay_core::Result<forebay_wire::client::worker::Reply>,
+            forebay_wire::client::worker::Event,
+            forebay_wire::client::admin::Request,
+            forebay_core::Result<forebay_wire::client::admin::Reply>,
+            forebay_wire::peer::cluster::Message,
+            forebay_wire::peer::streams::Message,
+            forebay_wire::peer::replication::Message,
+            forebay_wire::peer::directory::Message,
+            forebay_wire::peer::space::Message,
+            forebay_wire::peer::pipelines::Message
+        }
+    };
 }
 
 fn all_decoders(body: &[u8]) {

@@ -194,7 +194,8 @@ impl World {
     /// changes, and of the rosters that are in force. No name of anything goes into it.
     pub(super) fn trace(&self) -> u64 {
         let members = self.nodes.iter().filter_map(Node::member);
-        let rosters = members.flat_map(|member| [member.roster().epoch, member.roster().members.len() as u64]);
+        let rosters =
+            members.flat_map(|member| [member.roster().epoch, member.roster().members.len() as u64]);
         let seen = [self.now, self.random, self.count, self.messages].into_iter().chain(rosters);
         seen.fold(0, |trace, seen| mix(trace ^ seen))
     }

@@ -32,7 +32,8 @@ impl Node {
             let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
             pipeline.servers.remove(&server);
             pipeline.ready.remove(&server);
-            let stop = pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
+            let stop =
+                pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
             self.tell(state, server, stop);
         }
     }

@@ -238,7 +238,8 @@ impl Node {
         let ask = |(guardian, leaves): (ServerId, bool)| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
             let (guardians, records, space) = (all.clone(), records.clone(), space.clone());
-            let keep = Replica { unit: id, copies, backups: guardians, ranges, ended, records, space, of_told_run };
+            let keep =
+                Replica { unit: id, copies, backups: guardians, ranges, ended, records, space, of_told_run };
             Asked { leaves, ..self.ask_to_keep(state, guardian, keep) }
         };
         let rest = rest.into_iter().map(|guardian| (guardian, false));
@@ -281,18 +282,16 @@ impl Node {
     }
 
     /// Whether it is sure that the guardian will do it; `None` if it is gone.
-    fn tell_to_keep(
-        &self,
-        state: &mut State,
-        guardian: ServerId,
-        keep: Replica,
-        token: u64,
-    ) -> Option<bool> {
+    fn tell_to_keep(&self, state: &mut State, guardian: ServerId, keep: Replica, token: u64) -> Option<bool> {
         let arenas: BTreeSet<u32> = keep.ranges.iter().map(|range| range.arena).collect();
         for arena in &arenas {
             if state.replicas.arenas.entry(*arena).or_default().insert(guardian) {
                 let (file, bytes) = self.store.lock().guarded_descriptor(*arena).ok()?;
-                self.peers.send_with(guardian, replication::Message::OfferArena { arena: *arena, bytes }, Some(file));
+                self.peers.send_with(
+                    guardian,
+                    replication::Message::OfferArena { arena: *arena, bytes },
+                    Some(file),
+                );
             }
         }
         // Also of blocks of a step that no rank has ended yet: who looks after a run of which nobody tells lets them go.

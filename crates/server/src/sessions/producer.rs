@@ -291,8 +291,13 @@ impl Session {
         }
         field.check()?;
         let (stream, run, number) = rank.key();
-        let define =
-            |token| streams::Message::Define { token, stream: stream.clone(), run, rank: number, field: field.clone() };
+        let define = |token| streams::Message::Define {
+            token,
+            stream: stream.clone(),
+            run,
+            rank: number,
+            field: field.clone(),
+        };
         if let Answer::Done(result) = node.ask_coordinator(&stream, number, JOIN_PATIENCE, define).await? {
             result?;
         }
@@ -358,13 +363,7 @@ impl Session {
         member.ranks.get_mut(&key)?.deferred.take()
     }
 
-    async fn begin(
-        &mut self,
-        step: StepNumber,
-        time: f64,
-        known: u64,
-        patience: Duration,
-    ) -> Result<Reply> {
+    async fn begin(&mut self, step: StepNumber, time: f64, known: u64, patience: Duration) -> Result<Reply> {
         let deadline = Instant::now() + patience;
         let node = self.client.node.clone();
         self.give_up_open_step(step)?;
@@ -561,7 +560,8 @@ impl Session {
         if here && at_once {
             let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
             let (copies, patience) = (rank.copies, self.client.patience);
-            node.keep_in_time(ReplicaUnit::Step(id), copies, vec![BlockRange::from(&location)], patience).await?;
+            node.keep_in_time(ReplicaUnit::Step(id), copies, vec![BlockRange::from(&location)], patience)
+                .await?;
             return Ok(Reply::Placed(location));
         }
         Ok(Reply::Done)
@@ -656,8 +656,13 @@ impl Session {
         let Some(rank) = &self.rank else { return Ok(()) };
         let Some(open) = rank.open.as_ref().filter(|_| rank.copies > 0) else { return Ok(()) };
         let here = |block: &&BlockRecord| block.location.server == node.id && block.inline.is_none();
-        let ranges: Vec<BlockRange> =
-            open.fields.values().flatten().filter(here).map(|block| BlockRange::from(&block.location)).collect();
+        let ranges: Vec<BlockRange> = open
+            .fields
+            .values()
+            .flatten()
+            .filter(here)
+            .map(|block| BlockRange::from(&block.location))
+            .collect();
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
         node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, patience).await
     }
@@ -677,7 +682,11 @@ impl Session {
         if !rank.moved && rank.is_between_steps(&self.client.node) {
             rank.moved = true;
             rank.writing.abort_all(&self.client.node);
-            rank.take_off(&self.client.node, |stream, run, rank| streams::Message::RankMoves { stream, run, rank });
+            rank.take_off(&self.client.node, |stream, run, rank| streams::Message::RankMoves {
+                stream,
+                run,
+                rank,
+            });
         }
         rank.moved
     }

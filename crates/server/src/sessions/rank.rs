@@ -10,7 +10,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{Durability, EndedField, Policy, RunOptions, RECORDS_TRAVEL_RANKS_MAX, StepEnded};
+use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Grant;
 use forebay_wire::peer::streams;

@@ -28,12 +28,7 @@ impl Reading {
         client.finish_reading(request, answer)
     }
 
-    async fn on_request(
-        &mut self,
-        client: &Client,
-        number: u64,
-        request: Request,
-    ) -> Result<Option<Reply>> {
+    async fn on_request(&mut self, client: &Client, number: u64, request: Request) -> Result<Option<Reply>> {
         let node = &client.node;
         match request {
             Request::OpenArena { arena, term } => self.open_arena(client, number, arena, term),
@@ -63,13 +58,7 @@ impl Reading {
     }
 
     /// Hands out an arena for reading.
-    fn open_arena(
-        &mut self,
-        client: &Client,
-        number: u64,
-        arena: u32,
-        term: Epoch,
-    ) -> Result<Option<Reply>> {
+    fn open_arena(&mut self, client: &Client, number: u64, arena: u32, term: Epoch) -> Result<Option<Reply>> {
         if !client.shared_memory {
             return Err(Error::invalid("memory is not shared on this connection: fetch instead"));
         }
@@ -78,9 +67,8 @@ impl Reading {
         }
         let reader = client.node.unique();
         let opened = client.node.store.lock().readable_descriptor(arena, reader, term);
-        let (descriptor, bytes) = opened.map_err(|_| {
-            Error::new(ErrorKind::Lost, format!("arena {arena} is gone with all its blocks"))
-        })?;
+        let (descriptor, bytes) = opened
+            .map_err(|_| Error::new(ErrorKind::Lost, format!("arena {arena} is gone with all its blocks")))?;
         self.readers.insert(reader);
         client.reply_with(number, Reply::Arena { bytes, reader }, descriptor)?;
         Ok(None)

@@ -191,4 +191,3 @@ impl BeginPage {
 pub(crate) fn held(grant: &Grant) -> Held {
     Held { arena: grant.arena, offset: grant.offset, generation: grant.generation }
 }
-

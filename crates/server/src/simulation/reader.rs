@@ -224,8 +224,15 @@ impl Reader<'_> {
         let one = |n: u64| [n][..].into();
         let Location { offset, bytes, generation, .. } = *location;
         let part = Part { offset: one(0), shape: one(bytes), step: one(1) };
-        let fetch =
-            reading::Request::Fetch(Fetch { arena, offset, bytes, generation, stored: one(bytes), element: 1, part });
+        let fetch = reading::Request::Fetch(Fetch {
+            arena,
+            offset,
+            bytes,
+            generation,
+            stored: one(bytes),
+            element: 1,
+            part,
+        });
         let mut into = vec![0; bytes as usize];
         match timeout(SHORT, caller.fetch(&fetch, &self.scratch, &mut into)).await {
             Ok(fetched) => {

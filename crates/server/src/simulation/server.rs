@@ -9,7 +9,7 @@ use forebay_core::Result;
 use forebay_core::block::Location;
 use forebay_core::ids::{Lineage, ServerId, StepId};
 use forebay_core::roster::{Candidate, Incarnation};
-use forebay_wire::peer::replication::{ReplicaUnit};
+use forebay_wire::peer::replication::ReplicaUnit;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};

@@ -200,7 +200,8 @@ impl World {
     /// Takes this moment into the trace: the time, chance, what was read, and what each server knows and holds.
     fn note_moment(&mut self) {
         let ((steps, blocks), (ranks, readers)) = (self.book.read(), self.book.all_ended());
-        let mut seen = vec![self.now, self.random, self.network.random(), steps, blocks, ranks as u64, readers as u64];
+        let mut seen =
+            vec![self.now, self.random, self.network.random(), steps, blocks, ranks as u64, readers as u64];
         for node in self.members() {
             seen.extend([u64::from(node.id.0), node.epoch(), node.store.lock().usage().staged]);
         }

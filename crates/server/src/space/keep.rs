@@ -370,9 +370,7 @@ impl Node {
                 None => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
                 Some((token, answer)) => match tokio::time::timeout_at(deadline, answer).await {
                     Ok(Ok(Answer::Described(Ok(0)))) => Said::Stale,
-                    Ok(Ok(Answer::Described(Ok(number)))) => {
-                        Said::Registered(number)
-                    }
+                    Ok(Ok(Answer::Described(Ok(number)))) => Said::Registered(number),
                     Ok(Ok(Answer::Described(Err(error)))) => Said::Refused(error),
                     Ok(_) => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
                     Err(_) => {

@@ -49,8 +49,7 @@ impl Node {
         let revoked = self.answers(revokes, deadline, &what).await;
         let forgets = {
             let mut state = self.state.lock();
-            let forget =
-                |token| space::Message::Forget { token, field: field.to_owned(), step, description };
+            let forget = |token| space::Message::Forget { token, field: field.to_owned(), step, description };
             self.questions(&mut state, others, forget)
         };
         let forgotten = self.answers(forgets, deadline, &what).await;

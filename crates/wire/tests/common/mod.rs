@@ -161,45 +161,6 @@ impl Message for Plain {
     }
 }
 
-/// Does the same for each type that travels in a frame by itself: `messages!(with)` is `with!(Type, ...)`.
-macro_rules! messages {
-    ($with:ident) => {
-        $with! {
-            forebay_wire::connection::Hello,
-            forebay_core::Result<forebay_wire::connection::Welcome>,
-            forebay_wire::connection::LastWords,
-            forebay_wire::client::producer::Request,
-            forebay_core::Result<forebay_wire::client::producer::Reply>,
-            forebay_wire::client::producer::Event,
-            forebay_wire::client::placement::Request,
-            forebay_core::Result<forebay_wire::client::placement::Reply>,
-            forebay_wire::client::placement::Event,
-            forebay_wire::client::writing::Request,
-            forebay_core::Result<forebay_wire::client::writing::Reply>,
-            forebay_wire::client::consumer::Request,
-            forebay_core::Result<forebay_wire::client::consumer::Reply>,
-            forebay_wire::client::consumer::Event,
-            forebay_wire::client::reading::Request,
-            forebay_core::Result<forebay_wire::client::reading::Reply>,
-            forebay_wire::client::space::Request,
-            forebay_core::Result<forebay_wire::client::space::Reply>,
-            forebay_wire::client::worker::Request,
-            forebay_core::Result<forebay_wire::client::worker::Reply>,
-            forebay_wire::client::worker::Event,
-            forebay_wire::client::admin::Request,
-            forebay_core::Result<forebay_wire::client::admin::Reply>,
-            forebay_wire::peer::cluster::Message,
-            forebay_wire::peer::streams::Message,
-            forebay_wire::peer::replication::Message,
-            forebay_wire::peer::directory::Message,
-            forebay_wire::peer::space::Message,
-            forebay_wire::peer::pipelines::Message
-        }
-    };
-}
-#[allow(unused_imports, reason = "each test uses a part")]
-pub(crate) use messages;
-
 macro_rules! numbers {
     ($($method:ident $visit:ident $type:ty),*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {

@@ -2,17 +2,17 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+use forebay_core::Result;
 use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
-use forebay_core::Result;
 use forebay_wire::client::block::{Bytes, PutBlock};
 use forebay_wire::client::consumer::{self, Attach};
+use forebay_wire::client::producer;
 use forebay_wire::client::reading::{self, Fetch, Part};
 use forebay_wire::client::space::{self, SpacePut};
-use forebay_wire::client::producer;
 use forebay_wire::drive::{Drive, DriveOrder};
 use forebay_wire::peer::{self, PeerMessage};
 use std::sync::Arc;
