@@ -72,7 +72,7 @@ impl Node {
                     return Ok(found);
                 }
                 let member = self.standing().view.members.contains(&server);
-                if member && !state.gone.contains(&server) {
+                if member && !state.common.members.is_gone(server) {
                     return Err(Error::unreachable(format!("{server} is a member of the group still")));
                 }
                 if !member && self.all_told(&state) {

@@ -111,7 +111,7 @@ impl Node {
 
     fn ask_whether_there(&self, member: ServerId, why: Why, patience: Duration) {
         let Some(node) = self.me.upgrade() else { return };
-        if self.state.lock().gone.contains(&member) {
+        if self.state.lock().common.members.is_gone(member) {
             return self.doubts(member, Evidence::Lost);
         }
         let Some((number, answer)) = self.checking.ask(member, why) else { return };

@@ -136,9 +136,11 @@ impl Node {
             for block in report.blocks {
                 let key = block.key;
                 let mut inserted = index.insert(block.clone());
-                if inserted.is_err() && !state.gone.is_empty() {
+                if inserted.is_err() && !state.common.members.gone().is_empty() {
                     // A rank that put it at a server which is dead puts it again.
-                    index.remove(|known| known.key == key && state.gone.contains(&known.location.server));
+                    index.remove(|known| {
+                        known.key == key && state.common.members.is_gone(known.location.server)
+                    });
                     inserted = index.insert(block);
                 }
                 if let Err(problem) = inserted {

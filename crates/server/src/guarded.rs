@@ -352,7 +352,7 @@ impl Node {
             if step.guardians.contains(&self.id) {
                 let guardians = step.guardians.into_iter();
                 // One that came and went between two views that this server has seen is none.
-                let lives = |id: &ServerId| view.members.contains(id) && !state.gone.contains(id);
+                let lives = |id: &ServerId| view.members.contains(id) && !state.common.members.is_gone(*id);
                 let others = guardians.filter(|id| ![dead, self.id].contains(id) && lives(id));
                 // What it held before has copies now, too: maybe nobody saw to any.
                 let ranges = &step.ranges | &step.here_before;

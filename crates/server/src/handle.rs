@@ -25,7 +25,8 @@ impl Node {
     pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
         if !state.coordinators.contains_key(stream) {
             let standing = self.standing();
-            let members = standing.view.members.iter().copied().filter(|id| !state.gone.contains(id));
+            let members =
+                standing.view.members.iter().copied().filter(|id| !state.common.members.is_gone(*id));
             // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
             let made = StreamCoordinator::new(stream, members.collect())
                 .with_runs_after(state.forgotten_run)
@@ -55,7 +56,7 @@ impl Node {
         use cluster::Message as M;
         match message {
             M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
-            M::LeavingAnswer { token, result } => state.questions.answer(token, Answer::Done(result)),
+            M::LeavingAnswer { token, result } => state.common.questions.answer(token, Answer::Done(result)),
             M::Stays => self.stays(state, from),
             M::GroupEnds => self.group_ends(from),
             // If too much of it waits, it is lost, as datagrams may be.
@@ -80,7 +81,7 @@ impl Node {
                 }
             }
             M::Replicate { token, replica } => self.keep_for(state, from, token, replica),
-            M::Replicated { token, result } => state.questions.answer(token, Answer::Done(result)),
+            M::Replicated { token, result } => state.common.questions.answer(token, Answer::Done(result)),
             M::Release { token, unit } => self.guarded_no_more(state, from, token, unit),
             M::Released { token } => self.kept_no_more(state, from, token),
         }
@@ -115,7 +116,7 @@ impl Node {
                 self.space_forget(state, field, step, description);
                 self.tell(state, from, M::Done { token });
             }
-            M::Done { token } => state.questions.answer(token, Answer::Done(Ok(()))),
+            M::Done { token } => state.common.questions.answer(token, Answer::Done(Ok(()))),
             M::Free { token, locations } => self.space_free_held(state, (from, token), &locations),
             M::Freed { token } => self.space_freed(state, from, token),
         }
@@ -134,8 +135,8 @@ impl Node {
             M::Joined { token, stream, rank, result } => {
                 self.on_joined(state, (from, token), (stream, rank), result);
             }
-            M::Done { token, result } => state.questions.answer(token, Answer::Done(result)),
-            M::Redirect { token, server } => state.questions.answer(token, Answer::Redirect(server)),
+            M::Done { token, result } => state.common.questions.answer(token, Answer::Done(result)),
+            M::Redirect { token, server } => state.common.questions.answer(token, Answer::Redirect(server)),
             M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
             M::RunOver { stream, run } => {
                 state.ledger.over(&stream, run);
@@ -236,7 +237,7 @@ impl Node {
         (stream, rank): (String, u32),
         result: Result<JoinedRun>,
     ) {
-        let Some(question) = state.questions.take(token) else {
+        let Some(question) = state.common.questions.take(token) else {
             // It came too late: nobody would ever say that this rank has left.
             if let Ok(JoinedRun { run, .. }) = result {
                 let coordinator = self.coordinator_of(state, &stream);
@@ -248,7 +249,7 @@ impl Node {
             (&result, question.about())
         {
             // It coordinates the stream, also if the view has changed meanwhile.
-            if !state.gone.contains(&from) {
+            if !state.common.members.is_gone(from) {
                 self.note_place(state, &about.stream, from);
             }
             let member = state.members.entry(about.stream.clone()).or_default();
@@ -541,15 +542,14 @@ impl Node {
     pub(crate) fn peer_gone(&self, peer: ServerId) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.gone.contains(&peer) {
+        if !state.common.members.note_gone(peer) {
             return;
         }
-        if state.leaving.others.contains(&peer) {
+        if state.common.members.leaves(peer) {
             tracing::info!("{peer} has left");
         } else {
             tracing::warn!("{peer} is gone");
         }
-        state.gone.push(peer);
         let streams: Vec<String> = state.coordinators.keys().cloned().collect();
         for stream in streams {
             let effects = self.coordinator(state, &stream).server_gone(peer);
@@ -557,7 +557,7 @@ impl Node {
         }
         self.keep_without(state, peer);
         self.endings_peer_gone(state, peer);
-        state.questions.server_gone(peer);
+        state.common.questions.server_gone(peer);
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);

@@ -29,7 +29,7 @@ impl Node {
         let roster = self.standing().roster.clone();
         let mut answering = self.answering(&roster).await?;
         // A connection that has ended is never made again: with these it can agree on nothing, though they answer.
-        answering.retain(|id| !self.state.lock().gone.contains(id));
+        answering.retain(|id| !self.state.lock().common.members.is_gone(*id));
         let healed = self.healed(&answering)?;
         let (kept, given_up) = roster.ids().partition(|id| healed.contains(*id));
         if force {

@@ -4,6 +4,7 @@
 //! workers run nothing more; each step is held elsewhere. Then the group agrees on a roster without it, and the others
 //! answer for what it held, as if it had died.
 
+use crate::members::Phase;
 use crate::membership::entry;
 use crate::node::{Held, Node, State};
 use crate::questions::Answer;
@@ -32,30 +33,6 @@ const AT_ONCE: usize = 32;
 /// is offered again.
 type GivenUp = BTreeMap<ReplicaUnit, (usize, usize)>;
 
-/// Who leaves.
-#[derive(Debug, Default)]
-pub(crate) struct Leaving {
-    phase: Phase,
-    /// Members that know that this server leaves.
-    told: BTreeSet<ServerId>,
-    /// Other members that leave.
-    pub(crate) others: BTreeSet<ServerId>,
-    /// The group has given this server up.
-    given_up: bool,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    #[default]
-    Stays,
-    /// What it has goes elsewhere.
-    Drains,
-    /// Besides, pipelines that it coordinates begin nothing more.
-    Pauses,
-    /// It holds nothing that nobody else does, and will not.
-    Goes,
-}
-
 /// Where all is that a server had that leaves.
 #[derive(Debug, Clone, Copy)]
 enum Drained {
@@ -63,29 +40,6 @@ enum Drained {
     Elsewhere(Epoch),
     /// Nowhere: it is the last one.
     WithTheGroup,
-}
-
-impl Leaving {
-    /// Whether this server leaves.
-    pub(crate) fn this_one(&self) -> bool {
-        self.phase > Phase::Stays
-    }
-
-    /// Whether pipelines that this server coordinates are to begin nothing more.
-    pub(crate) fn pauses(&self) -> bool {
-        self.phase >= Phase::Pauses
-    }
-
-    /// Whether this server takes nothing more.
-    pub(crate) fn goes(&self) -> bool {
-        self.phase == Phase::Goes
-    }
-
-    /// The members are others.
-    pub(crate) fn keep_members(&mut self, members: &[ServerId]) {
-        self.told.retain(|id| members.contains(id));
-        self.others.retain(|id| members.contains(id));
-    }
 }
 
 impl Node {
@@ -122,10 +76,10 @@ impl Node {
             };
             self.at_membership(None, |membership, now| membership.wish(Change::Leave(self.id, epoch), now));
             match timeout_at(deadline, self.is_let_go_after(epoch)).await {
-                Ok(true) if self.state.lock().leaving.goes() => return Ok(()),
+                Ok(true) if self.state.lock().common.members.goes() => return Ok(()),
                 Ok(true) => return Err(given_up_it()),
                 // The members are others: they may not hold all of it.
-                Ok(false) => self.state.lock().leaving.phase = Phase::Pauses,
+                Ok(false) => self.state.lock().common.members.set_phase(Phase::Pauses),
                 Err(_) => {
                     self.stay_if_not_let_go(epoch);
                     return Err(Error::timeout(format!(
@@ -161,18 +115,16 @@ impl Node {
     /// The group has given this server up, while it waited to leave: it comes back with what it holds, as others do.
     pub(crate) fn does_not_go(&self) {
         let mut state = self.state.lock();
-        state.leaving.phase = state.leaving.phase.min(Phase::Pauses);
-        state.leaving.given_up = true;
+        state.common.members.note_given_up();
     }
 
     fn begin_to_leave(&self, discard: bool) -> Result<()> {
         let mut state = self.state.lock();
-        if state.leaving.this_one() {
+        if state.common.members.this_one_leaves() {
             return Err(Error::conflict(format!("{} is leaving already", self.id)));
         }
         self.is_last_one(&state, discard)?;
-        state.leaving.phase = Phase::Drains;
-        state.leaving.told.clear();
+        state.common.members.begin_phase(Phase::Drains);
         drop(state);
         tracing::info!("{} leaves the group: it gives the others what it has", self.id);
         Ok(())
@@ -194,14 +146,14 @@ impl Node {
 
     /// Whether all other members leave, and this one knew before it left itself: they go first.
     fn is_after_all_others(&self, state: &State) -> bool {
-        self.others(state).iter().all(|id| state.leaving.others.contains(id))
+        self.others(state).iter().all(|id| state.common.members.leaves(*id))
     }
 
     /// Members that are there.
     fn others(&self, state: &State) -> Vec<ServerId> {
         let standing = self.standing();
         let members = standing.view.members.iter().copied();
-        members.filter(|id| *id != self.id && !state.gone.contains(id)).collect()
+        members.filter(|id| *id != self.id && !state.common.members.is_gone(*id)).collect()
     }
 
     /// What would end with the group.
@@ -222,8 +174,7 @@ impl Node {
         tracing::warn!("{} stays in the group", self.id);
         self.leaves.set(false);
         let mut state = self.state.lock();
-        state.leaving.phase = Phase::Stays;
-        state.leaving.told.clear();
+        state.common.members.begin_phase(Phase::Stays);
         // Also those that have not said that they know of it: they may only be slow.
         for server in self.others(&state) {
             self.tell(&mut state, server, cluster::Message::Stays);
@@ -284,11 +235,11 @@ impl Node {
         let untold: Vec<ServerId> = {
             let state = self.state.lock();
             let others = self.others(&state).into_iter();
-            others.filter(|id| !state.leaving.told.contains(id)).collect()
+            others.filter(|id| !state.common.members.is_informed(*id)).collect()
         };
         for (server, agreed) in self.ask_others(untold, false).await {
             if agreed {
-                self.state.lock().leaving.told.insert(server);
+                self.state.lock().common.members.note_informed(server);
             }
         }
     }
@@ -425,7 +376,7 @@ impl Node {
         if self.is_after_all_others(state) {
             return Some("the other servers, which leave too".to_owned());
         }
-        if let Some(server) = self.others(state).iter().find(|id| !state.leaving.told.contains(id)) {
+        if let Some(server) = self.others(state).iter().find(|id| !state.common.members.is_informed(**id)) {
             return Some(format!("{server} to know that it leaves"));
         }
         if let Some((stream, member)) = state.members.iter().find(|(_, member)| !member.ranks.is_empty()) {
@@ -446,7 +397,7 @@ impl Node {
             let more = lacking.len() - 1;
             return Some(format!("another server to hold {id}, and {more} steps more"));
         }
-        state.leaving.phase = state.leaving.phase.max(Phase::Pauses);
+        state.common.members.pause();
         let running = state.pipelines.running();
         running.map(|pipeline| format!("pipeline '{pipeline}' to end its execution"))
     }
@@ -454,10 +405,10 @@ impl Node {
     /// If nothing has come meanwhile, and the members are those of this epoch still, this server takes nothing more.
     fn go(&self, epoch: Epoch, given_up: &GivenUp) -> bool {
         let mut state = self.state.lock();
-        let stands = self.epoch() == epoch && !state.leaving.given_up;
+        let stands = self.epoch() == epoch && !state.common.members.was_given_up();
         let goes = stands && self.awaits(&mut state, given_up).is_none();
         if goes {
-            state.leaving.phase = Phase::Goes;
+            state.common.members.set_phase(Phase::Goes);
         }
         goes
     }
@@ -475,12 +426,13 @@ impl Node {
     /// Another server leaves: it is given nothing more, and what it holds of this one's, others are to hold. Not if this
     /// one is as good as gone; and of the last two that both leave, the one with the lower number does.
     fn let_leave(&self, state: &mut State, from: ServerId) -> Result<()> {
-        let stays = |id: &ServerId| *id != from && !state.leaving.others.contains(id);
+        let stays = |id: &ServerId| *id != from && !state.common.members.leaves(*id);
         let alone = !self.others(state).iter().any(stays);
-        if state.leaving.goes() || (state.leaving.this_one() && alone && self.id < from) {
+        if state.common.members.goes() || (state.common.members.this_one_leaves() && alone && self.id < from)
+        {
             return Err(Error::conflict(format!("{} leaves the group itself", self.id)));
         }
-        state.leaving.others.insert(from);
+        state.common.members.note_leaving(from);
         self.keep_without(state, from);
         Ok(())
     }
@@ -488,13 +440,13 @@ impl Node {
     /// Whether copies of what this server holds are to be made before another one goes, which has some.
     fn needs(&self, state: &State, leaving: ServerId) -> bool {
         let able = self.others(state);
-        let able = able.iter().filter(|id| !state.leaving.others.contains(id)).count();
+        let able = able.iter().filter(|id| !state.common.members.leaves(**id)).count();
         state.replicas.would_lack(leaving, able)
     }
 
     /// Another server stays after all.
     pub(crate) fn stays(&self, state: &mut State, from: ServerId) {
-        if state.leaving.others.remove(&from) {
+        if state.common.members.note_staying(from) {
             self.pipelines_stay(state, from);
             self.keep_again(state, &[]);
         }
@@ -503,8 +455,10 @@ impl Node {
     /// Members that leave, for what nobody else can hold: it has copies there as long as they are there, and if they stay after
     /// all. None if this server leaves, too.
     pub(crate) fn leavers(&self, state: &State) -> Vec<ServerId> {
-        let others = state.leaving.others.iter().copied();
-        others.filter(|id| !state.leaving.this_one() && !state.gone.contains(id)).collect()
+        let others = state.common.members.leaving().iter().copied();
+        others
+            .filter(|id| !state.common.members.this_one_leaves() && !state.common.members.is_gone(*id))
+            .collect()
     }
 
     /// Those that can hold something for this server: the first are best. One that leaves prefers servers that share its
@@ -516,10 +470,12 @@ impl Node {
             .members
             .iter()
             .filter(|member| member.id != self.id)
-            .filter(|member| !state.gone.contains(&member.id) && !state.leaving.others.contains(&member.id))
+            .filter(|member| {
+                !state.common.members.is_gone(member.id) && !state.common.members.leaves(member.id)
+            })
             .map(|member| {
                 (
-                    self.around.is_here(&entry(member)) != state.leaving.this_one(),
+                    self.around.is_here(&entry(member)) != state.common.members.this_one_leaves(),
                     member.id < self.id,
                     member.id,
                 )
@@ -534,7 +490,7 @@ impl Node {
 fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
     let (held, told) = held_of(state, id);
     let wanted = state.replicas.wanted_without(id).min(able).max(1);
-    let living = |server: &ServerId| !state.gone.contains(server);
+    let living = |server: &ServerId| !state.common.members.is_gone(*server);
     state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
 }
 

@@ -21,6 +21,7 @@
 mod answers;
 mod attachments;
 mod checking;
+mod context;
 mod directory;
 mod forming;
 mod guarded;
@@ -29,6 +30,7 @@ mod heal;
 mod hearing;
 mod lease;
 mod leaving;
+mod members;
 mod membership;
 mod node;
 mod offer;
@@ -227,7 +229,7 @@ async fn serve(
     if by == By::Orphaned {
         remove_place(options);
     }
-    let evicted = by == By::Released && !node.state.lock().leaving.goes();
+    let evicted = by == By::Released && !node.state.lock().common.members.goes();
     Ok(if evicted { End::Evicted(Box::new(node.what_it_held()), member_since.elapsed()) } else { End::Told })
 }
 

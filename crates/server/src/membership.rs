@@ -1,7 +1,7 @@
 //! What agrees on the group's members, hosted: its messages travel with those of other servers, its votes to the witness,
 //! and what it decides changes this server's view.
 
-use crate::node::Node;
+use crate::node::{Node, Shared};
 use crate::peers;
 use crate::process::Process;
 use crate::surroundings::{HashMap, Surroundings, off_thread};
@@ -130,7 +130,7 @@ pub(crate) fn entry(member: &Member) -> ServerEntry {
     ServerEntry { id: member.id, pid: member.server.pid, addresses: member.server.addresses.clone() }
 }
 
-impl Node {
+impl Shared {
     /// The roster in force and what follows from it.
     pub(crate) fn standing(&self) -> Arc<Standing> {
         self.standing.read().clone()
@@ -140,7 +140,9 @@ impl Node {
     pub(crate) fn epoch(&self) -> Epoch {
         self.standing.read().view.epoch
     }
+}
 
+impl Node {
     /// Does something at this server's part in the agreement, then what it wants done. What is for a server to which
     /// nothing can be sent goes over `from`'s own connection, if it is that one.
     pub(crate) fn at_membership(
@@ -346,11 +348,11 @@ impl Node {
                 guarded.extend(self.guarded_streams(&state, *server));
                 self.take_guarded(&mut state, *server, &standing.view);
             }
-            if !state.gone.iter().any(|id| standing.view.members.contains(id)) {
+            if !state.common.members.gone().iter().any(|id| standing.view.members.contains(id)) {
                 self.space_gone_since(&mut state, roster.epoch);
             }
             state.answers.forget(&left);
-            state.leaving.keep_members(&standing.view.members);
+            state.common.members.keep_members(&standing.view.members);
             let orphans = self.streams_coordinated_by(&state, &left);
             self.keep_places(&mut state, &standing.view);
             state.places.elsewhere.retain(|_, server| !left.contains(server));
@@ -391,7 +393,7 @@ impl Node {
         if roster.lost.iter().any(|lost| lost.id == self.id) {
             self.does_not_go();
         }
-        let wanted = self.state.lock().leaving.goes();
+        let wanted = self.state.lock().common.members.goes();
         match (self.hosted.out.set(true), wanted) {
             (true, _) => {}
             (false, true) => tracing::info!("epoch {}: this server has left", roster.epoch),
@@ -503,7 +505,7 @@ async fn is_abandoned(node: &Arc<Node>) -> bool {
     let members = node.standing().view.members.clone();
     let stuck = {
         let state = node.state.lock();
-        let gone = members.iter().filter(|id| state.gone.contains(id)).count();
+        let gone = members.iter().filter(|id| state.common.members.is_gone(**id)).count();
         let alone = gone > 0 && gone + 1 == members.len();
         alone || 2 * gone > members.len() || node.hosted.out.get()
     };
@@ -539,7 +541,7 @@ async fn look(node: &Arc<Node>) {
     let standing = node.standing();
     let gone: Vec<ServerId> = {
         let state = node.state.lock();
-        standing.view.members.iter().filter(|id| state.gone.contains(id)).copied().collect()
+        standing.view.members.iter().filter(|id| state.common.members.is_gone(**id)).copied().collect()
     };
     if !gone.is_empty() {
         // Those that were told may not have heard it; this server will never speak to them again.

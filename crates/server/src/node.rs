@@ -4,16 +4,16 @@ use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::attachments::Attachments;
 use crate::checking::Checking;
+use crate::context::{Common, Context};
 use crate::directory::Directory;
 use crate::forming::Formed;
 use crate::guarded::Guarded;
 use crate::hearing::Hearing;
-use crate::leaving::Leaving;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers, Sent};
 use crate::pipelines::Pipelines;
 use crate::places::Places;
-use crate::questions::{About, Answer, Questions};
+use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
 use crate::sessions::BeginPage;
 use crate::silence;
@@ -37,9 +37,10 @@ use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::Message;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -54,9 +55,25 @@ pub(crate) struct Held {
     pub(crate) generation: u64,
 }
 
-/// A server.
+/// A server: what does not change, what is locked by itself, and the state of its components.
 #[derive(Debug)]
 pub(crate) struct Node {
+    shared: Shared,
+    /// Locked before `store`, never the other way round.
+    pub(crate) state: Mutex<State>,
+}
+
+impl Deref for Node {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// What all of a server may use without the lock of its state.
+#[derive(Debug)]
+pub(crate) struct Shared {
     pub(crate) id: ServerId,
     pub(crate) lineage: Lineage,
     pub(crate) around: Arc<dyn Surroundings>,
@@ -82,8 +99,7 @@ pub(crate) struct Node {
     /// The epoch of the roster in force.
     pub(crate) epochs: Watched<Epoch>,
     pub(crate) started: Instant,
-    /// Locked before `store`, never the other way round.
-    pub(crate) state: Mutex<State>,
+    /// Locked after the state, never the other way round.
     pub(crate) store: Mutex<Store>,
     /// A cut was decided: those who attach look whether it was theirs.
     pub(crate) agreed: Notify,
@@ -97,13 +113,15 @@ pub(crate) struct Node {
     /// Starts workers.
     pub(crate) spawner: Spawner,
     /// For tasks that outlive the call that starts them.
-    pub(crate) me: std::sync::Weak<Node>,
+    pub(crate) me: Weak<Node>,
     counter: AtomicU64,
 }
 
 /// What messages change.
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    /// What all components share.
+    pub(crate) common: Common,
     /// The streams that this server coordinates.
     pub(crate) coordinators: BTreeMap<String, StreamCoordinator>,
     /// Those of them that were idle when they were last looked at, the longest ago first.
@@ -122,10 +140,6 @@ pub(crate) struct State {
     pub(crate) known_attachments: Attachments,
     /// The ranges that each step's blocks hold here.
     pub(crate) held: HashMap<StepId, Vec<Held>>,
-    /// Questions to other servers that wait for an answer.
-    pub(crate) questions: Questions,
-    /// Messages to be handled, this server's own to itself among them.
-    pub(crate) queue: VecDeque<(ServerId, PeerMessage)>,
     pub(crate) pipelines: Pipelines,
     pub(crate) space: Space,
     pub(crate) directory: Directory,
@@ -135,9 +149,6 @@ pub(crate) struct State {
     /// What is held for other servers.
     pub(crate) guarded: HashMap<ServerId, Guarded>,
     pub(crate) answers: Answers,
-    pub(crate) leaving: Leaving,
-    /// Servers that are known to be gone.
-    pub(crate) gone: Vec<ServerId>,
     /// How many connections there are, by role.
     pub(crate) connections: BTreeMap<&'static str, u64>,
 }
@@ -219,7 +230,7 @@ impl Node {
         let hosted =
             Hosted::new(formed.id, formed.roster.clone(), formed.witness, incarnation.0, around.clone());
         let others: Vec<_> = formed.roster.members.iter().map(membership::entry).collect();
-        let node = Arc::new_cyclic(|me| Node {
+        let shared = |me: &Weak<Node>| Shared {
             me: me.clone(),
             id: formed.id,
             lineage: formed.roster.lineage,
@@ -239,7 +250,6 @@ impl Node {
             watching,
             epochs: Watched::default(),
             started: Instant::now(),
-            state: Mutex::default(),
             store: Mutex::new(Store::new(budget)),
             agreed: Notify::new(),
             places_known: Notify::new(),
@@ -248,28 +258,15 @@ impl Node {
             leaves: Watched::new(false),
             spawner,
             counter: AtomicU64::new(1),
-        });
+        };
+        let node = Arc::new_cyclic(|me| Node { shared: shared(me), state: Mutex::default() });
         peers::start(&node, &others);
         Ok((node, spawns, to_do))
     }
 
     /// Whether a server is a member that is not known to have gone.
     pub(crate) fn is_member(&self, state: &State, server: ServerId) -> bool {
-        self.standing().view.members.contains(&server) && !state.gone.contains(&server)
-    }
-
-    /// A number that no other server gives.
-    pub(crate) fn unique(&self) -> u64 {
-        (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(crate) fn header(&self, request: u64) -> Header {
-        Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
-    }
-
-    /// Tells a client something; one that is gone is noticed by its session.
-    pub(crate) fn tell_client<M: Message>(&self, outbox: &Outbox, message: &M) {
-        let _ = outbox.push(self.header(0), message);
+        self.standing().view.members.contains(&server) && !state.common.members.is_gone(server)
     }
 
     /// Handles a message from another server, or from a session of this one. One that is no member any more is not heard: it
@@ -279,35 +276,36 @@ impl Node {
         if self.standing().roster.has_left(from) {
             return;
         }
-        state.queue.push_back((from, message));
+        state.common.queue(from, message);
         self.drain(&mut state);
     }
 
     /// Handles what is queued, until nothing is.
     pub(crate) fn drain(&self, state: &mut State) {
-        while let Some((from, message)) = state.queue.pop_front() {
+        while let Some((from, message)) = state.common.next() {
             self.handle(state, from, message);
         }
     }
 
     /// Tells a server something, maybe itself. `false` if it is gone.
     pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> bool {
-        if to == self.id {
-            state.queue.push_back((to, message.into()));
-            return true;
-        }
-        self.send(state, to, message) != Sent::Gone
+        self.context(state).tell(to, message)
     }
 
     /// Tells another server something.
-    pub(crate) fn send(&self, state: &State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
-        if state.gone.contains(&to) { Sent::Gone } else { self.peers.send(to, message) }
+    pub(crate) fn send(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
+        self.context(state).send(to, message)
+    }
+
+    /// What a component is given with an event.
+    pub(crate) fn context<'a>(&'a self, state: &'a mut State) -> Context<'a> {
+        Context { server: &self.shared, common: &mut state.common }
     }
 
     /// Whether a server that could not be told something is there, but has not read what it was told for too long. One whose
     /// connection has ended is gone, be that noted already or not.
     pub(crate) fn is_too_far_behind(&self, state: &State, server: ServerId) -> bool {
-        !state.gone.contains(&server) && self.peers.reaches(server)
+        !state.common.members.is_gone(server) && self.peers.reaches(server)
     }
 
     /// Asks a stream's coordinator something and waits for the answer; if it names another server, asks that one, and if
@@ -354,25 +352,21 @@ impl Node {
         patience: Duration,
         question: impl FnOnce(u64) -> M,
     ) -> Result<Answer> {
-        let token = self.unique();
-        let (coordinator, mut answer) = {
+        let (coordinator, token, mut answer) = {
             let mut state = self.state.lock();
             let coordinator = self.coordinator_of(&state, stream);
             let about = About { stream: stream.to_owned(), rank };
-            let answer = state.questions.ask(token, coordinator, Some(about));
-            if !self.tell(&mut state, coordinator, question(token)) {
-                state.questions.take(token);
-                return Err(lost_coordinator(stream, coordinator));
-            }
+            let asked = self.context(&mut state).ask_about(coordinator, about, question);
+            let (token, answer) = asked.ok_or_else(|| lost_coordinator(stream, coordinator))?;
             self.drain(&mut state);
-            (coordinator, answer)
+            (coordinator, token, answer)
         };
         match tokio::time::timeout(patience, &mut answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(lost_coordinator(stream, coordinator)),
             Err(_) => {
                 // An answer that came in this moment counts: what it says was done is done.
-                if self.state.lock().questions.take(token).is_none()
+                if self.state.lock().common.questions.take(token).is_none()
                     && let Ok(answer) = answer.try_recv()
                 {
                     return Ok(answer);
@@ -392,11 +386,23 @@ impl Node {
         server: ServerId,
         question: impl FnOnce(u64) -> M,
     ) -> Option<(u64, oneshot::Receiver<Answer>)> {
-        let token = self.unique();
-        if !self.tell(state, server, question(token)) {
-            return None;
-        }
-        Some((token, state.questions.ask(token, server, None)))
+        self.context(state).ask(server, question)
+    }
+}
+
+impl Shared {
+    /// A number that no other server gives.
+    pub(crate) fn unique(&self) -> u64 {
+        (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn header(&self, request: u64) -> Header {
+        Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
+    }
+
+    /// Tells a client something; one that is gone is noticed by its session.
+    pub(crate) fn tell_client<M: Message>(&self, outbox: &Outbox, message: &M) {
+        let _ = outbox.push(self.header(0), message);
     }
 
     /// A client that may have had arenas mapped is gone, with its mappings.

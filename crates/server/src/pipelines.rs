@@ -220,15 +220,6 @@ impl Pipelines {
     }
 }
 
-impl State {
-    /// Whether pipelines may have workers on a server: it is there, and does not leave.
-    fn may_have_workers(&self, server: ServerId, this: ServerId) -> bool {
-        let leaves =
-            if server == this { self.leaving.this_one() } else { self.leaving.others.contains(&server) };
-        !leaves && !self.gone.contains(&server)
-    }
-}
-
 impl Node {
     /// Creates a pipeline: which one of that name it is, and who is told when every worker is ready, or why not.
     pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<(u64, oneshot::Receiver<Result<()>>)> {
@@ -247,8 +238,13 @@ impl Node {
         state.pipelines.ended.retain(|ended| ended.name != spec.name);
         let (created, wait) = oneshot::channel();
         let standing = self.standing();
-        let servers: BTreeSet<ServerId> =
-            standing.view.members.iter().copied().filter(|id| state.may_have_workers(*id, self.id)).collect();
+        let servers: BTreeSet<ServerId> = standing
+            .view
+            .members
+            .iter()
+            .copied()
+            .filter(|id| state.common.members.stays(*id, self.id))
+            .collect();
         let creation = self.unique();
         for server in &servers {
             let spec = spec.clone();
@@ -331,7 +327,7 @@ impl Node {
             pipelines::Message::WorkerReady { pipeline, creation, member, needs }
                 if member.server == from =>
             {
-                let wanted = state.may_have_workers(from, self.id);
+                let wanted = state.common.members.stays(from, self.id);
                 let found = state.pipelines.coordinated.get_mut(&pipeline);
                 if let Some(found) = found.filter(|found| wanted && found.creation == creation) {
                     // One that has just joined takes part now that it can.
@@ -385,10 +381,10 @@ impl Node {
             }
             pipelines::Message::Drive { token, drive } => self.handle_drive(state, from, token, drive),
             pipelines::Message::Driven { token, result } => {
-                state.questions.answer(token, Answer::Driven(result));
+                state.common.questions.answer(token, Answer::Driven(result));
             }
             pipelines::Message::Redirect { token, server } => {
-                state.questions.answer(token, Answer::Redirect(server));
+                state.common.questions.answer(token, Answer::Redirect(server));
             }
             // Of another server's worker than the sender's.
             pipelines::Message::WorkerReady { .. } => {}

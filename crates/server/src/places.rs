@@ -33,7 +33,10 @@ impl Node {
             return;
         }
         state.places.moved.entry(stream.to_owned()).or_default().insert(before);
-        if server != self.id && !state.gone.contains(&before) && state.known_streams().contains(stream) {
+        if server != self.id
+            && !state.common.members.is_gone(before)
+            && state.known_streams().contains(stream)
+        {
             // This server is new, and has told one that knows nothing of the stream.
             self.tell_again(state, stream);
         }
@@ -46,19 +49,19 @@ impl Node {
         }
         if let Some(server) = state.places.elsewhere.get(stream) {
             // The next view has another one in the place of one that is gone: not the one that this view alone names.
-            return Some(*server).filter(|server| !state.gone.contains(server));
+            return Some(*server).filter(|server| !state.common.members.is_gone(*server));
         }
         let standing = self.standing();
         let natural = standing.view.coordinator_of(stream).unwrap_or(self.id);
         let known = natural != self.id || self.knows_places(state, &standing.view);
-        (known && !state.gone.contains(&natural)).then_some(natural)
+        (known && !state.common.members.is_gone(natural)).then_some(natural)
     }
 
     /// Whether all has been told that follows from the view in force, no member is known to be gone, and nobody has told
     /// of a later view: then nothing is to be told of streams any more whose coordinator died before.
     pub(crate) fn all_told(&self, state: &State) -> bool {
         let standing = self.standing();
-        let here = standing.view.members.iter().all(|id| !state.gone.contains(id));
+        let here = standing.view.members.iter().all(|id| !state.common.members.is_gone(*id));
         here && state.places.heard_of <= standing.view.epoch && self.knows_places(state, &standing.view)
     }
 
@@ -73,7 +76,7 @@ impl Node {
     /// Whether every other member has told which streams it coordinates in the place of others.
     pub(crate) fn knows_places(&self, state: &State, view: &View) -> bool {
         let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
-        view.members.iter().all(|id| *id == self.id || told(id) || state.gone.contains(id))
+        view.members.iter().all(|id| *id == self.id || told(id) || state.common.members.is_gone(*id))
     }
 
     /// Waits until every other member has told what follows from the view in force: blocks that are registered with this
@@ -181,7 +184,7 @@ impl Node {
         if self.knows_places(state, &self.standing().view) {
             self.settle_all(state);
             self.space_told_by_all(state);
-            state.queue.extend(state.places.take_deferred());
+            state.common.queue_all(state.places.take_deferred());
             self.places_known.notify_waiters();
         }
     }

@@ -368,7 +368,7 @@ impl Node {
     fn replicate(&self, state: &mut State, id: ReplicaUnit, shared: Shared) {
         let Shared { copies, ranges, with: kept_by } = shared;
         // One that leaves holds it for the time being, as `asking` says.
-        let stay = &kept_by - &state.leaving.others;
+        let stay = &kept_by - state.common.members.leaving();
         let step = state.replicas.kept.entry(id).or_default();
         step.copies = step.copies.max(copies);
         step.ranges.extend(ranges);

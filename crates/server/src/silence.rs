@@ -387,7 +387,7 @@ impl Node {
 
     /// A member answers, maybe one that was to go.
     fn answers_again(&self, peer: ServerId) {
-        if self.standing().view.members.contains(&peer) && !self.state.lock().gone.contains(&peer) {
+        if self.standing().view.members.contains(&peer) && !self.state.lock().common.members.is_gone(peer) {
             self.at_membership(None, |membership, now| membership.trust(peer, now));
         }
     }

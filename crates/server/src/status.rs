@@ -31,7 +31,7 @@ impl Node {
             "pid": std::process::id(),
             "epoch": standing.view.epoch,
             "members": standing.view.members.len(),
-            "gone": standing.view.members.iter().filter(|id| state.gone.contains(id)).map(|id| id.0).collect::<Vec<_>>(),
+            "gone": standing.view.members.iter().filter(|id| state.common.members.is_gone(**id)).map(|id| id.0).collect::<Vec<_>>(),
             "lost": standing.roster.lost.iter().map(lost).collect::<Vec<_>>(),
             "addresses": self.addresses,
             "silence_seconds": self.silence.as_secs_f64(),

@@ -181,7 +181,7 @@ impl Node {
         self.apply(state, stream, effects);
         self.agreed.notify_waiters();
         // Ranks that join, until now.
-        state.queue.extend(state.places.take_deferred());
+        state.common.queue_all(state.places.take_deferred());
     }
 
     /// Another server coordinates a stream that homes have told this one of: they are to tell that one.
@@ -193,7 +193,7 @@ impl Node {
         state.coordinators.remove(stream);
         state.pipelines.yield_to_another(stream);
         self.agreed.notify_waiters();
-        state.queue.extend(state.places.take_deferred());
+        state.common.queue_all(state.places.take_deferred());
         for home in homes {
             self.tell(state, home, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
         }
@@ -201,7 +201,7 @@ impl Node {
 
     /// A server that was told of a stream says that another one coordinates it.
     pub(crate) fn coordinated_by(&self, state: &mut State, stream: String, server: ServerId) {
-        if state.gone.contains(&server) || self.coordinator_of(state, &stream) == server {
+        if state.common.members.is_gone(server) || self.coordinator_of(state, &stream) == server {
             return;
         }
         state.places.elsewhere.insert(stream.clone(), server);

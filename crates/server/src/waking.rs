@@ -70,7 +70,7 @@ impl Node {
             self.waking.unsure.wait_for(|unsure| !unsure).await;
         }
         // One that has left still answers who has not gone elsewhere yet.
-        !self.hosted.out.get() || self.state.lock().leaving.goes()
+        !self.hosted.out.get() || self.state.lock().common.members.goes()
     }
 
     /// Asks the other members for their rosters, and those that the connection file names: all that this server knows may

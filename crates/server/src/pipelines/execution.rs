@@ -48,7 +48,7 @@ impl Node {
     /// Runs the next step, if all workers that take part are ready and none runs.
     pub(super) fn pipeline_next(&self, state: &mut State, name: &str) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.running.is_some() || state.leaving.pauses() {
+        if pipeline.running.is_some() || state.common.members.pauses() {
             return;
         }
         let Some(next) = pipeline.waiting.front().map(|waiting| &waiting.report.id) else { return };

@@ -88,7 +88,7 @@ impl Node {
             if let Some(running) = running.filter(|running| running.waiting_for.contains(&peer)) {
                 running.lost_worker = true;
             }
-            let why = match state.leaving.others.contains(&peer) {
+            let why = match state.common.members.leaves(peer) {
                 true => WorkerGone::Left,
                 false => WorkerGone::Failed("its server died"),
             };

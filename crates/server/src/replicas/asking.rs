@@ -215,7 +215,7 @@ impl Node {
     ) -> Option<Vec<Asked>> {
         let Part { id, ranges, ended } = part;
         let Replies { done, refused, leavers, leavers_done } = replies;
-        done.retain(|guardian| !state.leaving.others.contains(guardian));
+        done.retain(|guardian| !state.common.members.leaves(*guardian));
         let step = state.replicas.kept.get(id)?;
         // Best those that have other parts of it.
         let (copies, kept_by) = (step.copies, step.done_by.clone().unwrap_or_default());
@@ -273,10 +273,10 @@ impl Node {
 
     fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Replica) -> Asked {
         let token = self.unique();
-        let answer = state.questions.ask(token, guardian, None);
+        let answer = state.common.questions.ask(token, guardian, None);
         let sure = self.tell_to_keep(state, guardian, keep, token);
         if sure.is_none() {
-            state.questions.take(token);
+            state.common.questions.take(token);
         }
         Asked { guardian, answer, is_sure: sure.unwrap_or(false), leaves: false }
     }

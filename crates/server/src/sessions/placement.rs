@@ -170,7 +170,7 @@ impl Session {
         let node = self.client.node.clone();
         {
             let mut state = node.state.lock();
-            if state.leaving.goes() {
+            if state.common.members.goes() {
                 node.free([held]);
                 return Err(leaves(node.id));
             }

@@ -88,7 +88,7 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
         () = node.hosted.released.notified() => {}
         () = node.shutdown.notified() => return Ok(Ended::Left),
     }
-    let left = node.state.lock().leaving.goes();
+    let left = node.state.lock().common.members.goes();
     Ok(if left { Ended::Left } else { Ended::Evicted(Box::new(node.what_it_held())) })
 }
 

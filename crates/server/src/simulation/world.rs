@@ -61,7 +61,7 @@ impl Server {
 
     /// Whether it was given up, and is going to offer what it holds as a new member.
     fn comes_back(&self) -> bool {
-        let was_out = |node: Arc<Node>| node.hosted.out.get() && !node.state.lock().leaving.goes();
+        let was_out = |node: Arc<Node>| node.hosted.out.get() && !node.state.lock().common.members.goes();
         self.process.is_some() && self.known.node().map_or(self.came_back, was_out)
     }
 

@@ -375,7 +375,7 @@ impl Node {
                     Ok(_) => Said::Refused(Error::unreachable(format!("{}, is gone", part()))),
                     Err(_) => {
                         let mut state = self.state.lock();
-                        state.questions.take(token);
+                        state.common.questions.take(token);
                         state.space.described.answered(token, None);
                         Said::Silent(Error::timeout(format!("{}, did not answer in time", part())))
                     }
@@ -391,7 +391,7 @@ impl Node {
 
     /// The question in which a description was asked for is answered.
     pub(crate) fn space_registered(&self, state: &mut State, token: u64, result: Result<DescriptionNumber>) {
-        let pending = state.questions.take(token);
+        let pending = state.common.questions.take(token);
         let number = result.as_ref().ok().copied().filter(|_| pending.is_some());
         state.space.described.answered(token, number);
         if let Some(pending) = pending {

@@ -57,7 +57,7 @@ impl Node {
         // What came meanwhile to be described anew.
         let waiting = state.space.removing.remove(&key).unwrap_or_default();
         let waiting = waiting.into_iter();
-        state.queue.extend(waiting.map(|(from, registration)| (from, registration.message().into())));
+        state.common.queue_all(waiting.map(|(from, registration)| (from, registration.message().into())));
         state.space.wake(&key);
         self.drain(&mut state);
         revoked.and(forgotten).map(|()| true)
@@ -104,7 +104,7 @@ impl Node {
         let mut result = Ok(());
         for (server, token, wait) in waits {
             if timeout_at(deadline, wait).await.is_err() {
-                self.state.lock().questions.take(token);
+                self.state.lock().common.questions.take(token);
                 result = result.and(Err(Error::timeout(format!(
                     "{server}, which knows blocks of {what}, did not answer in time; remove it again"
                 ))));
