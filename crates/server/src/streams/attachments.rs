@@ -1,0 +1,100 @@
+//! The attachments of streams: where the steps are told that this server coordinates, and which attachments each stream has,
+//! as every server knows: should the stream's coordinator die, the one that takes its place keeps their places until they
+//! come back. (Design note 10.)
+
+use crate::surroundings::HashMap;
+use forebay_core::steps::{AttachmentId, AttachmentRecord};
+use forebay_transport::asynchronous::Outbox;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many attachments of a stream are remembered. Of more, some may miss steps when the coordinator dies.
+const ATTACHMENTS_MAX: usize = 1 << 16;
+
+/// Where an attachment's steps go.
+#[derive(Debug, Clone)]
+pub(crate) enum Delivery {
+    /// To a consumer.
+    Consumer {
+        /// Its connection.
+        outbox: Arc<Outbox>,
+    },
+    /// To a pipeline that this server coordinates.
+    Pipeline {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// All attachments that this server has to do with.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    /// Those of streams that this server coordinates.
+    deliveries: HashMap<AttachmentId, Delivery>,
+    /// What is known of each stream's, on whatever server.
+    records: BTreeMap<String, BTreeMap<AttachmentId, AttachmentRecord>>,
+}
+
+impl Attachments {
+    /// An attachment's steps are told there from now on.
+    pub(crate) fn add(&mut self, id: AttachmentId, delivery: Delivery) {
+        self.deliveries.insert(id, delivery);
+    }
+
+    /// An attachment is told nothing any more: where it was told.
+    pub(crate) fn remove(&mut self, id: AttachmentId) -> Option<Delivery> {
+        self.deliveries.remove(&id)
+    }
+
+    /// Where an attachment's steps are told.
+    pub(crate) fn delivery(&self, id: AttachmentId) -> Option<&Delivery> {
+        self.deliveries.get(&id)
+    }
+
+    /// Whether any attachment is told of steps.
+    #[cfg(test)]
+    pub(crate) fn are_told_of_steps(&self) -> bool {
+        !self.deliveries.is_empty()
+    }
+
+    /// Whether the place of an attachment is kept that came back to this server, and has not been taken yet.
+    pub(crate) fn is_place_kept(&self, stream: &str, id: AttachmentId) -> bool {
+        self.is_known(stream, id) && !self.deliveries.contains_key(&id)
+    }
+
+    /// The streams that have attachments.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
+        self.records.keys()
+    }
+
+    /// What is known of a stream's attachments.
+    pub(crate) fn records(&self, stream: &str) -> impl Iterator<Item = (&AttachmentId, &AttachmentRecord)> {
+        self.records.get(stream).into_iter().flatten()
+    }
+
+    /// Whether a stream has this attachment.
+    pub(crate) fn is_known(&self, stream: &str, id: AttachmentId) -> bool {
+        self.records.get(stream).is_some_and(|known| known.contains_key(&id))
+    }
+
+    /// A stream has an attachment, or has it no more.
+    pub(crate) fn note(&mut self, stream: &str, id: AttachmentId, record: Option<AttachmentRecord>) {
+        match (record, self.records.get_mut(stream)) {
+            (Some(record), None) => {
+                self.records.insert(stream.to_owned(), BTreeMap::from([(id, record)]));
+            }
+            (Some(record), Some(known)) => {
+                if known.len() < ATTACHMENTS_MAX || known.contains_key(&id) {
+                    known.insert(id, record);
+                }
+            }
+            (None, Some(known)) => {
+                known.remove(&id);
+                if known.is_empty() {
+                    self.records.remove(stream);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The streams that this server coordinates.
+
+use crate::context::Context;
+use forebay_core::ids::{RunNumber, ServerId};
+use forebay_core::steps::StreamCoordinator;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many streams that nobody uses any more are remembered, for `forebay ls`.
+const IDLE_MAX: usize = 256;
+
+/// The streams that this server coordinates.
+#[derive(Debug, Default)]
+pub(crate) struct Coordination {
+    coordinators: BTreeMap<String, StreamCoordinator>,
+    /// Those of them that were idle when they were last looked at, the longest ago first.
+    idle: VecDeque<String>,
+    /// No forgotten stream had a run of a higher number.
+    forgotten_run: RunNumber,
+}
+
+impl Coordination {
+    /// The coordinator of a stream, made at first use.
+    pub(crate) fn at(&mut self, cx: &Context<'_>, stream: &str) -> &mut StreamCoordinator {
+        if !self.coordinators.contains_key(stream) {
+            let members = cx.server.standing();
+            let members = members.view.members.iter().copied().filter(|id| !cx.members().is_gone(*id));
+            // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
+            let made = StreamCoordinator::new(stream, members.collect())
+                .with_runs_after(self.forgotten_run)
+                .with_versions_after(cx.server.unique());
+            self.coordinators.insert(stream.to_owned(), made);
+            tracing::info!("this server coordinates stream '{stream}' from now on");
+        }
+        let new = || StreamCoordinator::new(stream, Vec::new());
+        self.coordinators.entry(stream.to_owned()).or_insert_with(new)
+    }
+
+    /// The coordinator of a stream, if this server coordinates it.
+    pub(crate) fn get(&self, stream: &str) -> Option<&StreamCoordinator> {
+        self.coordinators.get(stream)
+    }
+
+    /// Whether this server coordinates a stream.
+    pub(crate) fn has(&self, stream: &str) -> bool {
+        self.coordinators.contains_key(stream)
+    }
+
+    /// Whether others are still telling of a stream that this server coordinates in the place of one that has died.
+    pub(crate) fn is_taking_over(&self, stream: &str) -> bool {
+        self.get(stream).is_some_and(StreamCoordinator::is_taking_over)
+    }
+
+    /// All coordinators, by the names of their streams.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &StreamCoordinator)> {
+        self.coordinators.iter()
+    }
+
+    /// The names of the streams.
+    pub(crate) fn streams(&self) -> Vec<String> {
+        self.coordinators.keys().cloned().collect()
+    }
+
+    /// A server is a member from now on.
+    pub(crate) fn on_server_joined(&mut self, server: ServerId) {
+        self.coordinators.values_mut().for_each(|stream| stream.server_joined(server));
+    }
+
+    /// This server coordinates a stream no more.
+    pub(crate) fn remove(&mut self, stream: &str) {
+        self.coordinators.remove(stream);
+    }
+
+    /// A stream may be idle: the streams that are to be forgotten, since they never ran or too many others were used since.
+    pub(crate) fn note_idle(&mut self, stream: &str) -> Vec<String> {
+        let Some(idle) = self.get(stream).filter(|found| found.is_idle()) else { return Vec::new() };
+        if idle.last_run().is_none() {
+            return vec![stream.to_owned()];
+        }
+        self.idle.retain(|known| known != stream);
+        self.idle.push_back(stream.to_owned());
+        let mut forgotten = Vec::new();
+        while self.idle.len() > IDLE_MAX {
+            let Some(oldest) = self.idle.pop_front() else { break };
+            let last_run = self.get(&oldest).filter(|found| found.is_idle());
+            if let Some(run) = last_run.and_then(StreamCoordinator::last_run) {
+                self.forgotten_run = self.forgotten_run.max(run);
+                forgotten.push(oldest);
+            }
+        }
+        forgotten
+    }
+}
