@@ -15,6 +15,9 @@ import forebay
 MAGIC = b"FOREBAY\n"
 """What every handshake begins with."""
 
+VERSION = 2
+"""The version of the protocols, which follows the magic number."""
+
 
 def addresses(group: forebay.LocalGroup) -> dict[str, list[object]]:
     """Where the servers listen: abstract names of Unix sockets, and TCP addresses."""

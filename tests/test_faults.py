@@ -215,7 +215,7 @@ def test_a_get_waits_while_its_server_is_killed(one: forebay.LocalGroup, child: 
     )
     getter.expect("waits")
     wait_until(
-        lambda: forebay.Admin(group=one.path).status()["servers"][0]["connections"].get("consumers", 0) >= 2
+        lambda: forebay.Admin(group=one.path).status()["servers"][0]["connections"].get("spaces", 0) >= 1
     )
     os.kill(one.servers[0].pid, signal.SIGKILL)
     assert "server0" in getter.line(10)

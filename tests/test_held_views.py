@@ -234,11 +234,11 @@ def test_readers_that_are_killed_while_they_wait(
     waiting = [child(code, one.path, transport) for _ in range(4)]
     for reader in waiting:
         reader.expect("waits")
-    wait_until(lambda: server_status(one)["connections"].get("consumers", 0) >= 5)
+    wait_until(lambda: server_status(one)["connections"].get("spaces", 0) >= 4)
     for reader in waiting:
         reader.kill()
         reader.code()
-    wait_until(lambda: server_status(one)["connections"].get("consumers", 0) <= 1)
+    wait_until(lambda: server_status(one)["connections"].get("spaces", 0) == 0)
     wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before + 2)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spoiling import MAGIC, Proxy, dial, receive
+from spoiling import MAGIC, VERSION, Proxy, dial, receive
 from support import (
     check_it_works,
     consumer,
@@ -30,12 +30,12 @@ import forebay
 SHAPE = (8, 6)
 
 
-def opening(version: int = 1, body: bytes = bytes(48)) -> bytes:
+def opening(version: int = VERSION, body: bytes = bytes(48)) -> bytes:
     return MAGIC + struct.pack("<HH", version, len(body)) + body
 
 
 def test_another_version_is_told(two: forebay.LocalGroup, transport: str) -> None:
-    for version in (0, 2, 99, 65535):
+    for version in (0, VERSION - 1, VERSION + 1, 99, 65535):
         with dial(two, transport) as made:
             made.sendall(opening(version))
             head = receive(made, 13)
@@ -49,11 +49,11 @@ def test_another_version_is_told(two: forebay.LocalGroup, transport: str) -> Non
     [
         (MAGIC + struct.pack("<HBH", 99, 0, 48) + bytes(48), forebay.WrongVersion),
         (MAGIC + struct.pack("<HBH", 99, 13, 2) + b"no", forebay.WrongVersion),
-        (MAGIC + struct.pack("<HBH", 1, 0, 48) + bytes(48), forebay.WrongSecret),
-        (MAGIC + struct.pack("<HBH", 1, 12, 2) + b"no", forebay.WrongSecret),
+        (MAGIC + struct.pack("<HBH", VERSION, 0, 48) + bytes(48), forebay.WrongSecret),
+        (MAGIC + struct.pack("<HBH", VERSION, 12, 2) + b"no", forebay.WrongSecret),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", forebay.Protocol),
-        (MAGIC + struct.pack("<HBH", 1, 200, 2) + b"no", forebay.Protocol),
-        (MAGIC + struct.pack("<HBH", 1, 0, 65535), forebay.Error),
+        (MAGIC + struct.pack("<HBH", VERSION, 200, 2) + b"no", forebay.Protocol),
+        (MAGIC + struct.pack("<HBH", VERSION, 0, 65535), forebay.Error),
         (MAGIC[:5], forebay.Error),
         (b"", forebay.Error),
     ],
@@ -118,9 +118,9 @@ def test_openings_cut_anywhere(two: forebay.LocalGroup, transport: str) -> None:
             made.close()
     for data in (
         os.urandom(2000),
-        opening(1, b""),
-        MAGIC + struct.pack("<HH", 1, 65535) + bytes(70000),
-        MAGIC + struct.pack("<HH", 1, 65535),
+        opening(VERSION, b""),
+        MAGIC + struct.pack("<HH", VERSION, 65535) + bytes(70000),
+        MAGIC + struct.pack("<HH", VERSION, 65535),
         opening() * 20,
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ):

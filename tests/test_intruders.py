@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoiling import addresses
+from spoiling import VERSION, addresses
 from support import Child, check_it_works, consumer, edited, producer
 
 import forebay
@@ -28,12 +28,13 @@ def test_a_process_of_another_user_is_refused(one: forebay.LocalGroup, child: Ca
         with socket.socket(socket.AF_UNIX) as made:
             made.settimeout(15)
             made.connect("\\0" + sys.argv[1])
-            made.sendall(b"FOREBAY\\n" + struct.pack("<HH", 1, 48) + bytes(48))
+            made.sendall(b"FOREBAY\\n" + struct.pack("<HH", int(sys.argv[2]), 48) + bytes(48))
             answer = made.recv(1000)
             print(answer[10], answer[13:].decode())
             print(made.recv(1000))
         """,
         str(name)[1:],
+        str(VERSION),
     )
     code, _, text = stranger.line().partition(" ")
     assert int(code) == forebay.ConnectionFile.code

@@ -2,9 +2,9 @@
 
 use crate::answers::ArenaKey;
 use crate::forming;
+use crate::node::known_of_runs;
 use crate::node::{Held, Node, State};
 use crate::surroundings::HashMap;
-use crate::takeover::known_of_runs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
@@ -327,7 +327,7 @@ impl Node {
             }
             match &id {
                 ReplicaUnit::Step(id) => {
-                    state.held.entry(id.clone()).or_default().extend(step.ranges.iter().map(held));
+                    state.holdings.add(&id, step.ranges.iter().map(held));
                     for (field, blocks) in step.records.into_values() {
                         state.directory.hold(id, FieldReport::new(field, blocks.into_values().collect()));
                     }
@@ -359,7 +359,7 @@ impl Node {
                 self.share(state, id, step.copies, ranges, others.collect());
             }
         }
-        state.ledger.take_in(guarded.ledger);
+        state.ranks.take_over(guarded.ledger);
     }
 
     /// Of what was to be kept for a server, lets go of what this one holds in the place of another one: the same memory may
@@ -391,7 +391,7 @@ impl Node {
         for stream in streams.iter().filter(|_| !seeded(Bug::TellsNothingForTheDead)) {
             let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
             let mut messages = known_of_runs(state, epoch, stream);
-            let steps = state.held.keys().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
+            let steps = state.holdings.steps().filter(|id| id.stream == *stream).map(|id| (id.run, id.step));
             messages.push(streams::Message::StepsHeld {
                 epoch,
                 stream: stream.clone(),
@@ -412,7 +412,7 @@ impl Node {
 /// Whether this server holds something there.
 fn is_held_at(state: &State, id: &ReplicaUnit, place: Held) -> bool {
     match id {
-        ReplicaUnit::Step(id) => state.held.get(id).is_some_and(|held| held.contains(&place)),
+        ReplicaUnit::Step(id) => state.holdings.of(id).contains(&place),
         ReplicaUnit::Space(key) => state.space.range_of(*key) == Some(place),
     }
 }

@@ -158,13 +158,13 @@ impl Node {
 
     /// What would end with the group.
     fn what_ends(&self, state: &State) -> Option<String> {
-        let coordinated = state.coordinators.iter().filter(|(_, coordinator)| coordinator.has_ranks());
-        if let Some(stream) = state.members.keys().chain(coordinated.map(|(stream, _)| stream)).next() {
+        let coordinated = state.coordination.all().filter(|(_, coordinator)| coordinator.has_ranks());
+        if let Some(stream) = state.ranks.streams().chain(coordinated.map(|(stream, _)| stream)).next() {
             return Some(format!("ranks of stream '{stream}' use it, or may come back to it"));
         }
-        if !state.held.is_empty() {
+        if !state.holdings.is_empty() {
             let staged = self.store.lock().usage().staged;
-            return Some(format!("it holds {} steps, of {staged} bytes", state.held.len()));
+            return Some(format!("it holds {} steps, of {staged} bytes", state.holdings.len()));
         }
         state.space.is_used().then(|| "it holds blocks of the space".to_owned())
     }
@@ -328,7 +328,8 @@ impl Node {
 
     /// What is here that no other server would answer for, in order, but for what is given up.
     fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<ReplicaUnit> {
-        let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
+        let steps: BTreeSet<StepId> =
+            state.holdings.steps().cloned().chain(state.ranks.ledger().all_steps()).collect();
         let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.all_held());
         let able = self.able_guardians(state).len();
         let is_given_up =
@@ -364,7 +365,7 @@ impl Node {
     /// Tells another server what this one knows of runs, also where no step of them is held.
     fn tell_of_runs(&self) {
         let mut state = self.state.lock();
-        let runs: Vec<_> = state.ledger.all_runs().cloned().collect();
+        let runs: Vec<_> = state.ranks.ledger().all_runs().cloned().collect();
         for (stream, run) in runs {
             self.tell_any_guardian_of_run(&mut state, &stream, run);
         }
@@ -379,8 +380,7 @@ impl Node {
         if let Some(server) = self.others(state).iter().find(|id| !state.common.members.is_informed(**id)) {
             return Some(format!("{server} to know that it leaves"));
         }
-        if let Some((stream, member)) = state.members.iter().find(|(_, member)| !member.ranks.is_empty()) {
-            let rank = member.ranks.keys().map(|(_, rank)| *rank).min().unwrap_or(0);
+        if let Some((stream, rank)) = state.ranks.first() {
             return Some(format!("rank {rank} of stream '{stream}' to end its step"));
         }
         if state.space.is_put_to() {
@@ -497,7 +497,7 @@ fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
 /// The ranges that this server holds of something, and what ranks told of it.
 fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) {
     match id {
-        ReplicaUnit::Step(id) => (state.held.get(id).cloned().unwrap_or_default(), state.ledger.told_of(id)),
+        ReplicaUnit::Step(id) => (state.holdings.of(id).to_vec(), state.ranks.ledger().told_of(id)),
         ReplicaUnit::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
     }
 }

@@ -19,13 +19,11 @@
 //! - `status`: what `forebay status` shows.
 
 mod answers;
-mod attachments;
 mod checking;
 mod context;
 mod directory;
 mod forming;
 mod guarded;
-mod handle;
 mod heal;
 mod hearing;
 mod lease;
@@ -37,7 +35,6 @@ mod offer;
 pub mod options;
 mod peers;
 mod pipelines;
-mod places;
 mod process;
 mod questions;
 mod replicas;
@@ -47,8 +44,8 @@ pub mod silence;
 mod simulation;
 mod space;
 mod status;
+mod streams;
 mod surroundings;
-mod takeover;
 mod waking;
 mod watched;
 mod workers;

@@ -355,12 +355,11 @@ impl Node {
             state.common.members.keep_members(&standing.view.members);
             let orphans = self.streams_coordinated_by(&state, &left);
             self.keep_places(&mut state, &standing.view);
-            state.places.elsewhere.retain(|_, server| !left.contains(server));
-            state.places.moved.clear();
+            state.locations.on_view(&left);
             *self.standing.write() = standing.clone();
             self.epochs.set(roster.epoch);
             for server in &came {
-                state.coordinators.values_mut().for_each(|stream| stream.server_joined(server.id));
+                state.coordination.on_server_joined(server.id);
             }
             if before.roster.seats != roster.seats {
                 self.register_again(&mut state, &before.roster.seats);

@@ -1,8 +1,23 @@
-//! The server's state, shared by all its tasks.
+//! A server: the state of its components, shared by all its tasks, and what leads from one component to others.
+//!
+//! - this module: the state, and asking other servers;
+//! - [`dispatch`]: which component each message between servers goes to;
+//! - [`decisions`]: what follows from what a stream's coordinator decides;
+//! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
+//! - [`takeover`]: another server takes the place of a stream's coordinator.
+
+mod attachments;
+mod decisions;
+mod dispatch;
+mod locations;
+mod takeover;
+
+pub(crate) use crate::streams::holdings::Held;
+pub(crate) use dispatch::worker_gone;
+pub(crate) use takeover::known_of_runs;
 
 use crate::ServerOptions;
 use crate::answers::Answers;
-use crate::attachments::Attachments;
 use crate::checking::Checking;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
@@ -12,20 +27,22 @@ use crate::hearing::Hearing;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers, Sent};
 use crate::pipelines::Pipelines;
-use crate::places::Places;
 use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
-use crate::sessions::BeginPage;
 use crate::silence;
 use crate::space::Space;
+use crate::streams::attachments::Attachments;
+use crate::streams::coordination::Coordination;
+use crate::streams::holdings::Holdings;
+use crate::streams::local_ranks::LocalRanks;
+use crate::streams::locations::Locations;
 use crate::surroundings::{HashMap, Surroundings};
 use crate::waking::Waking;
 use crate::watched::Watched;
 use crate::workers::{Spawner, Spawns};
-use forebay_core::cut::CutMember;
-use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
+use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::Incarnation;
-use forebay_core::steps::{AttachmentId, Ledger, StreamCoordinator};
+use forebay_core::steps::StreamCoordinator;
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Store;
@@ -36,7 +53,7 @@ use forebay_wire::handshake::Secret;
 use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::Message;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,14 +63,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long to wait before a server is asked again that named another one, which named it.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
-
-/// A range that holds a block, and the arena it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Held {
-    pub(crate) arena: u32,
-    pub(crate) offset: u64,
-    pub(crate) generation: u64,
-}
 
 /// A server: what does not change, what is locked by itself, and the state of its components.
 #[derive(Debug)]
@@ -123,23 +132,14 @@ pub(crate) struct State {
     /// What all components share.
     pub(crate) common: Common,
     /// The streams that this server coordinates.
-    pub(crate) coordinators: BTreeMap<String, StreamCoordinator>,
-    /// Those of them that were idle when they were last looked at, the longest ago first.
-    pub(crate) idle: VecDeque<String>,
-    /// No forgotten stream had a run of a higher number.
-    pub(crate) forgotten_run: RunNumber,
-    /// Which servers coordinate streams that are not where the view alone would have them.
-    pub(crate) places: Places,
-    /// The streams that have ranks here.
-    pub(crate) members: HashMap<String, Member>,
-    /// What the coordinators were told of ranks whose home this server is or was.
-    pub(crate) ledger: Ledger,
-    /// Where each attachment's steps are told.
-    pub(crate) attachments: HashMap<AttachmentId, Attached>,
-    /// Which attachments each stream has, on whatever server.
-    pub(crate) known_attachments: Attachments,
-    /// The ranges that each step's blocks hold here.
-    pub(crate) held: HashMap<StepId, Vec<Held>>,
+    pub(crate) coordination: Coordination,
+    /// Which servers coordinate the others.
+    pub(crate) locations: Locations,
+    /// The ranks whose home this server is.
+    pub(crate) ranks: LocalRanks,
+    pub(crate) attachments: Attachments,
+    /// The blocks of steps that are here.
+    pub(crate) holdings: Holdings,
     pub(crate) pipelines: Pipelines,
     pub(crate) space: Space,
     pub(crate) directory: Directory,
@@ -151,64 +151,6 @@ pub(crate) struct State {
     pub(crate) answers: Answers,
     /// How many connections there are, by role.
     pub(crate) connections: BTreeMap<&'static str, u64>,
-}
-
-/// A stream, as a server with ranks of it sees it.
-#[derive(Debug, Default)]
-pub(crate) struct Member {
-    pub(crate) cut: CutMember,
-    /// The cut changed: those who wait to begin a step look again.
-    pub(crate) changed: Arc<Notify>,
-    /// Ranks whose home this server is.
-    pub(crate) ranks: HashMap<(RunNumber, u32), LocalRank>,
-}
-
-/// A rank whose home this server is.
-#[derive(Debug, Default)]
-pub(crate) struct LocalRank {
-    /// What went wrong for it and is still to be told.
-    pub(crate) deferred: Option<Error>,
-    /// How it begins steps by itself, if it shares memory.
-    pub(crate) begin: Option<BeginPage>,
-    /// With which attempt it came back.
-    pub(crate) attempt: u32,
-}
-
-impl LocalRank {
-    /// Something went wrong for the rank: it must ask before its next step, and is told with the answer.
-    pub(crate) fn note(&mut self, error: Error) {
-        self.deferred.get_or_insert(error);
-        if let Some(page) = &self.begin {
-            page.must_ask();
-        }
-    }
-}
-
-impl Member {
-    /// From now on every rank of a run asks before it begins another step; what they have begun by themselves
-    /// counts as begun here.
-    pub(crate) fn must_ask(&mut self, run: RunNumber) {
-        for (_, rank) in self.ranks.iter().filter(|((of, _), _)| *of == run) {
-            if let Some(step) = rank.begin.as_ref().and_then(BeginPage::must_ask) {
-                self.cut.note_begun(run, step);
-            }
-        }
-    }
-}
-
-/// Where an attachment's steps go.
-#[derive(Debug, Clone)]
-pub(crate) enum Attached {
-    /// To a consumer.
-    Consumer {
-        /// Its connection.
-        outbox: Arc<Outbox>,
-    },
-    /// To a pipeline that this server coordinates.
-    Pipeline {
-        /// Its name.
-        name: String,
-    },
 }
 
 impl Node {
@@ -262,6 +204,12 @@ impl Node {
         let node = Arc::new_cyclic(|me| Node { shared: shared(me), state: Mutex::default() });
         peers::start(&node, &others);
         Ok((node, spawns, to_do))
+    }
+
+    /// The coordinator of a stream, made at first use.
+    pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
+        let State { common, coordination, .. } = state;
+        coordination.at(&Context { server: &self.shared, common }, stream)
     }
 
     /// Whether a server is a member that is not known to have gone.
@@ -333,7 +281,7 @@ impl Node {
             }
             let again = {
                 let state = &mut *self.state.lock();
-                let again = state.places.elsewhere.get(stream) == Some(&server);
+                let again = state.locations.elsewhere(stream) == Some(server);
                 self.note_place(state, stream, server);
                 again
             };

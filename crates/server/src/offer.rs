@@ -36,7 +36,7 @@ impl Node {
         let mut store = self.store.lock();
         let (lineage, former) = (self.lineage, self.id);
         let mut offer = Offer { lineage, former, arenas: BTreeMap::new(), kept: Vec::new() };
-        for (id, held) in &state.held {
+        for (id, held) in state.holdings.all() {
             let mut ranges = Vec::new();
             for Held { arena, offset, generation } in held.iter().copied() {
                 let Some(bytes) = store.length_of(arena, offset, generation) else { continue };
@@ -82,8 +82,8 @@ impl Node {
             self.keep_former(state, former, keep);
         }
         self.take_guarded(state, former, &view);
-        let streams: BTreeSet<String> = state.held.keys().map(|id| id.stream.clone()).collect();
-        tracing::info!("{} offers {} steps that {former} held", self.id, state.held.len());
+        let streams: BTreeSet<String> = state.holdings.steps().map(|id| id.stream.clone()).collect();
+        tracing::info!("{} offers {} steps that {former} held", self.id, state.holdings.len());
         if let Some(node) = self.me.upgrade() {
             tokio::spawn(async move {
                 if timeout(TOLD_PATIENCE, node.told_by_all()).await.is_err() {

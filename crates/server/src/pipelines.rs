@@ -5,8 +5,9 @@ mod execution;
 mod history;
 mod members;
 
-use crate::node::{Attached, Node, State};
+use crate::node::{Node, State};
 use crate::questions::Answer;
+use crate::streams::attachments::Delivery;
 use crate::workers::LocalWorker;
 use driven::Driven;
 use execution::WorkerGone;
@@ -417,7 +418,7 @@ impl Node {
         }
         let open = pipeline.open.as_ref().map(|open| (open.run, open.step));
         let (stream, id) = (pipeline.spec.stream.clone(), attachment_of(pipeline.creation));
-        let coordinator = state.coordinators.get(&stream);
+        let coordinator = state.coordination.get(&stream);
         // It may have found no room since: then it is past, and is to be counted once.
         let dropped = |(run, step)| coordinator.is_some_and(|stream| stream.has_dropped(id, run, step));
         let start = match (open, pipeline.last_step) {
@@ -440,7 +441,7 @@ impl Node {
         // Steps go on to workers, which come and go.
         attachment.remembers_attrs = false;
         attachment.follow = true;
-        state.attachments.insert(id, Attached::Pipeline { name: name.to_owned() });
+        state.attachments.add(id, Delivery::Pipeline { name: name.to_owned() });
         let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
         self.apply(state, &stream, effects);
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
@@ -466,7 +467,7 @@ impl Node {
         tracing::warn!("pipeline '{name}' ends: {error}");
         self.driven_ends(state, &mut pipeline, error);
         if let Some(attachment) = pipeline.attachment {
-            state.attachments.remove(&attachment);
+            state.attachments.remove(attachment);
             let effects = self.coordinator(state, &pipeline.spec.stream).detach(attachment);
             self.apply(state, &pipeline.spec.stream, effects);
         }

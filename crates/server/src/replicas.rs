@@ -253,8 +253,8 @@ impl Node {
                 self.tell(state, guardian, replication::Message::WithdrawArena { arena });
             }
         }
-        let State { replicas, ledger, .. } = state;
-        replicas.runs.retain(|(stream, run), _| ledger.run(stream, *run).is_some());
+        let State { replicas, ranks, .. } = state;
+        replicas.runs.retain(|(stream, run), _| ranks.ledger().run(stream, *run).is_some());
     }
 
     /// The members are others: what has lost a copy, or had too few, gets another one, in the background.
@@ -327,7 +327,7 @@ impl Node {
                 let Some(step) = state.replicas.kept.get(id).filter(|step| step.lacks_copies()) else {
                     return;
                 };
-                let told = id.step().map(|id| state.ledger.told_of(id)).unwrap_or_default();
+                let told = id.step().map(|id| state.ranks.ledger().told_of(id)).unwrap_or_default();
                 let ranges: Vec<BlockRange> = step.ranges.iter().copied().collect();
                 let settled = step.is_all(&told);
                 let all = (step.copies, step.parts, ranges, told);

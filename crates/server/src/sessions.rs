@@ -38,8 +38,6 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-pub(crate) use writing::BeginPage;
-
 /// How long a handshake and a greeting may take.
 const GREETING: Duration = Duration::from_secs(10);
 

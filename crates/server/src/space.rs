@@ -279,7 +279,7 @@ impl Node {
         if describes && description == 0 && !self.knows_places(state, &self.standing().view) {
             // Another one may have described it before, and who holds blocks is about to tell.
             let registration = Registration { token, step, description, report };
-            if !state.places.defer(from, registration.message()) {
+            if !state.locations.defer(from, registration.message()) {
                 let result = Err(Error::unreachable("too much is put while the group changes: try again"));
                 self.tell(state, from, space::Message::Registered { token, result });
             }

@@ -20,9 +20,10 @@ impl Node {
         let state = self.state.lock();
         let standing = self.standing();
         let usage = self.store.lock().usage();
-        let (streams, streams_left_out) = streams_status(state.coordinators.values());
+        let (streams, streams_left_out) = streams_status(state.coordination.all().map(|(_, stream)| stream));
         // A block that touches tiles of several owners is counted at each of them.
-        let coordinated = state.coordinators.values().map(StreamCoordinator::directory_size);
+        let coordinated =
+            state.coordination.all().map(|(_, stream)| stream).map(StreamCoordinator::directory_size);
         let parts = coordinated.chain([state.space.size(), state.directory.size()]);
         let (blocks, directory_bytes) = parts.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         let (replicated, lacking) = state.replicas.status();
@@ -52,7 +53,7 @@ impl Node {
             "streams": streams,
             "streams_left_out": streams_left_out,
             "pipelines": state.pipelines.status(|stream, run, step| {
-                state.coordinators.get(stream).is_some_and(|coordinator| coordinator.knows(run, step))
+                state.coordination.get(stream).is_some_and(|coordinator| coordinator.knows(run, step))
             }),
         })
     }

@@ -5,9 +5,10 @@
 //! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
 
 use crate::node::{Node, State};
+use crate::streams::local_ranks::RankKey;
 use crate::surroundings::HashMap;
 use forebay_core::block::BlockRecord;
-use forebay_core::ids::{BlockKey, Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{BlockKey, Epoch, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
@@ -21,9 +22,6 @@ use tokio::time::Instant;
 
 /// How long an owner may take to answer.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A rank of a run of a stream.
-pub(super) type RankKey = (String, RunNumber, u32);
 
 /// What this server's ranks have done and the coordinators are to be told, once it is registered.
 #[derive(Debug, Default)]
@@ -184,11 +182,11 @@ impl Node {
 
     fn tell_coordinator(&self, state: &mut State, stream: &str, message: streams::Message) {
         if let streams::Message::RankGone { run, rank, died, .. } = &message {
-            state.ledger.gone(stream, *run, *rank, *died);
+            state.ranks.on_gone(stream, *run, *rank, *died);
             self.guarded_rank_gone(state, stream, *run, *rank, *died);
         }
         if let streams::Message::RankMoves { run, rank, .. } = &message {
-            state.ledger.moved(stream, *run, *rank);
+            state.ranks.on_moved(stream, *run, *rank);
         }
         let coordinator = self.coordinator_of(state, stream);
         self.tell(state, coordinator, message);
@@ -290,13 +288,8 @@ impl Node {
                         continue;
                     }
                     let step = ending.id.step;
-                    if let Some(error) = ending.error.take()
-                        && let Some(local) = state
-                            .members
-                            .get_mut(&stream)
-                            .and_then(|member| member.ranks.get_mut(&(run, rank)))
-                    {
-                        local.note(error.during(format!("step {step}")));
+                    if let Some(error) = ending.error.take() {
+                        state.ranks.defer_error(key, error.during(format!("step {step}")));
                     }
                     if ending.copies == 0 {
                         self.tell_ended(state, (stream, run, rank), Arc::new(ending.finish()), false);
@@ -348,11 +341,7 @@ impl Node {
         let Some(Item::Keeping { done, .. }) = front.filter(|item| item.keeps(step)) else { return };
         match (done.take(), kept) {
             (Some(done), kept) => drop(done.send(kept)),
-            (None, Err(error)) => {
-                let local =
-                    state.members.get_mut(&key.0).and_then(|member| member.ranks.get_mut(&(key.1, key.2)));
-                local.into_iter().for_each(|local| local.note(error.clone()));
-            }
+            (None, Err(error)) => state.ranks.defer_error(key, error),
             (None, Ok(())) => {}
         }
     }
@@ -400,9 +389,9 @@ impl Node {
     /// Nobody needs a step any more. Readers may still look at it who were told of it in a term before `unseen_before`: its
     /// memory is used again when all have gone that could.
     pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen_before: Epoch) {
-        state.ledger.free(id);
+        state.ranks.on_freed(id);
         state.directory.forget(id);
-        let held = state.held.remove(id).unwrap_or_default();
+        let held = state.holdings.remove(id);
         self.keep_no_more(state, ReplicaUnit::Step(id.clone()), held, unseen_before, Vec::new());
     }
 }

@@ -1,45 +1,18 @@
 //! What each message between servers does to a server's state.
 
-use crate::node::{Attached, LocalRank, Node, State};
+use super::{Node, State};
 use crate::questions::Answer;
 use crate::silence::ToDo;
 use crate::space::Registration;
-use forebay_core::cut::Cuts;
-use forebay_core::demand::Demand;
-use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, BackTo, Effect, Joined, RunOptions, StepReport, StreamCoordinator};
-use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::consumer::Event;
-use forebay_wire::frame::{BODY_MAX, encoded_bytes};
+use crate::streams::local_ranks::cuts_to_tell;
+use forebay_core::ids::ServerId;
+use forebay_core::steps::{BackTo, Joined, RunOptions};
+use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
 use forebay_wire::peer::{PeerMessage, cluster, directory, replication, space};
 use std::sync::Arc;
 
-/// How many streams that nobody uses any more are remembered, for `forebay ls`.
-const IDLE_MAX: usize = 256;
-/// How many bytes of earlier demands a rank's home is told when the rank joins: they travel in one message.
-const CUTS_TOLD_MAX: usize = BODY_MAX / 2;
-
 impl Node {
-    /// The coordinator of a stream, made at first use.
-    pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
-        if !state.coordinators.contains_key(stream) {
-            let standing = self.standing();
-            let members =
-                standing.view.members.iter().copied().filter(|id| !state.common.members.is_gone(*id));
-            // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
-            let made = StreamCoordinator::new(stream, members.collect())
-                .with_runs_after(state.forgotten_run)
-                .with_versions_after(self.unique());
-            state.coordinators.insert(stream.to_owned(), made);
-            tracing::info!("this server coordinates stream '{stream}' from now on");
-        }
-        state
-            .coordinators
-            .entry(stream.to_owned())
-            .or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
-    }
-
     /// Handles one message; what follows from it is queued.
     pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
         match message {
@@ -124,7 +97,7 @@ impl Node {
 
     /// A message about streams.
     fn on_streams(&self, state: &mut State, from: ServerId, message: streams::Message) {
-        if message.tells_coordinator().is_some_and(|stream| !state.coordinators.contains_key(stream)) {
+        if message.tells_coordinator().is_some_and(|stream| !state.coordination.has(stream)) {
             return self.not_coordinated(state, from, message);
         }
         use streams::Message as M;
@@ -139,7 +112,7 @@ impl Node {
             M::Redirect { token, server } => state.common.questions.answer(token, Answer::Redirect(server)),
             M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
             M::RunOver { stream, run } => {
-                state.ledger.over(&stream, run);
+                state.ranks.on_run_over(&stream, run);
                 state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
             }
             M::StreamForgotten { stream } => self.coordinates_no_more(state, from, &stream),
@@ -180,7 +153,7 @@ impl Node {
         back_to: Option<BackTo>,
     ) {
         // A rank that comes first would begin another run while one is still told of.
-        let telling = state.coordinators.get(&stream).is_some_and(|stream| stream.is_taking_over());
+        let telling = state.coordination.is_taking_over(&stream);
         let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
         let refuse =
             |error| streams::Message::Joined { token, stream: stream.clone(), rank, result: Err(error) };
@@ -193,7 +166,7 @@ impl Node {
             None => {
                 let stream = stream.clone();
                 let join = streams::Message::Join { token, stream, rank, options, back_to };
-                if !state.places.defer(from, join) {
+                if !state.locations.defer(from, join) {
                     self.tell(state, from, refuse(too_much_waits()));
                 }
                 return;
@@ -245,18 +218,12 @@ impl Node {
             }
             return;
         };
-        if let (Ok(JoinedRun { run, options, demand, cuts, agreeing, .. }), Some(about)) =
-            (&result, question.about())
-        {
+        if let (Ok(joined), Some(about)) = (&result, question.about()) {
             // It coordinates the stream, also if the view has changed meanwhile.
             if !state.common.members.is_gone(from) {
                 self.note_place(state, &about.stream, from);
             }
-            let member = state.members.entry(about.stream.clone()).or_default();
-            let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
-            member.cut.open_run(*run, cuts, *agreeing);
-            member.ranks.insert((*run, about.rank), LocalRank::default());
-            state.ledger.joined(&about.stream, *run, about.rank, options.clone());
+            state.ranks.on_joined(&about.stream, about.rank, joined);
         }
         question.answer(Answer::Joined(result));
     }
@@ -276,7 +243,7 @@ impl Node {
             }
             Some(_) if !self.coordinator(state, stream).is_still_to_be_told(run) => {}
             _ => {
-                if !state.places.defer(from, message) {
+                if !state.locations.defer(from, message) {
                     self.tell(state, from, M::Done { token, result: Err(too_much_waits()) });
                 }
                 return;
@@ -350,34 +317,17 @@ impl Node {
         use streams::Message as M;
         match message {
             M::PrepareCut { stream, run, version } => {
-                let highest = state.members.get_mut(&stream).and_then(|member| {
-                    member.must_ask(run);
-                    member.cut.prepare(run, version)
-                });
+                let highest = state.ranks.on_prepare_cut(&stream, run, version);
                 self.tell(state, from, M::CutPrepared { stream, version, highest });
             }
             M::Cut { stream, run, from: first, demand } => {
-                if let Some(member) = state.members.get_mut(&stream) {
-                    member.cut.decide(run, first, Arc::new(demand));
-                    member.changed.notify_waiters();
-                    state.ledger.demand_changed(&stream, run);
-                }
+                state.ranks.on_cut(&stream, run, first, demand);
             }
             M::Cuts { stream, run, demand, cuts, agreeing } => {
-                if let Some(member) = state.members.get_mut(&stream) {
-                    // Whatever was in force before may not be any more.
-                    member.must_ask(run);
-                    member.cut.move_run(run, Cuts::from_parts(demand, cuts), agreeing);
-                    member.changed.notify_waiters();
-                    state.ledger.demand_changed(&stream, run);
-                }
+                state.ranks.on_cuts(&stream, run, (demand, cuts), agreeing);
             }
             M::RankFailed { stream, run, rank, error } => {
-                let rank =
-                    state.members.get_mut(&stream).and_then(|member| member.ranks.get_mut(&(run, rank)));
-                if let Some(rank) = rank {
-                    rank.note(error);
-                }
+                state.ranks.defer_error(&(stream, run, rank), error);
             }
             _ => {}
         }
@@ -387,7 +337,7 @@ impl Node {
     /// one does, the sender hears so from that one, and tells it all again; if none does, the stream is forgotten.
     fn not_coordinated(&self, state: &mut State, from: ServerId, message: streams::Message) {
         let place = message.tells_coordinator().map(|stream| self.place_of(state, stream));
-        if place == Some(None) && !state.places.defer(from, message) {
+        if place == Some(None) && !state.locations.defer(from, message) {
             tracing::warn!("what {from} tells is lost: too much waits for the group to know its view");
         }
     }
@@ -395,7 +345,7 @@ impl Node {
     /// Ranks that lost their home server are given up when they have not come back for too long.
     pub(crate) fn look_for_the_lost(&self) {
         let mut state = self.state.lock();
-        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
             let effects = self.coordinator(&mut state, &stream).look_for_the_lost();
             if !effects.is_empty() {
@@ -404,138 +354,6 @@ impl Node {
         }
         self.look_at_driven(&mut state, None);
         self.drain(&mut state);
-    }
-
-    /// Does what a stream's coordinator says must be done.
-    pub(crate) fn apply(&self, state: &mut State, stream: &str, effects: Vec<Effect>) {
-        let name = || stream.to_owned();
-        for effect in effects {
-            match effect {
-                Effect::Prepare { run, version } => {
-                    for server in self.standing().view.members.iter().copied() {
-                        if !self.tell(
-                            state,
-                            server,
-                            streams::Message::PrepareCut { stream: name(), run, version },
-                        ) {
-                            let effects = self.coordinator(state, stream).prepared(server, version, None);
-                            self.apply(state, stream, effects);
-                        }
-                    }
-                }
-                Effect::Decide(decision) => {
-                    for server in self.standing().view.members.iter().copied() {
-                        let demand = (*decision.demand).clone();
-                        let decide = streams::Message::Cut {
-                            stream: name(),
-                            run: decision.run,
-                            from: decision.from,
-                            demand,
-                        };
-                        self.tell(state, server, decide);
-                    }
-                }
-                Effect::Deliver(attachment, report) => {
-                    self.deliver(state, stream, attachment, report);
-                }
-                Effect::Ended(attachment, missed) => {
-                    if let Some(Attached::Consumer { outbox }) = state.attachments.get(&attachment) {
-                        self.tell_client(outbox, &Event::Ended { attachment, missed });
-                    }
-                }
-                Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
-                Effect::Failed(attachment, error) => match state.attachments.remove(&attachment) {
-                    Some(Attached::Consumer { outbox }) => {
-                        self.tell_client(&outbox, &Event::Detached { attachment, error });
-                    }
-                    Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
-                    None => {}
-                },
-                Effect::Free { id, servers, unseen_before } => {
-                    for server in servers {
-                        self.tell(state, server, streams::Message::Free { id: id.clone(), unseen_before });
-                    }
-                }
-                Effect::Cuts { run, cuts, agreeing } => {
-                    for server in self.standing().view.members.iter().copied() {
-                        let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
-                        self.tell(
-                            state,
-                            server,
-                            streams::Message::Cuts { stream, run, demand, cuts, agreeing },
-                        );
-                    }
-                }
-                Effect::Over(run) => {
-                    for server in self.standing().view.members.iter().copied() {
-                        self.tell(state, server, streams::Message::RunOver { stream: name(), run });
-                    }
-                }
-                Effect::RankError { server, run, rank, error } => {
-                    self.tell(
-                        state,
-                        server,
-                        streams::Message::RankFailed { stream: name(), run, rank, error },
-                    );
-                }
-            }
-        }
-        self.forget_idle(state, stream);
-    }
-
-    /// Tells an attachment of a step.
-    fn deliver(&self, state: &mut State, stream: &str, attachment: AttachmentId, report: Box<StepReport>) {
-        match state.attachments.get(&attachment).cloned() {
-            Some(Attached::Consumer { outbox }) => {
-                let id = report.id.clone();
-                let (run, step) = (id.run, id.step);
-                let told = outbox.push(self.header(0), &Event::Step { attachment, report });
-                if let Err(error) = told
-                    && error.kind == ErrorKind::Invalid
-                {
-                    // The step's blocks fill more than one message: its reader would wait for ever.
-                    let error = error.during(id.to_string());
-                    let coordinator = self.coordinator(state, stream);
-                    let effects = coordinator.fail(attachment, error, Some((run, step)));
-                    self.apply(state, stream, effects);
-                }
-            }
-            Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
-            None => {
-                // It failed at a step before this one: nobody will release what was not told.
-                let (run, step) = (report.id.run, report.id.step);
-                let effects = self.coordinator(state, stream).release(attachment, run, step, false);
-                self.apply(state, stream, effects);
-            }
-        }
-    }
-
-    /// Forgets a stream that nobody uses any more, if it never ran or too many others were used since.
-    pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
-        let Some(idle) = state.coordinators.get(stream).filter(|found| found.is_idle()) else { return };
-        if idle.last_run().is_none() {
-            return self.forget_stream(state, stream);
-        }
-        state.idle.retain(|known| known != stream);
-        state.idle.push_back(stream.to_owned());
-        while state.idle.len() > IDLE_MAX {
-            let Some(oldest) = state.idle.pop_front() else { break };
-            let last_run = state.coordinators.get(&oldest).filter(|found| found.is_idle());
-            if let Some(run) = last_run.and_then(StreamCoordinator::last_run) {
-                state.forgotten_run = state.forgotten_run.max(run);
-                self.forget_stream(state, &oldest);
-            }
-        }
-    }
-
-    fn forget_stream(&self, state: &mut State, stream: &str) {
-        state.coordinators.remove(stream);
-        if state.places.elsewhere.get(stream) == Some(&self.id) {
-            state.places.elsewhere.remove(stream);
-        }
-        for server in self.standing().view.members.iter().filter(|id| **id != self.id) {
-            self.tell(state, *server, streams::Message::StreamForgotten { stream: stream.to_owned() });
-        }
     }
 
     /// Another server died: nothing is awaited from it any more. What it coordinated, another one does in the next view.
@@ -550,7 +368,7 @@ impl Node {
         } else {
             tracing::warn!("{peer} is gone");
         }
-        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
             let effects = self.coordinator(state, &stream).server_gone(peer);
             self.apply(state, &stream, effects);
@@ -574,14 +392,4 @@ fn too_much_waits() -> Error {
 /// An error with which a pipeline's worker is told to be gone.
 pub(crate) fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
     Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
-}
-
-/// From which step each demand holds, as far as it fits into a message: no rank is likely to begin steps from the time of
-/// the oldest.
-pub(crate) fn cuts_to_tell(cuts: &Cuts) -> (Demand, Vec<(StepNumber, Demand)>) {
-    let (demand, mut cuts) = cuts.to_parts();
-    while encoded_bytes(&cuts).unwrap_or(0) > CUTS_TOLD_MAX {
-        cuts.remove(0);
-    }
-    (demand, cuts)
 }

@@ -1,9 +1,8 @@
 //! A stream's coordinator has died: the homes of the stream's ranks tell the server that takes its place what they had told
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
+use super::{Node, State};
 use crate::guarded::Guarded;
-use crate::handle::cuts_to_tell;
-use crate::node::{Node, State};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
@@ -17,11 +16,11 @@ const UNTOLD_MAX: usize = 4096;
 impl State {
     /// The streams of which this server knows ranks, steps, workers or attachments.
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
-        let held = self.held.keys().chain(self.directory.steps()).map(|id| &id.stream);
-        let ranks = self.members.keys().chain(self.ledger.streams());
+        let held = self.holdings.steps().chain(self.directory.steps()).map(|id| &id.stream);
+        let ranks = self.ranks.streams().chain(self.ranks.ledger().streams());
         let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
         let guarded = self.guarded.values().flat_map(Guarded::streams);
-        let attached = self.known_attachments.streams();
+        let attached = self.attachments.streams();
         held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()
     }
 }
@@ -29,13 +28,9 @@ impl State {
 impl Node {
     /// The known streams that these servers coordinated. Others may have told of them already.
     pub(crate) fn streams_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<String> {
-        let taking_over = |stream: &str| state.coordinators.get(stream).is_some_and(|s| s.is_taking_over());
+        let taking_over = |stream: &str| state.coordination.is_taking_over(stream);
         let theirs = |stream: &String| {
-            let moved = state
-                .places
-                .moved
-                .get(stream)
-                .is_some_and(|before| servers.iter().any(|server| before.contains(server)));
+            let moved = state.locations.moved_from(stream, servers);
             moved || taking_over(stream) || servers.contains(&self.coordinator_of(state, stream))
         };
         state.known_streams().into_iter().filter(theirs).collect()
@@ -47,7 +42,7 @@ impl Node {
         let to = self.coordinator_of(state, stream);
         let mut messages = self.inherited_attachments(state, epoch, stream);
         messages.extend(known_of_runs(state, epoch, stream));
-        let known = state.held.keys().chain(state.directory.steps()).filter(|id| id.stream == stream);
+        let known = state.holdings.steps().chain(state.directory.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
         let steps = steps.into_iter().collect();
         messages.push(streams::Message::StepsHeld { epoch, stream: stream.to_owned(), steps });
@@ -68,10 +63,9 @@ impl Node {
         copied: bool,
     ) {
         let coordinator = self.coordinator_of(state, &stream);
-        let kept = state.ledger.ended(&stream, run, rank, ended.clone());
-        if copied {
-            state.ledger.has_copies(&stream, run, rank, ended.step);
-        }
+        let key = (stream, run, rank);
+        let kept = state.ranks.on_ended(&key, ended.clone(), copied);
+        let (stream, run, rank) = key;
         let id = StepId { stream: stream.clone(), run, step: ended.step };
         let told =
             self.tell(state, coordinator, streams::Message::StepEnded { stream, run, rank, ended, copied });
@@ -101,7 +95,7 @@ impl Node {
             self.tell(state, from, streams::Message::CoordinatedBy { stream, server });
             return;
         }
-        state.places.heard_of(epoch);
+        state.locations.note_heard_of(epoch);
         if let Err(error) = self.coordinator(state, &stream).inherit(from, epoch, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
         }
@@ -119,7 +113,7 @@ impl Node {
         if self.elsewhere(state, epoch, &stream).is_some() {
             return;
         }
-        state.places.heard_of(epoch);
+        state.locations.note_heard_of(epoch);
         if let Err(error) = self.coordinator(state, &stream).inherit_attachment(epoch, id, record) {
             tracing::warn!("what {from} tells of a reader of stream '{stream}' is not taken over: {error}");
         }
@@ -137,8 +131,8 @@ impl Node {
         if self.elsewhere(state, epoch, stream).is_some() {
             return;
         }
-        state.places.heard_of(epoch);
-        let coordinated = state.coordinators.contains_key(stream);
+        state.locations.note_heard_of(epoch);
+        let coordinated = state.coordination.has(stream);
         if !coordinated && !self.all_told(state) {
             // Others may have more to tell of it.
             self.coordinator(state, stream).take_over(epoch);
@@ -159,7 +153,7 @@ impl Node {
         if !self.all_told(state) {
             return;
         }
-        let streams: Vec<String> = state.coordinators.keys().cloned().collect();
+        let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
             let effects = self.coordinator(state, &stream).all_have_told();
             if !effects.is_empty() {
@@ -167,7 +161,7 @@ impl Node {
                 self.agreed.notify_waiters();
             }
         }
-        let telling = state.coordinators.iter().filter(|(_, stream)| stream.is_taking_over());
+        let telling = state.coordination.all().filter(|(_, stream)| stream.is_taking_over());
         let telling: Vec<String> = telling.map(|(stream, _)| stream.clone()).collect();
         for stream in telling {
             self.settle(state, &stream);
@@ -181,19 +175,19 @@ impl Node {
         self.apply(state, stream, effects);
         self.agreed.notify_waiters();
         // Ranks that join, until now.
-        state.common.queue_all(state.places.take_deferred());
+        state.common.queue_all(state.locations.take_deferred());
     }
 
     /// Another server coordinates a stream that homes have told this one of: they are to tell that one.
     pub(crate) fn yield_to(&self, state: &mut State, stream: &str, server: ServerId) {
-        let Some(taking_over) = state.coordinators.get(stream).filter(|found| found.is_taking_over()) else {
+        let Some(taking_over) = state.coordination.get(stream).filter(|found| found.is_taking_over()) else {
             return;
         };
         let homes: Vec<ServerId> = taking_over.told_by().collect();
-        state.coordinators.remove(stream);
+        state.coordination.remove(stream);
         state.pipelines.yield_to_another(stream);
         self.agreed.notify_waiters();
-        state.common.queue_all(state.places.take_deferred());
+        state.common.queue_all(state.locations.take_deferred());
         for home in homes {
             self.tell(state, home, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
         }
@@ -204,7 +198,7 @@ impl Node {
         if state.common.members.is_gone(server) || self.coordinator_of(state, &stream) == server {
             return;
         }
-        state.places.elsewhere.insert(stream.clone(), server);
+        state.locations.note(&stream, server);
         self.tell_again(state, &stream);
     }
 }
@@ -212,9 +206,8 @@ impl Node {
 /// What a server knows of the runs of a stream, for who is to coordinate it.
 pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<streams::Message> {
     let mut messages = Vec::new();
-    for (run, ledger) in state.ledger.runs_of(stream) {
-        let member = state.members.get(stream);
-        let cuts = member.and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+    for (run, ledger) in state.ranks.ledger().runs_of(stream) {
+        let cuts = state.ranks.cuts_of(stream, run);
         let known = Box::new(ledger.inheritance(run, cuts));
         messages.push(streams::Message::TakeOverRun { epoch, stream: stream.to_owned(), known });
         let told = ledger.ranks().filter(|(_, told)| told.is_away() || !seeded(Bug::TellsOnlyOfRanksAway));

@@ -41,7 +41,7 @@ impl Node {
             }
             None => {
                 let again = pipelines::Message::Drive { token, drive };
-                if !state.places.defer(from, again) {
+                if !state.locations.defer(from, again) {
                     let error = Error::unreachable("too many ranks ask while the group changes");
                     self.tell(state, from, pipelines::Message::Driven { token, result: Err(error) });
                 }
@@ -128,7 +128,7 @@ impl Node {
         if drive.active.len() > DRIVEN_WINDOW {
             return Err(Error::protocol("a rank with too many active steps"));
         }
-        let ranks = state.coordinators.get(stream).and_then(|coordinator| coordinator.size_of(drive.run));
+        let ranks = state.coordination.get(stream).and_then(|coordinator| coordinator.size_of(drive.run));
         match ranks {
             Some(ranks) if drive.rank < ranks => Ok(()),
             Some(ranks) => Err(Error::protocol(format!("rank {} of {ranks}", drive.rank))),
@@ -262,7 +262,7 @@ impl Node {
     fn settle_driven(&self, state: &mut State, name: &str) {
         let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
         let (Some(driven), Some(open)) = (&pipeline.driven, &pipeline.open) else { return };
-        let Some(coordinator) = state.coordinators.get(&pipeline.spec.stream) else { return };
+        let Some(coordinator) = state.coordination.get(&pipeline.spec.stream) else { return };
         let heard = |rank| driven.heard.get(&rank).is_some_and(|heard| heard.is_done_with(open.step));
         let all_done = coordinator.size_of(open.run).is_some() && coordinator.have_all_left(open.run, heard);
         if driven.run == open.run && !driven.steps.contains_key(&open.step) && all_done {
@@ -274,7 +274,7 @@ impl Node {
     fn done_with(&self, state: &State, name: &str, thorough: bool) -> Vec<StepNumber> {
         let Some(pipeline) = state.pipelines.coordinated.get(name) else { return Vec::new() };
         let Some(driven) = pipeline.driven.as_ref() else { return Vec::new() };
-        let coordinator = state.coordinators.get(&pipeline.spec.stream);
+        let coordinator = state.coordination.get(&pipeline.spec.stream);
         let ranks = coordinator.and_then(|coordinator| coordinator.size_of(driven.run));
         let running = pipeline.running.as_ref().map(|running| (running.run, running.step));
         let is_done = |number: StepNumber, step: &DrivenStep| {
@@ -299,7 +299,7 @@ impl Node {
         let (Some(driven), Some(attachment)) = (pipeline.driven.as_mut(), pipeline.attachment) else {
             return Vec::new();
         };
-        let Some(coordinator) = state.coordinators.get(&pipeline.spec.stream) else { return Vec::new() };
+        let Some(coordinator) = state.coordination.get(&pipeline.spec.stream) else { return Vec::new() };
         let (run, from) = (driven.run, coordinator.takes_part_from(attachment));
         let failed =
             |text: String| Err(Error::new(ErrorKind::PipelineFailed, format!("pipeline '{name}': {text}")));

@@ -2,7 +2,7 @@
 //! it loses one with its server.
 
 use super::{Execution, Kept, Waiting, told};
-use crate::handle::worker_gone;
+use crate::node::worker_gone;
 use crate::node::{Node, State};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::StepReport;

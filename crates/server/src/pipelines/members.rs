@@ -125,7 +125,7 @@ impl Node {
             self.tell(state, from, streams::Message::CoordinatedBy { stream: spec.stream, server });
             return;
         }
-        state.places.heard_of(epoch);
+        state.locations.note_heard_of(epoch);
         let (name, needs) = (spec.name.clone(), spec.needs.clone());
         let pipeline = state.pipelines.coordinated.entry(name.clone()).or_insert_with(|| {
             let servers = BTreeSet::new();
@@ -162,7 +162,7 @@ impl Node {
             let all_ready = pipeline.ready.len() == pipeline.servers.len();
             let (stream, id) = (&pipeline.spec.stream, attachment_of(pipeline.creation));
             // Steps wait for it even if a worker that has just joined, or died, is still to be ready.
-            let was_attached = state.known_attachments.contains(stream, id) || !pipeline.ready.is_empty();
+            let was_attached = state.attachments.is_known(stream, id) || !pipeline.ready.is_empty();
             if all_ready {
                 self.pipeline_ready(state, &name);
             } else if was_attached && let Err(error) = self.attach_pipeline(state, &name) {

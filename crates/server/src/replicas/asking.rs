@@ -1,6 +1,5 @@
 //! How guardians are asked to keep something: which servers are, and when it is safe that they do.
 
-use crate::handle::cuts_to_tell;
 use crate::node::{Node, State};
 use crate::peers::Sent;
 use crate::questions::Answer;
@@ -234,7 +233,7 @@ impl Node {
         step.leavers.retain(|leaver| !rest.contains(leaver));
         step.leavers.extend(last_resort.iter().filter(|leaver| !step.asked.contains(leaver)));
         let all: Vec<ServerId> = guardians.iter().chain(&last_resort).copied().collect();
-        let of_told_run = id.step().is_some_and(|id| state.ledger.run(&id.stream, id.run).is_some());
+        let of_told_run = id.step().is_some_and(|id| state.ranks.ledger().run(&id.stream, id.run).is_some());
         let ask = |(guardian, leaves): (ServerId, bool)| {
             let (id, ranges, ended) = (id.clone(), ranges.clone(), ended.clone());
             let (guardians, records, space) = (all.clone(), records.clone(), space.clone());
@@ -313,7 +312,7 @@ impl Node {
 
     /// Tells a guardian what it does not know yet of a run.
     fn tell_guardian_of_run(&self, state: &mut State, guardian: ServerId, stream: &str, run: RunNumber) {
-        let Some(ledger) = state.ledger.run(stream, run) else { return };
+        let Some(ledger) = state.ranks.ledger().run(stream, run) else { return };
         let version = ledger.version();
         let known = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
         let before = known.insert(guardian, version);
@@ -321,7 +320,7 @@ impl Node {
             return;
         }
         let name = || stream.to_owned();
-        let cuts = state.members.get(stream).and_then(|member| member.cut.cuts(run)).map(cuts_to_tell);
+        let cuts = state.ranks.cuts_of(stream, run);
         let known = Box::new(ledger.inheritance(run, cuts));
         let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
         let gone: Vec<replication::Message> = gone

@@ -3,7 +3,8 @@
 use super::client::{Client, log_unanswered};
 use super::reading::Reading;
 use super::{RoleSession, check_no_payload, not_spoken};
-use crate::node::{Attached, Node};
+use crate::node::Node;
+use crate::streams::attachments::Delivery;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{Attachment, AttachmentId};
 use forebay_core::{Error, Result};
@@ -93,12 +94,10 @@ impl Session {
         let id = {
             let mut state = node.state.lock();
             // What named it at a coordinator before this one.
-            let kept = |id: &AttachmentId| {
-                state.known_attachments.contains(&stream, *id) && !state.attachments.contains_key(id)
-            };
+            let kept = |id: &AttachmentId| state.attachments.is_place_kept(&stream, *id);
             let id = back.filter(kept).unwrap_or_else(|| AttachmentId(node.unique()));
             let outbox = self.client.outbox.clone();
-            state.attachments.insert(id, Attached::Consumer { outbox });
+            state.attachments.add(id, Delivery::Consumer { outbox });
             match node.coordinator(&mut state, &stream).attach(id, attachment, start) {
                 Ok(effects) => {
                     self.attachments.push((id, stream.clone()));
@@ -106,7 +105,7 @@ impl Session {
                     node.drain(&mut state);
                 }
                 Err(error) => {
-                    state.attachments.remove(&id);
+                    state.attachments.remove(id);
                     node.forget_idle(&mut state, &stream);
                     return Err(error);
                 }
@@ -195,7 +194,7 @@ impl Node {
             let settled = self.agreed.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
-            if !self.state.lock().coordinators.get(stream).is_some_and(|stream| stream.is_taking_over()) {
+            if !self.state.lock().coordination.is_taking_over(stream) {
                 return at_once;
             }
             at_once = false;
@@ -219,7 +218,7 @@ impl Node {
     /// An attachment is gone.
     pub(crate) fn detach(&self, id: AttachmentId, stream: Option<String>) {
         let mut state = self.state.lock();
-        state.attachments.remove(&id);
+        state.attachments.remove(id);
         if let Some(stream) = stream {
             let effects = self.coordinator(&mut state, &stream).detach(id);
             self.apply(&mut state, &stream, effects);

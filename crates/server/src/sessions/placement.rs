@@ -174,7 +174,7 @@ impl Session {
                 node.free([held]);
                 return Err(leaves(node.id));
             }
-            state.held.entry(id.clone()).or_default().push(held);
+            state.holdings.add(&id, [held]);
         }
         if rank.copies > 0 {
             let ranges = vec![BlockRange::from(&location)];

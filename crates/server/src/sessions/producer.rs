@@ -8,10 +8,10 @@ use super::{RoleSession, check_no_payload, not_spoken};
 use crate::node::Held;
 use crate::questions::Answer;
 use crate::replicas::copies_late;
+use crate::streams::local_ranks::MayBegin;
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::contract::Field;
-use forebay_core::cut::Begin;
 use forebay_core::directory::{check_block_fits, check_blocks};
 use forebay_core::ids::{StepId, StepNumber, check_name};
 use forebay_core::seeded::{Bug, seeded};
@@ -260,14 +260,10 @@ impl Session {
                 return Err(error);
             }
         };
-        if let Some(member) = node.state.lock().members.get_mut(&stream)
-            && let Some(local) = member.ranks.get_mut(&(run, rank))
-        {
-            local.begin = begin;
-            local.attempt = attempt;
-        }
+        let key = (stream, run, rank);
+        node.state.lock().ranks.on_connected(&key, begin, attempt);
         let told = writing.share(&self.client, request, |arena| Reply::Joined { run, below, arena });
-        self.rank = Some(Rank::new(stream, run, rank, &options, attempt, writing));
+        self.rank = Some(Rank::new(key, &options, attempt, writing));
         told
     }
 
@@ -301,11 +297,7 @@ impl Session {
         if let Answer::Done(result) = node.ask_coordinator(&stream, number, JOIN_PATIENCE, define).await? {
             result?;
         }
-        let demand = {
-            let mut state = node.state.lock();
-            state.ledger.defined(&stream, run, field.clone());
-            state.members.get(&stream).and_then(|member| member.cut.demand_at(run, StepNumber::MAX))
-        };
+        let demand = node.state.lock().ranks.on_defined(&stream, run, field.clone());
         let rank = self.rank()?;
         rank.fields.insert(field.name.clone(), field);
         if let Some(demand) = demand {
@@ -329,7 +321,7 @@ impl Session {
         if let Answer::Done(result) = node.ask_coordinator(&stream, number, JOIN_PATIENCE, set).await? {
             result?;
         }
-        node.state.lock().ledger.attr_set(&stream, run, field.as_deref(), &key, attr);
+        node.state.lock().ranks.on_attr_set(&stream, run, field.as_deref(), &key, attr);
         Ok(())
     }
 
@@ -357,10 +349,7 @@ impl Session {
             // What the coordinator told comes with the next answer.
             return Some(own);
         }
-        let key = (rank.run, rank.rank);
-        let mut state = self.client.node.state.lock();
-        let member = state.members.get_mut(&rank.stream)?;
-        member.ranks.get_mut(&key)?.deferred.take()
+        self.client.node.state.lock().ranks.take_error(&rank.key())
     }
 
     async fn begin(&mut self, step: StepNumber, time: f64, known: u64, patience: Duration) -> Result<Reply> {
@@ -398,21 +387,9 @@ impl Session {
             rank.tell_begun(&node, step);
         }
         let demand = loop {
-            let changed = {
-                let mut state = node.state.lock();
-                let member = state.members.entry(rank.stream.clone()).or_default();
-                match member.cut.begin(rank.run, step) {
-                    Begin::Now(demand) => break demand,
-                    Begin::UnknownRun => {
-                        return Err(Error::internal("the run is not known at its home server"));
-                    }
-                    // Registered before the lock is released, so that no change is missed.
-                    Begin::Wait => {
-                        let mut changed = Box::pin(member.changed.clone().notified_owned());
-                        changed.as_mut().enable();
-                        changed
-                    }
-                }
+            let changed = match node.state.lock().ranks.begin(&rank.stream, rank.run, step)? {
+                MayBegin::Now(demand) => break demand,
+                MayBegin::Wait(changed) => changed,
             };
             if timeout_at(deadline, changed).await.is_err() {
                 return Err(Error::timeout(format!(
@@ -455,14 +432,8 @@ impl Session {
         let node = self.client.node.clone();
         let rank = self.rank()?;
         let state = node.state.lock();
-        if let Some(member) = state.members.get(&rank.stream)
-            && rank.behind(&node, &state).is_none()
-            && member.cut.is_settled(rank.run, step)
-            && let Some(local) = member.ranks.get(&(rank.run, rank.rank))
-            && local.deferred.is_none()
-            && let Some(page) = &local.begin
-        {
-            page.may_begin_after(step);
+        if rank.behind(&node, &state).is_none() {
+            state.ranks.may_begin_after(&rank.key(), step);
         }
         Ok(())
     }
@@ -472,10 +443,7 @@ impl Session {
     fn began_alone(&mut self, step: StepNumber, time: f64) -> Result<()> {
         let node = self.client.node.clone();
         let rank = self.rank()?;
-        let state = node.state.lock();
-        let member = state.members.get(&rank.stream);
-        let demand = member.and_then(|member| member.cut.demand_at(rank.run, step));
-        drop(state);
+        let demand = node.state.lock().ranks.demand_at(&rank.stream, rank.run, step);
         let Some(demand) = demand.filter(|_| rank.open.is_none()) else {
             return Err(no_step("a step that a rank begins by itself"));
         };

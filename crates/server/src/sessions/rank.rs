@@ -1,15 +1,14 @@
 //! A rank of a stream, as the session of its connection to its home server knows it.
 
 use super::receive::Target;
-use super::writing::{BeginPage, Writing};
+use super::writing::Writing;
 use crate::directory::Done;
-use crate::handle::cuts_to_tell;
 use crate::node::{Held, Node, State};
+use crate::streams::local_ranks::RankKey;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Grant;
@@ -80,9 +79,7 @@ impl OpenStep {
 impl Rank {
     /// A rank that has joined with these options, and writes there.
     pub(super) fn new(
-        stream: String,
-        run: RunNumber,
-        rank: u32,
+        (stream, run, rank): RankKey,
         options: &RunOptions,
         attempt: u32,
         writing: Writing,
@@ -160,7 +157,7 @@ impl Rank {
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let id = StepId { stream: stream.clone(), run, step };
         let mut state = node.state.lock();
-        state.held.entry(id.clone()).or_default().extend(open.held);
+        state.holdings.add(&id, open.held);
         // In a run of too many ranks records do not travel with its steps.
         let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
         if register || self.copies > 0 {
@@ -168,11 +165,9 @@ impl Rank {
         } else {
             node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended), false);
         }
-        if self.behind(node, &state).is_some()
-            && let Some(member) = state.members.get_mut(&self.stream)
-        {
+        if self.behind(node, &state).is_some() {
             // Its ranks wait with their next steps.
-            member.must_ask(self.run);
+            state.ranks.must_ask(&self.stream, self.run);
         }
         node.drain(&mut state);
         Ok(())
@@ -213,7 +208,7 @@ impl Rank {
         if let Some(open) = self.open.take().filter(|open| !open.held.is_empty()) {
             let id = StepId { stream: self.stream.clone(), run: self.run, step: open.number };
             let mut state = node.state.lock();
-            state.held.entry(id.clone()).or_default().extend(open.held);
+            state.holdings.add(&id, open.held);
             let coordinator = node.coordinator_of(&state, &self.stream);
             node.tell(&mut state, coordinator, streams::Message::BlocksStranded { id, rank: self.rank });
         }
@@ -222,39 +217,15 @@ impl Rank {
 
     /// The rank has its home here no more: tells the coordinator why.
     pub(super) fn take_off(&self, node: &Node, why: impl FnOnce(String, RunNumber, u32) -> streams::Message) {
-        let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
+        let (stream, run, rank) = self.key();
         let mut state = node.state.lock();
-        let Some(member) = state.members.get_mut(&stream) else { return };
         // Not if it has come back here once more, over another connection.
-        if member.ranks.get(&(run, rank)).is_none_or(|local| local.attempt != self.attempt) {
-            return;
-        }
-        let Some(local) = member.ranks.remove(&(run, rank)) else { return };
-        if let Some(step) = local.begin.as_ref().and_then(BeginPage::must_ask) {
-            member.cut.note_begun(run, step);
-        }
-        let reached = member.cut.highest_begun(run);
-        // Others of its run may still be before steps that it has ended: whoever has to know which demands hold at those may
-        // have only this server to ask.
-        if let Some(cuts) = member.cut.cuts(run).map(cuts_to_tell)
-            && !seeded(Bug::ForgetsCutsOfThoseGone)
-        {
-            state.ledger.keep_cuts(&stream, run, cuts);
-        }
-        if let Some(member) = state.members.get_mut(&stream) {
-            if !member.ranks.keys().any(|(other, _)| *other == run) {
-                member.cut.close_run(run);
-            }
-            if member.ranks.is_empty() {
-                state.members.remove(&stream);
-            }
-        }
-        if let Some(step) = reached {
-            state.ledger.reached(&stream, run, step);
+        let Some(highest) = state.ranks.on_left(&self.key(), self.attempt) else { return };
+        if let Some(step) = highest {
             // At once: it says nothing of what the rank ended, and the next change of the demand depends on it.
-            let reached = streams::Message::HighestBegun { stream: stream.clone(), run, step };
+            let highest = streams::Message::HighestBegun { stream: stream.clone(), run, step };
             let coordinator = node.coordinator_of(&state, &stream);
-            node.tell(&mut state, coordinator, reached);
+            node.tell(&mut state, coordinator, highest);
         }
         let why = why(stream.clone(), run, rank);
         node.tell_of_rank(&mut state, &(stream, run, rank), why);
@@ -267,18 +238,15 @@ impl Rank {
         if !node.is_told(&state, &self.key()) {
             return false;
         }
-        let member = state.members.get(&self.stream);
-        let rank = member.and_then(|member| member.ranks.get(&(self.run, self.rank)));
         // From now on it asks before it begins another step; it may have begun one by itself.
-        let alone = rank.and_then(|rank| rank.begin.as_ref()).and_then(BeginPage::must_ask);
-        let untold = alone.filter(|step| Some(*step) > self.last).and_then(|step| {
-            let demand = member?.cut.demand_at(self.run, step)?;
-            self.fields.values().find(|field| demand.wants(field, step))
-        });
+        let alone = state.ranks.stop_beginning_alone(&self.key());
+        let untold = alone
+            .filter(|(step, _)| Some(*step) > self.last)
+            .and_then(|(step, demand)| self.fields.values().find(|field| demand.wants(field, step)));
         self.open.is_none() && untold.is_none()
     }
 
-    pub(super) fn key(&self) -> (String, RunNumber, u32) {
+    pub(super) fn key(&self) -> RankKey {
         (self.stream.clone(), self.run, self.rank)
     }
 
@@ -304,7 +272,7 @@ impl Rank {
         let id = (self.stream.clone(), self.run, self.rank);
         let (stream, run, rank) = id.clone();
         let mut state = node.state.lock();
-        state.ledger.begun(&stream, run, rank, step);
+        state.ranks.on_began(&id, step);
         node.tell_of_rank(&mut state, &id, streams::Message::RankBegan { stream, run, rank, step });
         node.drain(&mut state);
     }
@@ -312,17 +280,13 @@ impl Rank {
     /// Lets the rank know that it has nothing to ask for before its next step, as far as this one is concerned.
     pub(super) fn say_taken(&self, node: &Node, step: StepNumber) {
         let state = node.state.lock();
-        let rank = state.members.get(&self.stream).and_then(|m| m.ranks.get(&(self.run, self.rank)));
-        if let Some(page) = rank.filter(|rank| rank.deferred.is_none()).and_then(|rank| rank.begin.as_ref()) {
-            page.take(step);
-        }
+        state.ranks.say_taken(&self.key(), step);
     }
 
     /// If the rank has left out steps at which something was wanted, nobody must wait for it there.
     pub(super) fn tell_left_out(&mut self, node: &Node, step: StepNumber) {
         let state = node.state.lock();
-        let member = state.members.get(&self.stream);
-        let left_out = member.is_some_and(|m| m.cut.wants_any(self.run, self.told_below..step));
+        let left_out = state.ranks.wants_any(&self.stream, self.run, self.told_below..step);
         drop(state);
         if left_out {
             self.tell_begun(node, step);

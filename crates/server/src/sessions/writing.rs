@@ -2,10 +2,10 @@
 
 use super::client::Client;
 use crate::node::{Held, Node};
+use crate::streams::begin_page::BeginPage;
 use crate::surroundings::{HashMap, off_thread};
-use forebay_core::ids::StepNumber;
 use forebay_core::{Error, Result};
-use forebay_store::{BeginWord, Mapping, TakenWord, range_of};
+use forebay_store::range_of;
 use forebay_wire::client::block::Grant;
 use forebay_wire::protocol::Reply;
 use rustix::fd::OwnedFd;
@@ -151,38 +151,6 @@ impl Writing {
         self.abort_all(node);
         if self.own.is_some() {
             node.store.lock().close_arena(self.arena);
-        }
-    }
-}
-
-/// The page of an arena with the words by which its rank begins steps without a question.
-#[derive(Debug)]
-pub(crate) struct BeginPage(Mapping);
-
-impl BeginPage {
-    fn new(mapping: Mapping) -> Result<BeginPage> {
-        mapping.atomic(0)?;
-        let page = BeginPage(mapping);
-        page.must_ask();
-        Ok(page)
-    }
-
-    /// The rank must ask before it begins another step; returns the highest that it began by itself.
-    pub(crate) fn must_ask(&self) -> Option<StepNumber> {
-        BeginWord(self.0.atomic(0).ok()?).must_ask()
-    }
-
-    /// The rank, which waits for an answer, may begin later steps by itself.
-    pub(crate) fn may_begin_after(&self, step: StepNumber) {
-        if let Ok(word) = self.0.atomic(0) {
-            BeginWord(word).may_begin_after(step);
-        }
-    }
-
-    /// This server has taken a step whole, and has nothing to say of it.
-    pub(crate) fn take(&self, step: StepNumber) {
-        if let Ok(word) = self.0.atomic(8) {
-            TakenWord(word).take(step);
         }
     }
 }

@@ -105,8 +105,7 @@ pub(super) fn holds(node: &Node, id: &StepId, block: &Location) -> bool {
     let is_there = |arena: u32, offset: u64, generation: u64| {
         arenas.contains(&arena) && (offset, generation) == (block.offset, block.generation)
     };
-    if state.held.get(id).into_iter().flatten().any(|held| is_there(held.arena, held.offset, held.generation))
-    {
+    if state.holdings.of(id).iter().any(|held| is_there(held.arena, held.offset, held.generation)) {
         return true;
     }
     let id = ReplicaUnit::Step(id.clone());
@@ -129,7 +128,7 @@ pub(super) fn holds_open(node: &Node, id: &StepId, block: &Location) -> bool {
 /// Whether a server knows what a rank told of a step.
 fn was_told(node: &Node, id: &StepId, rank: u32) -> bool {
     let state = node.state.lock();
-    state.ledger.told_of(id).iter().any(|(of, _)| *of == rank)
+    state.ranks.ledger().told_of(id).iter().any(|(of, _)| *of == rank)
         || state.guarded.values().any(|guarded| guarded.was_told(id, rank))
 }
 
@@ -153,9 +152,9 @@ pub(super) fn has(
 /// What ranks have told a server of the steps that they have ended, and where the blocks of them are that are not told.
 pub(super) fn told_by(node: &Node) -> Vec<(StepId, u32, Vec<Location>)> {
     let state = node.state.lock();
-    let steps: BTreeSet<StepId> = state.ledger.all_steps().collect();
+    let steps: BTreeSet<StepId> = state.ranks.ledger().all_steps().collect();
     let told = steps.into_iter().flat_map(|id| {
-        let told = state.ledger.told_of(&id).into_iter();
+        let told = state.ranks.ledger().told_of(&id).into_iter();
         told.map(move |(rank, ended)| {
             let blocks = ended.fields.iter().flat_map(|field| &field.blocks);
             let stored = blocks.filter(|block| block.inline.is_none());
@@ -171,7 +170,7 @@ pub(super) fn leftovers(node: &Node) -> Option<String> {
     let staged = node.store.lock().usage().staged;
     let guarded: Vec<(ServerId, usize)> =
         state.guarded.iter().map(|(of, guarded)| (*of, guarded.steps())).filter(|(_, n)| *n > 0).collect();
-    let nothing = staged == 0 && state.held.is_empty() && guarded.is_empty();
-    let held: Vec<&StepId> = state.held.keys().collect();
+    let nothing = staged == 0 && state.holdings.is_empty() && guarded.is_empty();
+    let held: Vec<&StepId> = state.holdings.steps().collect();
     (!nothing).then(|| format!("{} holds {staged} bytes, {held:?}, and for others {guarded:?}", node.id))
 }

@@ -153,7 +153,7 @@ impl World {
         self.run_until("the group to form", |world| world.members().len() == wanted)?;
         self.start_reader(1, None);
         let attached = |world: &World| {
-            let attached = |node: &Arc<Node>| !node.state.lock().attachments.is_empty();
+            let attached = |node: &Arc<Node>| node.state.lock().attachments.are_told_of_steps();
             world.members().iter().any(attached)
         };
         self.run_until("the reader to attach", attached)?;

@@ -1,0 +1,73 @@
+//! What servers tell each other of the attachments of streams. (Design note 10.)
+
+use super::{Node, State};
+use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::steps::{AttachmentId, AttachmentRecord};
+use forebay_wire::peer::streams;
+
+impl Node {
+    /// Tells all servers of an attachment of a stream that this one coordinates, or that it is none any more.
+    pub(crate) fn tell_of_attachment(
+        &self,
+        state: &mut State,
+        stream: &str,
+        id: AttachmentId,
+        record: Option<Box<AttachmentRecord>>,
+    ) {
+        state.attachments.note(stream, id, record.as_deref().cloned());
+        for server in self.standing().view.members.iter().filter(|server| **server != self.id) {
+            let (stream, record) = (stream.to_owned(), record.clone());
+            self.tell(state, *server, streams::Message::AttachmentChanged { stream, id, record });
+        }
+    }
+
+    /// A server has joined: it is told of all attachments of streams that this one coordinates.
+    pub(crate) fn tell_of_attachments(&self, state: &mut State, server: ServerId) {
+        let known = &state.attachments;
+        let messages: Vec<streams::Message> = state
+            .coordination
+            .all()
+            .flat_map(|(stream, _)| {
+                known.records(stream).map(|(id, record)| streams::Message::AttachmentChanged {
+                    stream: stream.clone(),
+                    id: *id,
+                    record: Some(Box::new(record.clone())),
+                })
+            })
+            .collect();
+        for message in messages {
+            self.tell(state, server, message);
+        }
+    }
+
+    /// The coordinator of a stream tells of an attachment, or that it is none any more.
+    pub(crate) fn told_of_attachment(
+        &self,
+        state: &mut State,
+        from: ServerId,
+        stream: &str,
+        id: AttachmentId,
+        record: Option<Box<AttachmentRecord>>,
+    ) {
+        // One that leaves or was evicted loses its readers to others.
+        if self.standing().view.members.contains(&from) {
+            state.attachments.note(stream, id, record.map(|record| *record));
+        }
+    }
+
+    /// What a server that takes the place of a stream's coordinator is told of its attachments.
+    pub(crate) fn inherited_attachments(
+        &self,
+        state: &State,
+        epoch: Epoch,
+        stream: &str,
+    ) -> Vec<streams::Message> {
+        let told = |(id, record): (&AttachmentId, &AttachmentRecord)| streams::Message::TakeOverAttachment {
+            epoch,
+            stream: stream.to_owned(),
+            id: *id,
+            record: Box::new(record.clone()),
+        };
+        state.attachments.records(stream).map(told).collect()
+    }
+}

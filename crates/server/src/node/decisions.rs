@@ -1,0 +1,130 @@
+//! What follows from what a stream's coordinator decides: others are told, attachments are told of steps, streams are forgotten.
+
+use super::{Node, State};
+use crate::streams::attachments::Delivery;
+use crate::streams::local_ranks::cuts_to_tell;
+use forebay_core::ErrorKind;
+use forebay_core::steps::{AttachmentId, Effect, StepReport};
+use forebay_wire::client::consumer::Event;
+use forebay_wire::peer::streams;
+
+impl Node {
+    /// Does what a stream's coordinator says must be done.
+    pub(crate) fn apply(&self, state: &mut State, stream: &str, effects: Vec<Effect>) {
+        let name = || stream.to_owned();
+        for effect in effects {
+            match effect {
+                Effect::Prepare { run, version } => {
+                    for server in self.standing().view.members.iter().copied() {
+                        if !self.tell(
+                            state,
+                            server,
+                            streams::Message::PrepareCut { stream: name(), run, version },
+                        ) {
+                            let effects = self.coordinator(state, stream).prepared(server, version, None);
+                            self.apply(state, stream, effects);
+                        }
+                    }
+                }
+                Effect::Decide(decision) => {
+                    for server in self.standing().view.members.iter().copied() {
+                        let demand = (*decision.demand).clone();
+                        let decide = streams::Message::Cut {
+                            stream: name(),
+                            run: decision.run,
+                            from: decision.from,
+                            demand,
+                        };
+                        self.tell(state, server, decide);
+                    }
+                }
+                Effect::Deliver(attachment, report) => {
+                    self.deliver(state, stream, attachment, report);
+                }
+                Effect::Ended(attachment, missed) => {
+                    if let Some(Delivery::Consumer { outbox }) = state.attachments.delivery(attachment) {
+                        self.tell_client(outbox, &Event::Ended { attachment, missed });
+                    }
+                }
+                Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
+                Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
+                    Some(Delivery::Consumer { outbox }) => {
+                        self.tell_client(&outbox, &Event::Detached { attachment, error });
+                    }
+                    Some(Delivery::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
+                    None => {}
+                },
+                Effect::Free { id, servers, unseen_before } => {
+                    for server in servers {
+                        self.tell(state, server, streams::Message::Free { id: id.clone(), unseen_before });
+                    }
+                }
+                Effect::Cuts { run, cuts, agreeing } => {
+                    for server in self.standing().view.members.iter().copied() {
+                        let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
+                        self.tell(
+                            state,
+                            server,
+                            streams::Message::Cuts { stream, run, demand, cuts, agreeing },
+                        );
+                    }
+                }
+                Effect::Over(run) => {
+                    for server in self.standing().view.members.iter().copied() {
+                        self.tell(state, server, streams::Message::RunOver { stream: name(), run });
+                    }
+                }
+                Effect::RankError { server, run, rank, error } => {
+                    self.tell(
+                        state,
+                        server,
+                        streams::Message::RankFailed { stream: name(), run, rank, error },
+                    );
+                }
+            }
+        }
+        self.forget_idle(state, stream);
+    }
+
+    /// Tells an attachment of a step.
+    fn deliver(&self, state: &mut State, stream: &str, attachment: AttachmentId, report: Box<StepReport>) {
+        match state.attachments.delivery(attachment).cloned() {
+            Some(Delivery::Consumer { outbox }) => {
+                let id = report.id.clone();
+                let (run, step) = (id.run, id.step);
+                let told = outbox.push(self.header(0), &Event::Step { attachment, report });
+                if let Err(error) = told
+                    && error.kind == ErrorKind::Invalid
+                {
+                    // The step's blocks fill more than one message: its reader would wait for ever.
+                    let error = error.during(id.to_string());
+                    let coordinator = self.coordinator(state, stream);
+                    let effects = coordinator.fail(attachment, error, Some((run, step)));
+                    self.apply(state, stream, effects);
+                }
+            }
+            Some(Delivery::Pipeline { name }) => self.pipeline_step(state, &name, *report),
+            None => {
+                // It failed at a step before this one: nobody will release what was not told.
+                let (run, step) = (report.id.run, report.id.step);
+                let effects = self.coordinator(state, stream).release(attachment, run, step, false);
+                self.apply(state, stream, effects);
+            }
+        }
+    }
+
+    /// Forgets a stream that nobody uses any more, if it never ran or too many others were used since.
+    pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
+        for forgotten in state.coordination.note_idle(stream) {
+            self.forget_stream(state, &forgotten);
+        }
+    }
+
+    fn forget_stream(&self, state: &mut State, stream: &str) {
+        state.coordination.remove(stream);
+        state.locations.forget(stream, self.id);
+        for server in self.standing().view.members.iter().filter(|id| **id != self.id) {
+            self.tell(state, *server, streams::Message::StreamForgotten { stream: stream.to_owned() });
+        }
+    }
+}
