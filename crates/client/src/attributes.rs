@@ -1,7 +1,7 @@
 //! Attributes that a producer sets.
 
+use crate::connection::rpc::lock;
 use crate::producer::Producer;
-use crate::rpc::lock;
 use forebay_core::attr::Attr;
 use forebay_core::{Error, Result};
 use forebay_wire::client::producer::Request;

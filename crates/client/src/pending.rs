@@ -4,11 +4,11 @@
 //! what is outstanding are answers, a few bytes each; how many is bounded all the same, since the other side's
 //! buffers are.
 
+use crate::connection::rpc::{Payload, Rpc, lock};
 use crate::producer::{
     Block, Counted, Open, Outcome, Producer, State, WhereBytes, Written, gather, no_step, put_block,
 };
-use crate::rpc::{Payload, Rpc, lock};
-use crate::storage::Storage;
+use crate::put_target::PutTarget;
 use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
 use forebay_core::steps::Policy;
@@ -71,7 +71,7 @@ impl Producer {
 
     fn post_to(
         &self,
-        home: &Arc<Storage>,
+        home: &Arc<PutTarget>,
         block: &Block<'_>,
         field: &Field,
         source: &Source<'_>,

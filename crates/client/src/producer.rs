@@ -12,12 +12,12 @@ pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
 pub(crate) use put::{Counted, gather, put_block};
 pub(crate) use put_again::{WhereBytes, Written};
 
+use crate::connection::group::{Group, Known};
+use crate::connection::rpc::{GRACE, lock, unexpected};
 use crate::fork::ForkGuard;
-use crate::group::{Group, Known};
 use crate::particles::Species;
 use crate::pending::Pending;
-use crate::rpc::{lock, unexpected};
-use crate::storage::{GRACE, Storage};
+use crate::put_target::PutTarget;
 use come_back::DEATHS_MAX;
 use ended::{Ended, EndedSteps};
 use forebay_core::attr::Attr;
@@ -44,10 +44,10 @@ pub struct Producer {
     guard: ForkGuard,
     group: Group,
     /// Another one when it has died.
-    home: Mutex<Arc<Storage>>,
+    home: Mutex<Arc<PutTarget>>,
     /// Other servers that hold blocks of this rank, as its placement says; connected at first use. `None` for those that
     /// are gone: the home holds blocks in their place.
-    others: Mutex<BTreeMap<ServerId, Option<Arc<Storage>>>>,
+    others: Mutex<BTreeMap<ServerId, Option<Arc<PutTarget>>>>,
     stream: String,
     run: RunNumber,
     rank: u32,
@@ -60,7 +60,7 @@ pub struct Producer {
     /// Held by calls that wait in the name of the whole rank: they take turns.
     pub(crate) turn: Mutex<()>,
     /// Held by the call that finds another home within a step: the home for which none was found last, and why.
-    moving: Mutex<Option<(Arc<Storage>, Error)>>,
+    moving: Mutex<Option<(Arc<PutTarget>, Error)>>,
     /// Never held while something is waited for, so that whoever only looks needs not wait either.
     pub(crate) state: Mutex<State>,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Open {
     pub(crate) dropped: bool,
     allocations: HashMap<u64, Allocated>,
     /// Other servers than the home that blocks of this step went to.
-    elsewhere: BTreeMap<ServerId, Arc<Storage>>,
+    elsewhere: BTreeMap<ServerId, Arc<PutTarget>>,
     /// The count of each species and number, and the field that said so first.
     pub(crate) counts: HashMap<(String, u64), (u64, String)>,
     /// Puts that the server has not answered yet.
@@ -135,7 +135,7 @@ pub(crate) struct Open {
 /// Memory that was given and not yet committed.
 #[derive(Debug)]
 struct Allocated {
-    storage: Arc<Storage>,
+    storage: Arc<PutTarget>,
     /// `None` for a block without elements.
     grant: Option<Grant>,
     dtype: Dtype,
@@ -165,7 +165,7 @@ impl Producer {
         };
         let mut leaving = Vec::new();
         let deadline = Instant::now() + group.limit();
-        let (server, rpc, answer) = group.outlive(deadline, || {
+        let (server, rpc, answer) = group.retry_while_failing_over(deadline, || {
             loop {
                 let server = group.home_of_but(options.rank, &leaving)?;
                 let rpc = Arc::new(group.connect(server, Role::Producer)?);
@@ -182,7 +182,7 @@ impl Producer {
         let members = Members::new(&group.known());
         Ok(Producer {
             guard: ForkGuard::new(),
-            home: Mutex::new(Arc::new(Storage::new(server, rpc, arena, &answer.descriptors)?)),
+            home: Mutex::new(Arc::new(PutTarget::new(server, rpc, arena, &answer.descriptors)?)),
             others: Mutex::default(),
             group,
             stream: options.stream.clone(),
@@ -199,7 +199,7 @@ impl Producer {
     }
 
     /// The home server.
-    pub(crate) fn home(&self) -> Arc<Storage> {
+    pub(crate) fn home(&self) -> Arc<PutTarget> {
         lock(&self.home).clone()
     }
 
@@ -502,7 +502,7 @@ impl Producer {
 
     /// As `tell_end`, for a server that is not the home. What one held that has died is lost, and said so to those who
     /// read it.
-    fn tell_end_elsewhere(&self, storage: &Arc<Storage>, step: StepNumber) -> Result<()> {
+    fn tell_end_elsewhere(&self, storage: &Arc<PutTarget>, step: StepNumber) -> Result<()> {
         match self.tell_end(storage, &placement::Request::End { step }) {
             Err(error) if self.is_gone(storage, &self.home(), &error) => {
                 let needs_copies = self.options.copies() > 0 && !storage.rpc.was_let_go();
@@ -517,7 +517,7 @@ impl Producer {
     }
 
     /// Tells a server that the step has ended; waits until there are copies of it, if there are to be some.
-    fn tell_end<Q: protocol::Request>(&self, storage: &Storage, end: &Q) -> Result<()> {
+    fn tell_end<Q: protocol::Request>(&self, storage: &PutTarget, end: &Q) -> Result<()> {
         match self.options.copies() {
             0 => storage.rpc.tell(end),
             _ => {

@@ -1,6 +1,7 @@
-//! A server as somebody sees it who puts blocks there: its connection, and the arena to write to.
+//! A server that this process puts blocks to: the connection to it, and its arena, mapped for writing.
 
-use crate::rpc::{Answer, Rpc, lock, unexpected};
+use crate::connection::call::Answer;
+use crate::connection::rpc::{GRACE, Rpc, lock, unexpected};
 use forebay_core::block::Stats;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -13,14 +14,10 @@ use forebay_wire::client::writing;
 use forebay_wire::protocol::Request;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-/// How much longer than the server a client waits: the server gives up first, and says what it waited for.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
-
-/// A server where this process stores blocks.
+/// A server that this process puts blocks to.
 #[derive(Debug)]
-pub(crate) struct Storage {
+pub(crate) struct PutTarget {
     pub(crate) server: ServerId,
     pub(crate) rpc: Arc<Rpc>,
     pub(crate) arena: Option<WritableArena>,
@@ -34,14 +31,14 @@ pub(crate) struct WritableArena {
     populated: Mutex<RangeSet>,
 }
 
-impl Storage {
+impl PutTarget {
     /// A server that has answered with an arena to write to, if memory is shared.
     pub(crate) fn new(
         server: ServerId,
         rpc: Arc<Rpc>,
         arena: Option<(u32, u64)>,
         descriptors: &[OwnedFd],
-    ) -> Result<Storage> {
+    ) -> Result<PutTarget> {
         let arena = match (arena, descriptors.first()) {
             (Some((_, bytes)), Some(file)) => {
                 let mapping = Arc::new(Mapping::new(file.as_fd(), bytes, Access::Write)?);
@@ -52,7 +49,7 @@ impl Storage {
             }
             _ => None,
         };
-        Ok(Storage { server, rpc, arena })
+        Ok(PutTarget { server, rpc, arena })
     }
 
     /// Asks a server for an arena to write to; `opened` takes it out of the answer.
@@ -61,10 +58,10 @@ impl Storage {
         rpc: Arc<Rpc>,
         question: &Q,
         opened: impl FnOnce(&Q::Reply) -> Option<Option<(u32, u64)>>,
-    ) -> Result<Storage> {
+    ) -> Result<PutTarget> {
         let Answer { message, descriptors, .. } = rpc.call(question, "to store blocks")?;
         let arena = opened(&message).ok_or_else(|| unexpected(&message))?;
-        Storage::new(server, rpc, arena, &descriptors)
+        PutTarget::new(server, rpc, arena, &descriptors)
     }
 
     /// A range of this many bytes to write to; `None` if there is no room and the policy is not to wait. Waits

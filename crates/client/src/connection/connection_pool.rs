@@ -1,8 +1,8 @@
-//! The connections of one reader to servers: made at first use, and again when they broke.
+//! One connection to each server that a handle talks to: made at first use, and again when it broke.
 
-use crate::group::Group;
-use crate::rpc::{Rpc, lock};
-use crate::turn::Turn;
+use crate::connection::deadline_mutex::DeadlineMutex;
+use crate::connection::group::Group;
+use crate::connection::rpc::{Rpc, lock};
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
 use forebay_wire::connection::Role;
@@ -12,65 +12,65 @@ use std::time::Instant;
 
 /// One connection to each server.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionPool {
     group: Group,
-    /// In which role it speaks.
+    /// The role in which this process speaks on them.
     role: Role,
-    by_server: Mutex<HashMap<ServerId, Arc<ToOne>>>,
+    by_server: Mutex<HashMap<ServerId, Arc<Slot>>>,
 }
 
-/// The connection to one server.
+/// The place of the connection to one server.
 #[derive(Debug, Default)]
-struct ToOne {
+struct Slot {
     rpc: Mutex<Option<Arc<Rpc>>>,
-    /// Of the threads that need it one connects. Those that need another server do not wait for it.
-    connecting: Turn,
+    /// Held by the thread that connects, so that one connection is made. Threads that need another server do not wait for it.
+    connecting: DeadlineMutex,
 }
 
-impl ToOne {
+impl Slot {
     fn usable(&self) -> Option<Arc<Rpc>> {
         lock(&self.rpc).clone().filter(|rpc| !rpc.is_broken())
     }
 }
 
-impl Connections {
-    pub(crate) fn new(group: Group, role: Role) -> Connections {
-        Connections { group, role, by_server: Mutex::default() }
+impl ConnectionPool {
+    pub(crate) fn new(group: Group, role: Role) -> ConnectionPool {
+        ConnectionPool { group, role, by_server: Mutex::default() }
     }
 
     /// The connection to a server. Waits until a deadline for it to be made.
     pub(crate) fn get(&self, server: ServerId, deadline: Instant) -> Result<Arc<Rpc>> {
-        let to_one = self.to(server);
-        if let Some(rpc) = to_one.usable() {
+        let slot = self.slot(server);
+        if let Some(rpc) = slot.usable() {
             return Ok(rpc);
         }
         let what = format_args!("another thread to connect to {server}");
-        let _turn = to_one.connecting.take(deadline, what)?;
-        // That may have done it meanwhile.
-        if let Some(rpc) = to_one.usable() {
+        let _connecting = slot.connecting.lock_until(deadline, what)?;
+        // Another thread may have connected meanwhile.
+        if let Some(rpc) = slot.usable() {
             return Ok(rpc);
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let rpc = Arc::new(self.group.within(left).connect(server, self.role.clone())?);
-        *lock(&to_one.rpc) = Some(rpc.clone());
+        *lock(&slot.rpc) = Some(rpc.clone());
         Ok(rpc)
     }
 
     /// Uses a connection that exists already.
     pub(crate) fn adopt(&self, server: ServerId, rpc: Arc<Rpc>) {
-        *lock(&self.to(server).rpc) = Some(rpc);
+        *lock(&self.slot(server).rpc) = Some(rpc);
     }
 
-    /// Ends them. Does not wait.
+    /// Ends all connections. Does not wait.
     pub(crate) fn hang_up(&self) {
-        for (_, to_one) in lock(&self.by_server).drain() {
-            if let Some(rpc) = lock(&to_one.rpc).take() {
+        for (_, slot) in lock(&self.by_server).drain() {
+            if let Some(rpc) = lock(&slot.rpc).take() {
                 rpc.hang_up();
             }
         }
     }
 
-    fn to(&self, server: ServerId) -> Arc<ToOne> {
+    fn slot(&self, server: ServerId) -> Arc<Slot> {
         lock(&self.by_server).entry(server).or_default().clone()
     }
 }

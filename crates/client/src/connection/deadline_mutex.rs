@@ -1,4 +1,4 @@
-//! Taking turns at what may last: a lock that is waited for until a deadline.
+//! A lock that is waited for until a deadline: for what one thread may use for long.
 
 use forebay_core::{Error, Result};
 use forebay_transport::blocking;
@@ -6,30 +6,29 @@ use parking_lot::{Mutex, MutexGuard};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// What one thread uses at a time, perhaps for long; `()` if it is nothing but the turn.
+/// What one thread uses at a time, perhaps for long; `()` where the lock protects an action and no value.
 #[derive(Debug, Default)]
-pub(crate) struct Turn<T = ()>(Mutex<T>);
+pub(crate) struct DeadlineMutex<T = ()>(Mutex<T>);
 
-impl<T> Turn<T> {
-    pub(crate) fn new(used: T) -> Turn<T> {
-        Turn(Mutex::new(used))
+impl<T> DeadlineMutex<T> {
+    pub(crate) fn new(value: T) -> DeadlineMutex<T> {
+        DeadlineMutex(Mutex::new(value))
     }
 
-    /// The turn, if it is nobody's. Does not wait.
-    pub(crate) fn try_take(&self) -> Option<MutexGuard<'_, T>> {
+    /// Locks it if no other thread has. Does not wait.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 
-    /// Waits for the turn, which lasts until the result is dropped, no longer than until a deadline. `what` says in errors
-    /// what is waited for: what the one does whose turn it is.
-    pub(crate) fn take(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, T>> {
-        if let Some(turn) = self.try_take() {
-            return Ok(turn);
+    /// Locks it, and waits for other threads until a deadline. `what` says in errors what the thread does that holds it.
+    pub(crate) fn lock_until(&self, deadline: Instant, what: impl Display) -> Result<MutexGuard<'_, T>> {
+        if let Some(guard) = self.try_lock() {
+            return Ok(guard);
         }
         loop {
-            // No signal ends the wait for a lock.
-            if let Some(turn) = self.0.try_lock_until(deadline.min(Instant::now() + blocking::LOOK)) {
-                return Ok(turn);
+            // No signal ends the wait for a lock: this thread looks for one now and then.
+            if let Some(guard) = self.0.try_lock_until(deadline.min(Instant::now() + blocking::LOOK)) {
+                return Ok(guard);
             }
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while(what));
@@ -48,14 +47,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn who_waits_for_a_turn_gives_up_at_a_deadline() {
-        let turn: Turn = Turn::default();
-        let held = turn.take(Instant::now(), "nobody").unwrap();
+    fn a_thread_that_waits_gives_up_at_its_deadline() {
+        let mutex: DeadlineMutex = DeadlineMutex::default();
+        let held = mutex.lock_until(Instant::now(), "nobody").unwrap();
         let error =
-            turn.take(Instant::now() + Duration::from_millis(1), "another thread to end").unwrap_err();
+            mutex.lock_until(Instant::now() + Duration::from_millis(1), "another thread to end").unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
         assert!(error.text.contains("another thread to end"), "{error}");
         drop(held);
-        drop(turn.take(Instant::now(), "nobody").unwrap());
+        drop(mutex.lock_until(Instant::now(), "nobody").unwrap());
     }
 }

@@ -1,50 +1,85 @@
-//! One question to several servers at once: one that stands still takes nothing of the others' time. Without a
-//! thread for each, since a client starts none.
+//! One request to several servers at once: a server that stands still takes nothing of the others' time. Without a thread for
+//! each, since a client starts none.
 
-use crate::group::{Group, check_welcome};
+use crate::connection::connect::check_welcome;
+use crate::connection::group::Group;
 use crate::seconds::deadline_after;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::Address;
 use forebay_transport::blocking::{Connection, Opening, PollFlags, wait_for_any};
+use forebay_wire::connection::{Hello, Role};
 use forebay_wire::frame::Header;
-use forebay_wire::connection::{Role, Welcome};
-use forebay_wire::protocol::{Reply, Request};
+use forebay_wire::protocol::Request;
+use forebay_wire::request::Requests;
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How many servers are asked at once: each takes a descriptor.
 const AT_ONCE: usize = 256;
 
-/// What each server said, or why it did not.
+/// What each server answered, or why it did not.
 pub(crate) type Answers<R> = BTreeMap<ServerId, Result<R>>;
 
 /// A server that is being asked.
-struct Asked {
+struct Target {
     id: ServerId,
     name: String,
     address: Address,
-    at: At,
+    stage: Stage,
 }
 
-/// How far it is.
-enum At {
-    Connecting(Opening),
-    Greeting(Opening),
-    Welcome(Connection),
-    Answer(Connection),
+/// What a server that is asked is to do next.
+enum Stage {
+    Connect(Opening),
+    ShakeHands(Opening),
+    Welcome(Conversation),
+    Answer(Conversation),
 }
 
-impl Asked {
+/// A connection, with the number of the one request over it that is open.
+struct Conversation {
+    connection: Connection,
+    requests: Requests<Vec<OwnedFd>>,
+    request: u64,
+}
+
+/// How far a server is after a step.
+enum Progress<R> {
+    Waiting(Box<Target>),
+    Answered(R),
+}
+
+impl Target {
     fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
-        match &self.at {
-            At::Connecting(opening) => (opening.descriptor(), PollFlags::OUT),
-            At::Greeting(opening) => (opening.descriptor(), PollFlags::IN),
-            At::Welcome(connection) | At::Answer(connection) => {
-                (connection.receiver.descriptor(), PollFlags::IN)
+        match &self.stage {
+            Stage::Connect(opening) => (opening.descriptor(), PollFlags::OUT),
+            Stage::ShakeHands(opening) => (opening.descriptor(), PollFlags::IN),
+            Stage::Welcome(conversation) | Stage::Answer(conversation) => {
+                (conversation.connection.receiver.descriptor(), PollFlags::IN)
             }
         }
+    }
+}
+
+impl Conversation {
+    /// Sends a request. Waits only while the server takes no bytes.
+    fn ask<Q: Request>(&mut self, question: &Q, epoch: u64, deadline: Instant) -> Result<()> {
+        self.request = self.requests.open(false);
+        let header = Header { request: self.request, epoch, ..Header::default() };
+        self.connection.sender.send(&header, question, &[], deadline)
+    }
+
+    /// Takes what has come; the answer, if that is there. One that says what failed is an error.
+    fn answer<Q: Request>(&mut self, what: &str) -> Result<Option<Q::Reply>> {
+        while let Some(received) = self.connection.receiver.try_receive(what)? {
+            self.requests.accept(received.frame, received.descriptors)?;
+            if let Some(answer) = self.requests.take_answer(self.request) {
+                return answer.frame.message::<Result<Q::Reply>>()?.map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -71,39 +106,39 @@ impl Group {
         is_enough: impl Fn(&Result<Q::Reply>) -> bool,
     ) -> Result<Answers<Q::Reply>> {
         let deadline = deadline_after(patience);
-        let mut waiting = servers.into_iter();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut servers = servers.into_iter();
+        let mut targets: Vec<Target> = Vec::new();
         let mut answers = Answers::<Q::Reply>::new();
         loop {
-            while asked.len() < AT_ONCE
-                && let Some(id) = waiting.next()
+            while targets.len() < AT_ONCE
+                && let Some(id) = servers.next()
             {
-                match self.start(id) {
-                    Ok(one) => asked.push(one),
+                match self.target(id) {
+                    Ok(target) => targets.push(target),
                     Err(error) => drop(answers.insert(id, Err(error))),
                 }
             }
-            if asked.is_empty() || answers.values().any(&is_enough) {
+            if targets.is_empty() || answers.values().any(&is_enough) {
                 return Ok(answers);
             }
-            let waited: Vec<_> = asked.iter().map(Asked::waits_for).collect();
+            let waited: Vec<_> = targets.iter().map(Target::waits_for).collect();
             let ready = wait_for_any(&waited, deadline)?;
             if !ready.contains(&true) {
                 let late = |name: &str| {
                     Error::timeout(format!("the deadline passed while waiting for {name} {what}"))
                 };
-                answers.extend(asked.iter().map(|one| (one.id, Err(late(&one.name)))));
-                answers.extend(waiting.map(|id| (id, Err(late(&id.to_string())))));
+                answers.extend(targets.iter().map(|target| (target.id, Err(late(&target.name)))));
+                answers.extend(servers.map(|id| (id, Err(late(&id.to_string())))));
                 return Ok(answers);
             }
             let mut ready = ready.into_iter();
-            let (now, later): (Vec<Asked>, Vec<Asked>) =
-                asked.into_iter().partition(|_| ready.next().unwrap_or(false));
-            asked = later;
-            for one in now {
-                let id = one.id;
-                match self.go_on(one, question, what, deadline) {
-                    Ok(Progress::Asked(one)) => asked.push(one),
+            let (now, later): (Vec<Target>, Vec<Target>) =
+                targets.into_iter().partition(|_| ready.next().unwrap_or(false));
+            targets = later;
+            for target in now {
+                let id = target.id;
+                match self.advance(target, question, what, deadline) {
+                    Ok(Progress::Waiting(target)) => targets.push(*target),
                     Ok(Progress::Answered(answer)) => drop(answers.insert(id, Ok(answer))),
                     Err(error) => drop(answers.insert(id, Err(error))),
                 }
@@ -111,52 +146,45 @@ impl Group {
         }
     }
 
-    fn start(&self, id: ServerId) -> Result<Asked> {
-        let (address, name) = self.place_of(id)?;
+    fn target(&self, id: ServerId) -> Result<Target> {
+        let (address, name) = self.address_of(id)?;
         let opening = Opening::start(&address, &name, &Group::door(&self.known(), &id.to_string()))?;
-        Ok(Asked { id, name, address, at: At::Connecting(opening) })
+        Ok(Target { id, name, address, stage: Stage::Connect(opening) })
     }
 
     /// The next step with a server for which there is no need to wait.
-    fn go_on<Q: Request>(
+    fn advance<Q: Request>(
         &self,
-        one: Asked,
+        mut target: Target,
         question: &Q,
         what: &str,
         deadline: Instant,
     ) -> Result<Progress<Q::Reply>> {
-        let Asked { id, name, address, at } = one;
-        let header = |request| Header { request, epoch: self.known().view.epoch, ..Header::default() };
-        let at = match at {
-            At::Connecting(opening) => {
+        let epoch = self.known().view.epoch;
+        target.stage = match target.stage {
+            Stage::Connect(opening) => {
                 opening.greet(deadline)?;
-                At::Greeting(opening)
+                Stage::ShakeHands(opening)
             }
-            At::Greeting(opening) => {
-                let mut connection = opening.finish(deadline)?;
-                let hello = self.hello(Role::Admin, &address);
-                connection.sender.send(&header(1), &hello, &[], deadline)?;
-                At::Welcome(connection)
+            Stage::ShakeHands(opening) => {
+                let connection = opening.finish(deadline)?;
+                let mut conversation = Conversation { connection, requests: Requests::default(), request: 0 };
+                conversation.ask(&self.hello(Role::Admin, &target.address), epoch, deadline)?;
+                Stage::Welcome(conversation)
             }
-            At::Welcome(mut connection) => {
-                check_welcome(id, told::<Welcome>(&mut connection, "its welcome", deadline)?)?;
-                connection.sender.send(&header(2), question, &[], deadline)?;
-                At::Answer(connection)
-            }
-            At::Answer(mut connection) => {
-                return told(&mut connection, what, deadline).map(Progress::Answered);
-            }
+            Stage::Welcome(mut conversation) => match conversation.answer::<Hello>("its welcome")? {
+                Some(welcome) => {
+                    check_welcome(target.id, welcome)?;
+                    conversation.ask(question, epoch, deadline)?;
+                    Stage::Answer(conversation)
+                }
+                None => Stage::Welcome(conversation),
+            },
+            Stage::Answer(mut conversation) => match conversation.answer::<Q>(what)? {
+                Some(answer) => return Ok(Progress::Answered(answer)),
+                None => Stage::Answer(conversation),
+            },
         };
-        Ok(Progress::Asked(Asked { id, name, address, at }))
+        Ok(Progress::Waiting(Box::new(target)))
     }
-}
-
-enum Progress<R> {
-    Asked(Asked),
-    Answered(R),
-}
-
-/// What a server answers; what failed is an error.
-fn told<R: Reply>(connection: &mut Connection, what: &str, deadline: Instant) -> Result<R> {
-    connection.receiver.receive(deadline, what)?.frame.message::<Result<R>>()?
 }

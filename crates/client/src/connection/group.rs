@@ -1,74 +1,20 @@
-//! Finding a group and connecting to its servers.
+//! A group as its connection file tells it: who its members are, and where each is reached.
 
-use crate::rpc::{LOOK_AT_MEMBERS, Rpc};
-use crate::seconds::sane;
+use crate::connection::group_options::{GroupOptions, TransportChoice};
 use forebay_core::ids::ServerId;
 use forebay_core::view::View;
-use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::blocking::{self, Connection, Opening, PollFlags, wait_for_any};
+use forebay_core::{Error, Result};
+use forebay_transport::blocking;
 use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
-use forebay_wire::handshake::Door;
-use forebay_wire::connection::{Hello, HostId, Role, Welcome};
+use forebay_wire::connection::HostId;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Which transport to use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum TransportChoice {
-    /// Shared memory where the server is on this host, else TCP.
-    #[default]
-    Auto,
-    /// Shared memory or nothing.
-    Shm,
-    /// TCP, even on one host.
-    Tcp,
-}
-
-impl TransportChoice {
-    /// The choice of this name: `auto`, `shm` or `tcp`.
-    pub fn parse(name: &str) -> Result<TransportChoice> {
-        match name {
-            "auto" => Ok(TransportChoice::Auto),
-            "shm" => Ok(TransportChoice::Shm),
-            "tcp" => Ok(TransportChoice::Tcp),
-            _ => Err(Error::invalid(format!("transport '{name}' is not known: use auto, shm or tcp"))),
-        }
-    }
-}
-
-/// How to find and reach a group.
-#[derive(Debug, Clone, Default)]
-pub struct GroupOptions {
-    /// A connection file's path, a group's name, or a connection file's text (it then begins with `{`);
-    /// `None`: `FOREBAY_GROUP`, else the group named `default`.
-    pub group: Option<String>,
-    /// Which transport to use.
-    pub transport: TransportChoice,
-    /// The deadline of every wait; `None`: 30 seconds.
-    pub timeout: Option<Duration>,
-}
-
-impl GroupOptions {
-    /// The deadline of every wait.
-    pub fn patience(&self) -> Duration {
-        sane(self.timeout.unwrap_or(Duration::from_secs(30)))
-    }
-}
-
-/// How often a connection file is looked at that is awaited to tell of something.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long this process waits before it reads a connection file again that is to tell of something, or asks servers again.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
-
-/// What a server says that was asked as the coordinator of a stream.
-#[derive(Debug)]
-pub(crate) enum AtCoordinator<T> {
-    /// It is the coordinator, and this is its answer.
-    Answer(T),
-    /// Another server is.
-    Redirect(ServerId),
-}
 
 /// A group that was found. Its servers come and go; what the connection file told last is remembered.
 #[derive(Debug, Clone)]
@@ -125,12 +71,13 @@ fn read(options: &GroupOptions) -> Result<ConnectionFile> {
     }
 }
 
-pub(crate) fn look_again() {
+/// Waits a moment before something is tried again that other processes must first change.
+pub(crate) fn pause_before_retry() {
     #[expect(
         clippy::disallowed_methods,
         reason = "a file cannot be waited for portably; only while servers come"
     )]
-    std::thread::sleep(LOOK_AGAIN);
+    std::thread::sleep(PAUSE);
 }
 
 impl Group {
@@ -154,7 +101,7 @@ impl Group {
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while("the group to become complete"));
             }
-            look_again();
+            pause_before_retry();
         }
     }
 
@@ -181,7 +128,7 @@ impl Group {
         }
     }
 
-    /// How it was asked to be reached.
+    /// How the user asked to reach it.
     pub fn options(&self) -> &GroupOptions {
         &self.options
     }
@@ -210,49 +157,6 @@ impl Group {
         home.ok_or_else(|| Error::not_found("no server of the group is left"))
     }
 
-    /// The server that coordinates a stream, if it was not used before the view became this one.
-    fn coordinator_of(&self, stream: &str) -> Result<ServerId> {
-        let coordinator = self.known().view.coordinator_of(stream);
-        coordinator.ok_or_else(|| Error::not_found("the group has no server"))
-    }
-
-    /// Connects in a role to the server that coordinates a stream and asks it something. Another server than the view names may
-    /// do: the one that is asked knows. `call` asks over a connection, and is told how long that may take.
-    pub(crate) fn at_coordinator<T>(
-        &self,
-        stream: &str,
-        role: &Role,
-        deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
-    ) -> Result<(ServerId, Rpc, T)> {
-        self.outlive(deadline, || self.at_coordinator_now(stream, role, deadline, &call))
-    }
-
-    fn at_coordinator_now<T>(
-        &self,
-        stream: &str,
-        role: &Role,
-        deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
-    ) -> Result<(ServerId, Rpc, T)> {
-        let left = || deadline.saturating_duration_since(Instant::now());
-        let mut server = self.coordinator_of(stream)?;
-        loop {
-            let rpc = self.within(left()).connect(server, role.clone())?;
-            match call(&rpc, left())? {
-                // Two that name each other do not know the same view yet.
-                AtCoordinator::Redirect(other) => {
-                    look_again();
-                    if left().is_zero() {
-                        return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
-                    }
-                    server = other;
-                }
-                AtCoordinator::Answer(answer) => return Ok((server, rpc, answer)),
-            }
-        }
-    }
-
     fn shm_name(&self, server: &ServerEntry) -> Option<Address> {
         let addresses = server.parsed().ok()?;
         addresses
@@ -260,66 +164,9 @@ impl Group {
             .find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
     }
 
-    /// Connects to one server and greets it. While that does not answer it is looked whether it is still a member.
-    pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
-        if self.limit().is_zero() {
-            return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
-        }
-        let deadline = Instant::now() + self.limit();
-        let (connection, address) = self.connection_to(id, deadline)?;
-        let kind = connection.kind();
-        let epoch = self.known().view.epoch;
-        let rpc = Rpc::new(connection, epoch, self.options.patience()).of_member(self.clone(), id);
-        let left = deadline.saturating_duration_since(Instant::now());
-        let answer = rpc.call_within(&self.hello(role, &address), None, left, "its welcome")?;
-        let welcome = check_welcome(id, answer.message)?;
-        Ok(rpc.with_sealed_payload(welcome.seal_payload, kind))
-    }
-
-    fn connection_to(&self, id: ServerId, deadline: Instant) -> Result<(Connection, Address)> {
-        let next_look = || deadline.min(Instant::now() + LOOK_AT_MEMBERS);
-        let mut patience = LOOK_AT_MEMBERS;
-        let (opening, name, address) = loop {
-            let (address, name) = self.place_of(id)?;
-            let (known, until) = (self.known(), deadline.min(Instant::now() + patience));
-            match Opening::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
-                Ok(opening) => break (opening, name, address),
-                // Whatever the error says: this was given up, and not refused.
-                Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
-                    let _ = self.refresh();
-                }
-                Err(error) => return Err(error),
-            }
-            // The network may only be slow: each time it is given longer.
-            patience *= 2;
-        };
-        opening.greet(deadline)?;
-        // Over one connection: many that are given up would fill the queue of a server that stands still.
-        while !wait_for_any(&[(opening.descriptor(), PollFlags::IN)], next_look())?.contains(&true) {
-            if blocking::interrupted() {
-                return Err(blocking::interrupted_while(format_args!("{name} to answer the handshake")));
-            }
-            let _ = self.refresh();
-            if self.known().has_left(id) {
-                let text = format!("{name} did not answer, and is no member of the group any more");
-                return Err(Error::unreachable(text));
-            }
-            if Instant::now() >= deadline {
-                let text = format!("the deadline passed while waiting for {name} to answer the handshake");
-                return Err(Error::timeout(text));
-            }
-        }
-        Ok((opening.finish(deadline)?, address))
-    }
-
-    /// What leads to a server of this group, which is called so in the handshake.
-    pub(crate) fn door<'a>(known: &'a Known, name: &'a str) -> Door<'a> {
-        Door { secret: &known.file.secret, lineage: &known.file.lineage, name }
-    }
-
     /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
     /// just joined.
-    pub(crate) fn place_of(&self, id: ServerId) -> Result<(Address, String)> {
+    pub(crate) fn address_of(&self, id: ServerId) -> Result<(Address, String)> {
         let deadline = Instant::now() + self.limit().min(JUST_JOINED);
         loop {
             let known = self.known();
@@ -338,18 +185,7 @@ impl Group {
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while("the connection file to tell of a server"));
             }
-            look_again();
-        }
-    }
-
-    /// The greeting over a connection to this address.
-    pub(crate) fn hello(&self, role: Role, address: &Address) -> Hello {
-        Hello {
-            role,
-            pid: std::process::id(),
-            host: host::process_space(),
-            shared_memory: matches!(address, Address::Shm { .. }),
-            patience_ms: u64::try_from(self.options.patience().as_millis()).unwrap_or(u64::MAX),
+            pause_before_retry();
         }
     }
 
@@ -370,13 +206,4 @@ impl Group {
             ))),
         }
     }
-}
-
-/// A server's answer to the greeting.
-pub(crate) fn check_welcome(id: ServerId, welcome: Welcome) -> Result<Welcome> {
-    if welcome.server == id {
-        return Ok(welcome);
-    }
-    let text = format!("{} answered in the place of {id}", welcome.server);
-    Err(Error::new(ErrorKind::ConnectionFile, text))
 }

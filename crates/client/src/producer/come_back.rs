@@ -6,10 +6,10 @@
 use super::candidates::Candidates;
 use super::joiners::Members;
 use super::{OnLoss, Producer, State};
-use crate::group::Group;
-use crate::presence::Presence;
-use crate::rpc::{Rpc, lock, unexpected};
-use crate::storage::Storage;
+use crate::connection::group::Group;
+use crate::connection::probe::Liveness;
+use crate::connection::rpc::{Rpc, lock, unexpected};
+use crate::put_target::PutTarget;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::BackTo;
 use forebay_core::{Error, ErrorKind, Result};
@@ -30,7 +30,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// A server that takes this rank.
 pub(super) struct Found {
-    pub(super) home: Arc<Storage>,
+    pub(super) home: Arc<PutTarget>,
     /// The stream's coordinator knows that the rank has ended all steps below this one.
     pub(super) below: StepNumber,
 }
@@ -221,14 +221,14 @@ impl Producer {
                 Err(error) => {
                     let presence = match error.kind {
                         // It may be there, and need to learn of another one's death.
-                        ErrorKind::Unreachable => group.presence(server),
-                        ErrorKind::Timeout => Presence::Silent,
-                        _ => Presence::Answers,
+                        ErrorKind::Unreachable => group.probe(server),
+                        ErrorKind::Timeout => Liveness::Silent,
+                        _ => Liveness::Alive,
                     };
                     match presence {
-                        Presence::Gone => candidates.is_dead(server),
-                        Presence::Silent => candidates.later(server),
-                        Presence::Answers => {}
+                        Liveness::Gone => candidates.is_dead(server),
+                        Liveness::Silent => candidates.later(server),
+                        Liveness::Alive => {}
                     }
                     error
                 }
@@ -270,7 +270,7 @@ impl Producer {
         if run != self.run {
             return Err(Error::protocol(format!("run {run} was joined instead of {}", self.run)));
         }
-        let home = Arc::new(Storage::new(server, rpc, arena, &answer.descriptors)?);
+        let home = Arc::new(PutTarget::new(server, rpc, arena, &answer.descriptors)?);
         let (fields, attrs) = {
             let state = lock(&self.state);
             (state.fields.values().cloned().collect::<Vec<_>>(), state.attrs.clone())

@@ -5,9 +5,9 @@
 //! had chosen its own: so the new ones get their share, and nobody moves between those that were there before.
 
 use super::{Producer, State};
-use crate::group::Known;
-use crate::rpc::{Rpc, lock};
-use crate::storage::Storage;
+use crate::connection::group::Known;
+use crate::connection::rpc::{Rpc, lock};
+use crate::put_target::PutTarget;
 use forebay_core::Error;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_wire::client::producer::Request;
@@ -100,7 +100,7 @@ impl Producer {
     }
 
     /// Leaves the home for another server that has greeted.
-    fn go_to(&self, home: &Storage, server: ServerId, rpc: Arc<Rpc>) -> MutexGuard<'_, State> {
+    fn go_to(&self, home: &PutTarget, server: ServerId, rpc: Arc<Rpc>) -> MutexGuard<'_, State> {
         let asked = home.rpc.call(&Request::Move, "to let this rank go");
         let mut state = lock(&self.state);
         if let Err(error) = asked {

@@ -2,9 +2,9 @@
 //! rank's home.
 
 use super::{Allocated, Allocation, Block, Outcome, Producer, State, WhereBytes, Written, no_step};
-use crate::rpc::{Payload, lock, unexpected};
-use crate::storage::Storage;
-use crate::typed::check_dtype;
+use crate::check_dtype::check_dtype;
+use crate::connection::rpc::{Payload, lock, unexpected};
+use crate::put_target::PutTarget;
 use forebay_core::block::{Extent, INLINE_MAX, Location, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
@@ -13,7 +13,7 @@ use forebay_core::ids::{BlockKey, ServerId, StepNumber};
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
-use forebay_store::{Mapping, stats};
+use forebay_store::{Element, Mapping, stats};
 use forebay_wire::client::block::{Bytes, Grant, PutBlock};
 use forebay_wire::client::placement::{Reply, Request};
 use forebay_wire::client::producer;
@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Memory for a block: where it is held, the arena, and the range in it unless the block has no bytes.
-type Memory = (Arc<Storage>, Arc<Mapping>, Option<Grant>);
+type Memory = (Arc<PutTarget>, Arc<Mapping>, Option<Grant>);
 
 impl Producer {
     /// Checks a block, and the array it is put from, against its field and what was put before; `None` if
@@ -62,6 +62,11 @@ impl Producer {
     /// TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
         self.put_by(block, source, |field| self.stage(block, field, source))
+    }
+
+    /// As [`Producer::put`], of dense values in row-major order, ghosts included.
+    pub fn put_values<T: Element>(&self, block: &Block<'_>, values: &[T]) -> Result<Outcome> {
+        self.put(block, &Source::of(values, &block.extent.stored_shape())?)
     }
 
     /// Checks a block, stages it in the way that is given, and keeps account of what became of it.
@@ -117,7 +122,7 @@ impl Producer {
     /// Stages a block; this home is told of it.
     fn stage_through(
         &self,
-        home: &Arc<Storage>,
+        home: &Arc<PutTarget>,
         block: &Block<'_>,
         field: &Field,
         source: &Source<'_>,
@@ -142,7 +147,7 @@ impl Producer {
 
     /// Whether an error means that a server is gone that was to hold a block and is not the home. From then on the home
     /// does in its place.
-    pub(super) fn is_gone(&self, storage: &Arc<Storage>, home: &Arc<Storage>, error: &Error) -> bool {
+    pub(super) fn is_gone(&self, storage: &Arc<PutTarget>, home: &Arc<PutTarget>, error: &Error) -> bool {
         let gone = error.kind == ErrorKind::Unreachable && !Arc::ptr_eq(storage, home);
         if !gone || home.rpc.is_broken() {
             return false;
@@ -160,8 +165,8 @@ impl Producer {
     /// Stages a block of more than a few bytes at a server; the home is told of it.
     fn stage_at(
         &self,
-        storage: &Arc<Storage>,
-        home: &Arc<Storage>,
+        storage: &Arc<PutTarget>,
+        home: &Arc<PutTarget>,
         block: &Block<'_>,
         field: &Field,
         source: &Source<'_>,
@@ -193,7 +198,7 @@ impl Producer {
     /// Sends a block's bytes over the network to the server that is to hold it, and waits until it does.
     fn send(
         &self,
-        (storage, home): (&Arc<Storage>, &Arc<Storage>),
+        (storage, home): (&Arc<PutTarget>, &Arc<PutTarget>),
         block: &Block<'_>,
         dense: &[u8],
         stats: Option<Stats>,
@@ -217,7 +222,7 @@ impl Producer {
     /// that is the home.
     fn hold(
         &self,
-        (storage, home): (&Arc<Storage>, &Arc<Storage>),
+        (storage, home): (&Arc<PutTarget>, &Arc<PutTarget>),
         grant: &Grant,
     ) -> Result<(Bytes, WhereBytes)> {
         let granted =
@@ -232,7 +237,7 @@ impl Producer {
     }
 
     /// Notes that blocks of the open step go to a server that is not the home.
-    fn place_on(&self, storage: &Arc<Storage>) -> Result<StepNumber> {
+    fn place_on(&self, storage: &Arc<PutTarget>) -> Result<StepNumber> {
         let mut state = lock(&self.state);
         let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
         open.elsewhere.entry(storage.server).or_insert_with(|| storage.clone());
@@ -240,7 +245,7 @@ impl Producer {
     }
 
     /// The server that is to hold a block, connected to at first use; the home in the place of one that is gone.
-    pub(crate) fn storage_for(&self, block: &Block<'_>, home: &Arc<Storage>) -> Result<Arc<Storage>> {
+    pub(crate) fn storage_for(&self, block: &Block<'_>, home: &Arc<PutTarget>) -> Result<Arc<PutTarget>> {
         let key = BlockKey { rank: self.rank, number: block.number };
         let members = lock(&self.state).open.as_ref().and_then(|open| open.members.clone());
         let known = members.unwrap_or_else(|| self.group.known());
@@ -264,19 +269,19 @@ impl Producer {
         Ok(storage.unwrap_or_else(|| home.clone()))
     }
 
-    fn open_storage(&self, server: ServerId) -> Result<Storage> {
+    fn open_storage(&self, server: ServerId) -> Result<PutTarget> {
         let rpc = Arc::new(self.group.connect(server, Role::Placement)?);
         let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.policy);
         let (copies, durability) = (self.options.copies(), self.options.durability);
         let open = Request::Open { stream, run, rank, policy, copies, durability };
-        Storage::open(server, rpc, &open, |opened| match opened {
+        PutTarget::open(server, rpc, &open, |opened| match opened {
             Reply::Opened(arena) => Some(*arena),
             _ => None,
         })
     }
 
     /// A range of this size: one that came with the step's beginning, or a new one.
-    fn grant(&self, storage: &Arc<Storage>, bytes: u64) -> Result<Option<Grant>> {
+    fn grant(&self, storage: &Arc<PutTarget>, bytes: u64) -> Result<Option<Grant>> {
         let mut state = lock(&self.state);
         let open = state.open.as_mut().ok_or_else(|| no_step("a put"))?;
         open.needs_memory = true;
@@ -345,7 +350,7 @@ impl Producer {
 
     /// Memory for a block at the server that is to hold it: the grant is `None` for a block without elements,
     /// the whole if there is no room and the policy is to go on.
-    fn allocate(&self, home: &Arc<Storage>, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
+    fn allocate(&self, home: &Arc<PutTarget>, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
         let bytes = block.extent.bytes(field.dtype)?;
         let storage = if bytes == 0 { home.clone() } else { self.storage_for(block, home)? };
         let Some(arena) = &storage.arena else {
@@ -405,7 +410,7 @@ impl Producer {
     /// the policy is to go on.
     fn commit_at(
         &self,
-        (storage, home): (&Arc<Storage>, &Arc<Storage>),
+        (storage, home): (&Arc<PutTarget>, &Arc<PutTarget>),
         grant: Option<Grant>,
         put: &PutBlock,
     ) -> Result<bool> {

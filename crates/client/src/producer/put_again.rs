@@ -12,8 +12,8 @@ use super::come_back::{DEATHS_MAX, Found};
 use super::ended::Ended;
 use super::joiners::Members;
 use super::{Open, Producer, State};
-use crate::rpc::{Payload, lock, unexpected};
-use crate::storage::{GRACE, Storage};
+use crate::connection::rpc::{GRACE, Payload, lock, unexpected};
+use crate::put_target::PutTarget;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -38,7 +38,7 @@ pub(crate) enum WhereBytes {
     /// What the home was told has them, or says which other server has.
     Told,
     /// In an arena that is mapped here.
-    Mapped(Arc<Storage>, Grant),
+    Mapped(Arc<PutTarget>, Grant),
     /// Only the home has them.
     Away,
 }
@@ -46,13 +46,13 @@ pub(crate) enum WhereBytes {
 impl Producer {
     /// Tells the home of a block, at the latest when the step ends: a step's blocks are told of together. Where a put is to
     /// be safe when it returns, waits until it is. An error if that home is the home no more: put it at the new one.
-    pub(super) fn publish(&self, home: &Arc<Storage>, written: Written) -> Result<()> {
+    pub(super) fn publish(&self, home: &Arc<PutTarget>, written: Written) -> Result<()> {
         let written = self.tell_of(home, written)?;
         self.note_written(home, written)
     }
 
     /// Tells a server of a block.
-    fn tell_of(&self, home: &Storage, written: Written) -> Result<Written> {
+    fn tell_of(&self, home: &PutTarget, written: Written) -> Result<Written> {
         let message = Request::Put(written.put);
         match self.options.durability {
             Durability::Replicated if self.options.copies() > 0 => {
@@ -66,7 +66,7 @@ impl Producer {
     }
 
     /// Sends a block with its bytes to a server and waits until it has them.
-    pub(super) fn send_to(&self, home: &Storage, mut put: PutBlock, dense: &[u8]) -> Result<Written> {
+    pub(super) fn send_to(&self, home: &PutTarget, mut put: PutBlock, dense: &[u8]) -> Result<Written> {
         put.bytes = Bytes::Payload;
         let message = Request::Put(put);
         let patience = home.rpc.patience();
@@ -76,7 +76,7 @@ impl Producer {
     }
 
     /// Remembers a block that a home was told of; an error if that home is the home no more.
-    pub(crate) fn note_written(&self, home: &Arc<Storage>, written: Written) -> Result<()> {
+    pub(crate) fn note_written(&self, home: &Arc<PutTarget>, written: Written) -> Result<()> {
         let mut state = lock(&self.state);
         if !Arc::ptr_eq(home, &self.home()) {
             return Err(Error::unreachable(format!("{} is not the home of this rank any more", home.server)));
@@ -90,7 +90,7 @@ impl Producer {
     /// After this error of the home within a step: on return another server is the home, which has all that was put before.
     /// Waits for seconds at most, with `on_loss="fail"` as long as the deadline allows. If it is an error still, staging is
     /// given up until the next step begins.
-    pub(crate) fn go_on_elsewhere(&self, home: &Arc<Storage>, error: Error) -> Result<()> {
+    pub(crate) fn go_on_elsewhere(&self, home: &Arc<PutTarget>, error: Error) -> Result<()> {
         if error.kind != ErrorKind::Unreachable {
             return Err(error);
         }
@@ -201,7 +201,7 @@ impl Producer {
     }
 
     /// This server is the home from now on, before anybody puts there. If it dies just now, the next question to it finds it.
-    fn stays_at(&self, state: &mut State, home: &Arc<Storage>) {
+    fn stays_at(&self, state: &mut State, home: &Arc<PutTarget>) {
         let _ = home.rpc.tell(&Request::Settle);
         state.answered = false;
         state.small = None;
@@ -219,7 +219,7 @@ impl Producer {
     }
 
     /// Puts again at another home what the coordinator was not told of: steps that the rank has ended, from this one on.
-    pub(super) fn put_ended_again(&self, home: &Arc<Storage>, below: StepNumber) -> Result<()> {
+    pub(super) fn put_ended_again(&self, home: &Arc<PutTarget>, below: StepNumber) -> Result<()> {
         let before = lock(&self.state).ended.since(below);
         let mut put = Vec::new();
         for mut ended in before {
@@ -259,7 +259,7 @@ impl Producer {
     }
 
     /// Puts a block at another home; `None` if that one has no room, and the policy is to go on.
-    pub(super) fn put_again(&self, home: &Arc<Storage>, written: Written) -> Result<Option<Written>> {
+    pub(super) fn put_again(&self, home: &Arc<PutTarget>, written: Written) -> Result<Option<Written>> {
         let Written { mut put, bytes } = written;
         let (storage, grant) = match bytes {
             WhereBytes::Told => return self.tell_of(home, Written { put, bytes }).map(Some),
@@ -289,7 +289,7 @@ impl Producer {
 }
 
 /// Begins a step again at another home: the demand, and ranges to write to.
-fn begin_again(home: &Storage, step: StepNumber, time: f64) -> Result<(Demand, Vec<Grant>)> {
+fn begin_again(home: &PutTarget, step: StepNumber, time: f64) -> Result<(Demand, Vec<Grant>)> {
     let patience = home.rpc.patience();
     let begin = Request::Begin { step, time, known: 0, patience_ms: patience.as_millis() as u64 };
     let answer = home.rpc.call_within(&begin, None, patience + GRACE, "to begin a step again")?;

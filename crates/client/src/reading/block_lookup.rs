@@ -1,8 +1,9 @@
 //! Where the blocks of a step in a run of many ranks are: asked from the owners of the field's tiles.
 
-use crate::group::look_again;
-use crate::holder::Holders;
-use crate::presence::Tries;
+use crate::connection::group::pause_before_retry;
+use crate::connection::probe::RetryWindow;
+use crate::connection::rpc::unexpected;
+use crate::reading::server_pool::ServerPool;
 use forebay_core::block::BlockRecord;
 use forebay_core::coverage;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
@@ -39,11 +40,11 @@ impl Deref for Records<'_> {
     }
 }
 
-/// What was asked of a step already: by field, and by region if it was not for all blocks.
+/// Answers that a step keeps: by field, and by region if this reader did not ask for all blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(VecDeque<(String, Option<Region>, Arc<Vec<BlockRecord>>)>);
+pub(crate) struct LookupCache(VecDeque<(String, Option<Region>, Arc<Vec<BlockRecord>>)>);
 
-impl Asked {
+impl LookupCache {
     /// An answer that holds all that meets this region, or all.
     pub(crate) fn get(&self, field: &str, region: Option<&Region>) -> Option<Arc<Vec<BlockRecord>>> {
         let holds = |known: &Option<Region>| match (known, region) {
@@ -67,26 +68,26 @@ impl Asked {
 /// Asks the owners of a field's tiles, all at once, for its blocks or for those that meet a region. An owner that has
 /// gone has a successor soon, which those that hold blocks tell of them. Blocks that nobody knows any more are said to be
 /// lost.
-pub(crate) fn records(
-    holders: &Holders,
+pub(crate) fn find_records(
+    pool: &ServerPool,
     id: &StepId,
     found: &FieldReport,
     region: Option<&Region>,
 ) -> Result<Vec<BlockRecord>> {
-    let group = holders.group();
-    let mut tries = Tries::until(Instant::now() + group.limit());
+    let group = pool.group();
+    let mut window = RetryWindow::until(Instant::now() + group.limit());
     loop {
-        match records_now(holders, id, found, region) {
+        match find_records_now(pool, id, found, region) {
             Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
             Err(_) if blocking::interrupted() => {
                 return Err(blocking::interrupted_while("servers to tell where blocks are"));
             }
-            Err(_) if tries.go_on(group) => {
-                look_again();
+            Err(_) if window.may_retry(group) => {
+                pause_before_retry();
                 let _ = group.refresh();
             }
             // It may know them.
-            Err(error) if group.one_stands_still() => return Err(error),
+            Err(error) if group.is_any_silent() => return Err(error),
             Err(error) => {
                 let name = &found.field.name;
                 let text = format!(
@@ -99,14 +100,14 @@ pub(crate) fn records(
     }
 }
 
-fn records_now(
-    holders: &Holders,
+fn find_records_now(
+    pool: &ServerPool,
     id: &StepId,
     found: &FieldReport,
     region: Option<&Region>,
 ) -> Result<Vec<BlockRecord>> {
     let name = &found.field.name;
-    let tiles = holders.tiles(hash_in_stream(id, name), found.field.shape.as_deref());
+    let tiles = pool.tiles(hash_in_stream(id, name), found.field.shape.as_deref());
     let owners = region.map_or_else(|| tiles.owners(), |region| tiles.owners_of(region));
     let mut known: BTreeMap<BlockKey, BlockRecord> = BTreeMap::new();
     let mut gone = None;
@@ -118,19 +119,19 @@ fn records_now(
             let (id, field, region) = (id.clone(), name.clone(), region.cloned());
             Request::FindBlocks { id, field, region, skip: told_by(owner) }
         };
-        let deadline = Instant::now() + holders.group().options().patience();
+        let deadline = Instant::now() + pool.group().options().patience();
         let owners = rest.iter().map(|(owner, _)| *owner);
-        let answers = holders.ask_all(owners, question, deadline, "to tell blocks");
+        let answers = pool.ask_all(owners, question, deadline, "to tell blocks");
         let mut next = Vec::new();
         for (owner, answer) in answers {
-            match answer.map(|told| told.message) {
+            match answer.map(|answer| answer.message) {
                 Ok(Reply::Records { blocks, more }) => {
                     if more {
                         next.push((owner, told_by(owner) + blocks.len() as u64));
                     }
                     known.extend(blocks.into_iter().map(|block| (block.key, block)));
                 }
-                Ok(other) => return Err(crate::rpc::unexpected(&other)),
+                Ok(other) => return Err(unexpected(&other)),
                 Err(error) if error.kind == ErrorKind::Unreachable => gone = Some(error),
                 Err(error) => return Err(error),
             }
@@ -146,7 +147,7 @@ fn records_now(
         // Whether what is missing was never put or is lost, the number of all blocks tells.
         return match is_covered(region, &records) {
             true => Ok(records),
-            false => records_now(holders, id, found, None).map(|_| records),
+            false => find_records_now(pool, id, found, None).map(|_| records),
         };
     }
     if from_owners < found.registered {

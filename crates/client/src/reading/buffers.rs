@@ -1,6 +1,6 @@
 //! Buffers for bytes that are copied or fetched, used again and again: fresh memory costs more than the copy.
 
-use crate::rpc::lock;
+use crate::connection::rpc::lock;
 use std::sync::{Arc, Mutex, Weak};
 
 /// How many bytes of buffers lie ready at most.

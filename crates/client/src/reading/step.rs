@@ -1,149 +1,48 @@
-//! A step as a reader holds it, and zero-copy views of its blocks.
+//! A step as a reader holds it.
 
-use crate::assemble::{self, Selection};
-use crate::buffers::Buffer;
-use crate::consumer::Shared;
-use crate::holder::ReadableArena;
-use crate::lookup::{self, Asked, Records};
-use crate::rpc::lock;
+use crate::check_dtype::check_dtype;
+use crate::connection::rpc::lock;
+use crate::reading::assemble;
+use crate::reading::block_lookup::{LookupCache, Records, find_records};
+use crate::reading::block_view::{BlockBytes, BlockView, MappedBytes};
+use crate::reading::buffers::Buffer;
+use crate::reading::held_steps::{HeldSteps, Hold};
+use crate::reading::selection::Selection;
+use crate::reading::share::Share;
 use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::ids::StepNumber;
 use forebay_core::region::{Dims, Region};
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_store::Mapping;
+use forebay_store::Element;
 use forebay_store::strided::Target;
 use forebay_wire::client::reading::Part;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// A closed step. Its blocks stay as they are while it, or a view of one of them, lives.
 #[derive(Debug)]
 pub struct Step {
-    shared: Arc<Shared>,
+    held: Arc<HeldSteps>,
     report: Arc<StepReport>,
     attrs: Arc<Attrs>,
     hold: Mutex<Option<Arc<Hold>>>,
-    asked: Mutex<Asked>,
-}
-
-/// Keeps a step's blocks: released when the last view is dropped.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    shared: Arc<Shared>,
-    run: RunNumber,
-    step: StepNumber,
-    /// Bytes of the blocks that it keeps, as far as they are known.
-    bytes: AtomicU64,
-    /// What is counted as pinned, once the step was released while views of it live.
-    pinned: AtomicU64,
-}
-
-impl Hold {
-    /// The step is released, but views of it live.
-    fn pin(&self) {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        self.pinned.store(bytes, Ordering::Relaxed);
-        self.shared.holders.pins.pin(bytes);
-        self.shared.pin(self.run, self.step);
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // In a forked child the lock may be held by a thread that is not there.
-        if self.shared.guard.is_child() {
-            return;
-        }
-        self.shared.holders.pins.unpin(self.pinned.load(Ordering::Relaxed));
-        self.shared.release(self.run, self.step);
-    }
-}
-
-/// One block of a step, with a view of its bytes: dense, row-major, ghosts included, read-only.
-#[derive(Debug, Clone)]
-pub struct BlockView {
-    /// Its field, as it is at this step.
-    pub field: Field,
-    /// Its box and the rest.
-    pub record: BlockRecord,
-    /// Its bytes.
-    pub bytes: BlockBytes,
-}
-
-/// The bytes of a block. Cloning copies nothing.
-#[derive(Debug, Clone)]
-pub enum BlockBytes {
-    /// In an arena, mapped: no copy was made.
-    Mapped(Arc<MappedBytes>),
-    /// In this process: small, fetched over the network, or copied since earlier steps pin too much.
-    Owned(Arc<Buffer>),
-}
-
-/// A range of a mapped arena and the hold on it.
-#[derive(Debug)]
-pub struct MappedBytes {
-    mapping: Arc<Mapping>,
-    offset: u64,
-    bytes: u64,
-    _arena: Arc<ReadableArena>,
-    _hold: Arc<Hold>,
-}
-
-/// Which blocks of a step are a worker's: those of the server beside it, and an equal share of what servers hold that have
-/// no worker, since it has just come, is ending, or the server is gone and others answer for it.
-#[derive(Debug, Clone)]
-pub struct Share {
-    pub(crate) own: ServerId,
-    /// The servers of all workers that take part, in the order of their ranks.
-    pub(crate) servers: Vec<ServerId>,
-    /// Whether all blocks are on these: then nobody needs to be asked for any.
-    pub(crate) beside_all: bool,
-}
-
-impl Share {
-    fn has(&self, holder: ServerId) -> bool {
-        let takes = match self.servers.contains(&holder) {
-            true => Some(holder),
-            false => self.servers.get(holder.0 as usize % self.servers.len().max(1)).copied(),
-        };
-        takes == Some(self.own)
-    }
-}
-
-impl BlockBytes {
-    /// The address of the first byte and the length. The address is valid, and the bytes stay as they are,
-    /// while this or a clone of it lives.
-    pub fn as_raw(&self) -> Result<(*const u8, usize)> {
-        match self {
-            BlockBytes::Mapped(mapped) => {
-                Ok((mapped.mapping.address(mapped.offset, mapped.bytes)?, mapped.bytes as usize))
-            }
-            BlockBytes::Owned(bytes) => Ok((bytes.as_ptr(), bytes.len())),
-        }
-    }
+    lookups: Mutex<LookupCache>,
 }
 
 impl Step {
-    pub(crate) fn new(shared: Arc<Shared>, report: StepReport, attrs: Arc<Attrs>) -> Step {
-        lock(&shared.held).insert((report.id.run, report.id.step), false);
+    pub(crate) fn new(held: Arc<HeldSteps>, report: StepReport, attrs: Arc<Attrs>) -> Step {
         let blocks = report.fields.iter().flat_map(|field| &field.blocks);
         let bytes = blocks.map(|block| block.location.bytes).sum();
-        let hold = Hold {
-            shared: shared.clone(),
-            run: report.id.run,
-            step: report.id.step,
-            bytes: AtomicU64::new(bytes),
-            pinned: AtomicU64::new(0),
-        };
+        let hold = Hold::new(held.clone(), report.id.run, report.id.step, bytes);
         Step {
-            shared,
+            held,
             report: Arc::new(report),
             attrs,
             hold: Mutex::new(Some(Arc::new(hold))),
-            asked: Mutex::default(),
+            lookups: Mutex::default(),
         }
     }
 
@@ -191,14 +90,14 @@ impl Step {
     /// The records of a field's blocks, without their bytes. In runs of many ranks the servers that know them
     /// are asked, once for each step and field.
     pub fn records(&self, name: &str) -> Result<Records<'_>> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         self.lookup(self.find(name)?, None)
     }
 
     /// Views of a field's blocks. On the holder's host no byte is copied; over the network the block is fetched.
     /// `only` chooses by record.
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, None)?;
@@ -208,7 +107,7 @@ impl Step {
 
     /// A view of one block of a field, by its place among the records.
     pub fn block(&self, name: &str, index: usize) -> Result<BlockView> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, None)?;
@@ -221,7 +120,7 @@ impl Step {
 
     /// In a worker: views of those of a field's blocks that are its share.
     pub fn own_blocks(&self, name: &str, share: &Share) -> Result<Vec<BlockView>> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
         let records = match share.beside_all {
@@ -240,16 +139,16 @@ impl Step {
         }
         // Only while the step is held do the owners know it.
         let _hold = self.hold()?;
-        if let Some(records) = lock(&self.asked).get(&found.field.name, region) {
+        if let Some(records) = lock(&self.lookups).get(&found.field.name, region) {
             return Ok(Records::Asked(records));
         }
-        let records = Arc::new(lookup::records(&self.shared.holders, &self.report.id, found, region)?);
+        let records = Arc::new(find_records(&self.held.pool, &self.report.id, found, region)?);
         if region.is_none() {
             let hold = self.hold()?;
             let asked: u64 = records.iter().map(|record| record.location.bytes).sum();
             hold.bytes.fetch_add(asked, Ordering::Relaxed);
         }
-        lock(&self.asked).put(&found.field.name, region, records.clone());
+        lock(&self.lookups).put(&found.field.name, region, records.clone());
         Ok(Records::Asked(records))
     }
 
@@ -260,10 +159,10 @@ impl Step {
             return Ok(BlockView { field, record, bytes });
         }
         let (offset, bytes) = (record.location.offset, record.location.bytes);
-        let holders = &self.shared.holders;
-        if let Some(arena) = holders.arena(&record.location, self.report.term)? {
-            if holders.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
-                let mut copy = holders.buffers.take(bytes as usize);
+        let pool = &self.held.pool;
+        if let Some(arena) = pool.arena(&record.location, self.report.term)? {
+            if pool.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
+                let mut copy = pool.buffers.take(bytes as usize);
                 let (mapping, start) = arena.show_all(offset, bytes)?;
                 mapping.read(start, copy.as_mut())?;
                 return Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(copy)) });
@@ -276,19 +175,19 @@ impl Step {
         let zero: Dims = stored.iter().map(|_| 0).collect();
         let one: Dims = stored.iter().map(|_| 1).collect();
         let part = Part { offset: zero, shape: stored.clone(), step: one };
-        let mut fetched = holders.buffers.take(bytes as usize);
-        holders.fetch(&record.location, &stored, field.dtype.size(), part, fetched.as_mut())?;
+        let mut fetched = pool.buffers.take(bytes as usize);
+        pool.fetch(&record.location, &stored, field.dtype.size(), part, fetched.as_mut())?;
         Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(fetched)) })
     }
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
     pub fn read(&self, name: &str, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
         let (step, term) = (self.report.id.to_string(), self.report.term);
-        let from = assemble::Origin { holders: &self.shared.holders, step, term };
+        let from = assemble::Origin { pool: &self.held.pool, step, term };
         let read = assemble::read(&from, &found.field, &records, selection, target);
         read.map_err(|error| match error.kind {
             ErrorKind::NotCovered if self.report.torn => {
@@ -299,9 +198,20 @@ impl Step {
         })
     }
 
+    /// As [`Step::read`], into new memory: dense, row-major.
+    pub fn read_values<T: Element>(&self, name: &str, selection: &Selection) -> Result<Vec<T>> {
+        // Before memory is made for it, the selection is known to lie in the field.
+        let field = self.field(name)?;
+        check_dtype(field, Some(T::DTYPE))?;
+        selection.span(field)?;
+        let mut values = vec![T::default(); selection.shape.iter().product::<u64>() as usize];
+        self.read(name, selection, &mut Target::of(&mut values, &selection.shape)?)?;
+        Ok(values)
+    }
+
     /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.
     pub fn check_covered(&self, name: &str, selection: &Selection) -> Result<()> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
@@ -311,7 +221,7 @@ impl Step {
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.
     /// Dropping the step does the same. Does not wait.
     pub fn release(&self) {
-        if self.shared.guard.is_child() {
+        if self.held.guard.is_child() {
             return;
         }
         if let Some(hold) = lock(&self.hold).take()
