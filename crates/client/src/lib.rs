@@ -11,13 +11,10 @@
 //! forked child says so instead of doing harm.
 
 mod admin;
-mod attributes;
 mod check_dtype;
 mod connection;
 mod consumer;
 mod fork;
-mod particles;
-mod pending;
 mod pipeline_handle;
 mod producer;
 mod put_target;

@@ -376,8 +376,8 @@ impl Pending {
                 None => {
                     let message = driver.tell(self.order);
                     let post = |rpc: &Arc<Rpc>| Ok((rpc.clone(), rpc.post(&message, None)?));
-                    let turn = driver.producer.turn()?;
-                    match driver.producer.ask_any_home(&turn, post)? {
+                    let rank = driver.producer.lock_rank()?;
+                    match driver.producer.ask_home(&rank, post)? {
                         Some(asked) => asked,
                         None => return Ok(not_run(self.order)),
                     }

@@ -1,33 +1,34 @@
-//! Which servers may take a rank whose home is gone, and which of them is asked next.
+//! Which servers may take a rank whose home server is gone, and which of them the rank asks next.
 
 use forebay_core::ids::ServerId;
 
-/// The servers that are not asked, or not yet.
+/// The servers that the rank does not ask, or not yet.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     dead: Vec<ServerId>,
-    /// They stand still, and may go on; or they leave the group, and may stay after all: one that is the last of it does.
-    later: Vec<ServerId>,
+    /// They stand still, and may go on; or they leave the group, and may stay after all: the last server of a group does.
+    deferred: Vec<ServerId>,
 }
 
 impl Candidates {
-    pub(super) fn is_dead(&mut self, server: ServerId) {
+    /// The server is dead: the rank does not ask it any more.
+    pub(super) fn exclude(&mut self, server: ServerId) {
         self.dead.push(server);
     }
 
-    /// It stands still, or leaves.
-    pub(super) fn later(&mut self, server: ServerId) {
-        self.later.push(server);
+    /// The server stands still, or leaves: the rank asks the others first.
+    pub(super) fn defer(&mut self, server: ServerId) {
+        self.deferred.push(server);
     }
 
-    /// The next one to ask: one of which nothing is known, else again those that stand still or leave, each once.
+    /// The next server to ask: one of which nothing is known, else again those that stand still or leave, each once.
     /// `home_of_but` says which of the members is a rank's home if these are left out.
     pub(super) fn next<E>(
         &mut self,
         home_of_but: impl Fn(&[ServerId]) -> Result<ServerId, E>,
     ) -> Result<ServerId, E> {
-        home_of_but(&[&self.dead[..], &self.later].concat()).or_else(|_| {
-            self.later.clear();
+        home_of_but(&[&self.dead[..], &self.deferred].concat()).or_else(|_| {
+            self.deferred.clear();
             home_of_but(&self.dead)
         })
     }
@@ -42,16 +43,16 @@ mod tests {
         let members = [0, 1, 2, 3].map(ServerId);
         let first = |but: &[ServerId]| members.into_iter().find(|id| !but.contains(id)).ok_or(());
         let mut candidates = Candidates::default();
-        candidates.is_dead(ServerId(0));
+        candidates.exclude(ServerId(0));
         for _ in 0..3 {
             for next in [1, 2, 3].map(ServerId) {
                 assert_eq!(candidates.next(first), Ok(next), "it may have woken, or stay after all");
-                candidates.later(next);
+                candidates.defer(next);
             }
         }
         for next in [1, 2, 3].map(ServerId) {
             assert_eq!(candidates.next(first), Ok(next));
-            candidates.is_dead(next);
+            candidates.exclude(next);
         }
         assert_eq!(candidates.next(first), Err(()));
     }
