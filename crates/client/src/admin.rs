@@ -1,7 +1,9 @@
 //! Administration: status, pipelines, ending a group.
 
-use crate::group::{AtCoordinator, Group, GroupOptions, look_again};
-use crate::rpc::{Rpc, unexpected};
+use crate::connection::coordinator::AtCoordinator;
+use crate::connection::group::{Group, pause_before_retry};
+use crate::connection::group_options::GroupOptions;
+use crate::connection::rpc::{Rpc, unexpected};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
@@ -208,7 +210,7 @@ impl Admin {
                     || Error::timeout(format!("{server} has left, but the connection file does not tell so"));
                 return Err(error.unwrap_or_else(late));
             }
-            look_again();
+            pause_before_retry();
         }
         Ok(server)
     }

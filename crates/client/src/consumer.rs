@@ -1,24 +1,25 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
-use crate::fork::ForkGuard;
-use crate::group::{AtCoordinator, Group, GroupOptions, look_again};
-use crate::holder::{ARENAS_KEPT, Holders};
-use crate::pins::PIN_BYTES;
-use crate::presence::{Presence, Tries};
-use crate::rpc::{Rpc, lock, unexpected};
+use crate::connection::coordinator::AtCoordinator;
+use crate::connection::deadline_mutex::DeadlineMutex;
+use crate::connection::group::{Group, pause_before_retry};
+use crate::connection::group_options::GroupOptions;
+use crate::connection::probe::{Liveness, RetryWindow};
+use crate::connection::rpc::{Rpc, lock, unexpected};
+use crate::reading::block_access::ARENAS_KEPT;
+use crate::reading::held_steps::{HeldAs, HeldSteps, StepSource};
+use crate::reading::pins::PIN_BYTES;
+use crate::reading::server_pool::ServerPool;
+use crate::reading::step::Step;
 use crate::seconds::deadline_after;
-use crate::step::Step;
-use crate::turn::Turn;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::Needs;
-use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
-use forebay_wire::client::worker;
 use forebay_wire::connection::Role;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -70,9 +71,9 @@ pub struct Consumer {
     group: Group,
     attach: Attach,
     stream: String,
-    shared: Arc<Shared>,
+    held: Arc<HeldSteps>,
     /// Of the threads that are to attach again one does.
-    attaching: Turn,
+    attaching: DeadlineMutex,
     state: Mutex<State>,
     /// The attributes that were told last: a step tells them only when they are others, and they are taken off it
     /// in the order in which steps are told.
@@ -88,34 +89,6 @@ struct State {
     latest: Option<StepNumber>,
     /// The run and the step from which on it is to be told of steps, if it must attach again.
     next: Option<(RunNumber, StepNumber)>,
-}
-
-/// What a consumer shares with its steps and arrays, which may outlive it.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) guard: ForkGuard,
-    pub(crate) holders: Arc<Holders>,
-    /// Who is told what is done with; another one after the server that coordinated the stream has died.
-    link: Mutex<Link>,
-    /// The steps of which a handle or an array lives; whether only arrays do.
-    pub(crate) held: Mutex<BTreeMap<(RunNumber, StepNumber), bool>>,
-}
-
-/// The server that is told what is done with.
-#[derive(Debug, Clone)]
-pub(crate) struct Link {
-    pub(crate) rpc: Arc<Rpc>,
-    pub(crate) server: ServerId,
-    pub(crate) held_as: HeldAs,
-}
-
-/// In whose name a step is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeldAs {
-    /// Of a consumer.
-    Attachment(AttachmentId),
-    /// Of a worker's execution.
-    Execution(u64),
 }
 
 impl Consumer {
@@ -137,19 +110,19 @@ impl Consumer {
             held: Vec::new(),
             back: None,
         };
-        let holders = Arc::new(Holders::with_pins(
+        let pool = Arc::new(ServerPool::with_pins(
             group.clone(),
             Role::Consumer,
             options.pin_bytes.unwrap_or(PIN_BYTES),
         ));
-        let (link, from) = attach_to(&group, &attach, &holders, Instant::now() + group.limit())?;
+        let (source, from) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {
             group,
             attach,
             stream: options.stream.clone(),
-            shared: Arc::new(Shared::new(holders, link)),
-            attaching: Turn::default(),
+            held: Arc::new(HeldSteps::new(pool, source)),
+            attaching: DeadlineMutex::default(),
             state: Mutex::new(State { next, ..State::default() }),
             attrs: Mutex::default(),
         })
@@ -157,34 +130,34 @@ impl Consumer {
 
     /// The server that coordinated the stream is gone: attaches at the one that takes its place, and goes on with the step
     /// after the last one that came.
-    fn attach_again(&self, deadline: Instant, before: &Link, gone: Error) -> Result<Link> {
-        let _attaching = self.attaching.take(deadline, "another thread to attach again")?;
-        let link = self.shared.link();
-        if !Arc::ptr_eq(&link.rpc, &before.rpc) {
+    fn attach_again(&self, deadline: Instant, before: &StepSource, gone: Error) -> Result<StepSource> {
+        let _attaching = self.attaching.lock_until(deadline, "another thread to attach again")?;
+        let source = self.held.source();
+        if !Arc::ptr_eq(&source.rpc, &before.rpc) {
             // Another thread has done it.
-            return Ok(link);
+            return Ok(source);
         }
         // It lives, is a member, and has given up this reader for something that it did.
         let _ = self.group.refresh();
         let is_member = self.group.known().view.members.contains(&before.server);
-        if is_member && self.group.presence(before.server) == Presence::Answers {
+        if is_member && self.group.probe(before.server) == Liveness::Alive {
             return Err(self.over(gone));
         }
-        let mut tries = Tries::lasting(ATTACH_AGAIN, deadline);
+        let mut window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 // Whoever asks for the next step once more tries again.
                 return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
             }
-            if !self.group.one_is_there() {
+            if !self.group.is_any_there() {
                 return Err(self.over(gone));
             }
-            let held = self.shared.held_steps();
+            let held = self.held.held_steps();
             let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
             let until = Instant::now() + left.min(ATTACH_AGAIN);
-            match attach_to(&self.group, &attach, &self.shared.holders, until) {
-                Ok((link, from)) => {
+            match attach_to(&self.group, &attach, &self.held.pool, until) {
+                Ok((source, from)) => {
                     let mut state = lock(&self.state);
                     if state.latest.is_none() {
                         state.next = next_if_none_came(self.attach.start, from).or(state.next);
@@ -192,19 +165,19 @@ impl Consumer {
                     drop(state);
                     // They are told anew.
                     *lock(&self.attrs) = Arc::default();
-                    self.shared.go_on_at(link.clone(), &held);
-                    return Ok(link);
+                    self.held.switch_to(source.clone(), &held);
+                    return Ok(source);
                 }
                 // One was found that stands still, and is given up then.
                 Err(error) if error.kind == ErrorKind::Timeout => {
-                    tries = Tries::lasting(ATTACH_AGAIN, deadline);
-                    look_again();
+                    window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
+                    pause_before_retry();
                 }
                 Err(error) if error.kind == ErrorKind::Unreachable => {
-                    if !tries.go_on(&self.group) && Instant::now() < deadline {
+                    if !window.may_retry(&self.group) && Instant::now() < deadline {
                         return Err(self.over(gone));
                     }
-                    look_again();
+                    pause_before_retry();
                 }
                 Err(error) => return Err(self.over(error)),
             }
@@ -234,22 +207,22 @@ impl Consumer {
     /// steps are still held. Before the first one came it is the step from which on this reader takes part, if that
     /// is known. Does not wait.
     pub fn cursor(&self) -> Result<Option<(RunNumber, StepNumber)>> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         Ok(lock(&self.state).next)
     }
 
     /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
     /// with). `ErrorKind::Ended` when the simulation has ended.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
-        self.shared.guard.check("consumer")?;
+        self.held.guard.check("consumer")?;
         if let Some(over) = lock(&self.state).over.clone() {
             return Err(over);
         }
         let deadline = deadline_after(timeout.unwrap_or(self.group.options().patience()));
         let what = format!("to tell the next step of stream '{}'", self.stream);
-        let mut link = self.shared.link();
+        let mut source = self.held.source();
         loop {
-            let id = link.attachment();
+            let id = source.attachment();
             let with_attrs = |mut message| {
                 let mut attrs = lock(&self.attrs);
                 if let Event::Step { attachment, report } = &mut message
@@ -260,14 +233,14 @@ impl Consumer {
                 }
                 (message, attrs.clone())
             };
-            match link.rpc.told(deadline, &what, with_attrs) {
+            match source.rpc.next_event(deadline, &what, with_attrs) {
                 Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
-                    self.shared.holders.forget_unused_arenas(ARENAS_KEPT, report.term);
+                    self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);
                     state.latest = Some(report.id.step);
                     state.next = Some((report.id.run, report.id.step.saturating_add(1)));
                     drop(state);
-                    return Ok(Step::new(self.shared.clone(), *report, attrs));
+                    return Ok(Step::new(self.held.clone(), *report, attrs));
                 }
                 Ok((Event::Ended { attachment, missed }, _)) if Some(attachment) == id => {
                     let mut text = format!("stream '{}' has ended", self.stream);
@@ -283,7 +256,7 @@ impl Consumer {
                 Ok(_) => {}
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(self.too_late(&error)),
                 Err(error) if error.kind == ErrorKind::Unreachable => {
-                    link = self.attach_again(deadline, &link, error)?;
+                    source = self.attach_again(deadline, &source, error)?;
                 }
                 Err(error) => return Err(self.over(error)),
             }
@@ -310,24 +283,24 @@ impl Consumer {
 
     /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
     pub fn close(&self) -> Result<()> {
-        let shared = &self.shared;
-        if shared.guard.is_child() {
+        let held_steps = &self.held;
+        if held_steps.guard.is_child() {
             return Ok(());
         }
-        let link = shared.link();
+        let source = held_steps.source();
         let closed =
             Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.stream));
         if !std::mem::replace(&mut lock(&self.state).closed, true) {
             lock(&self.state).over = Some(closed);
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
-            shared.holders.forget_unused_arenas(0, 0);
-            let Some(detach) = shared.detach(&link) else { return Ok(()) };
+            held_steps.pool.forget_unused_arenas(0, 0);
+            let Some(detach) = held_steps.detach(&source) else { return Ok(()) };
             let nothing_held = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
-            let detached = link.rpc.call(&detach, "to detach").map(drop);
+            let detached = source.rpc.call(&detach, "to detach").map(drop);
             if nothing_held {
                 // Nobody has anything to say any more: servers need not keep connections until this is dropped.
-                link.rpc.hang_up();
-                shared.holders.hang_up();
+                source.rpc.hang_up();
+                held_steps.pool.hang_up();
             }
             return match detached {
                 // A server that is gone, or does not answer, notices by itself that this reader has left.
@@ -343,10 +316,10 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if !self.shared.guard.is_child() && !lock(&self.state).closed {
-            let link = self.shared.link();
-            if let Some(detach) = self.shared.detach(&link) {
-                let _ = link.rpc.tell(&detach);
+        if !self.held.guard.is_child() && !lock(&self.state).closed {
+            let source = self.held.source();
+            if let Some(detach) = self.held.detach(&source) {
+                let _ = source.rpc.tell(&detach);
             }
         }
     }
@@ -366,9 +339,9 @@ fn next_if_none_came(start: Start, from: Option<(RunNumber, StepNumber)>) -> Opt
 fn attach_to(
     group: &Group,
     attach: &Attach,
-    holders: &Holders,
+    pool: &ServerPool,
     deadline: Instant,
-) -> Result<(Link, Option<(RunNumber, StepNumber)>)> {
+) -> Result<(StepSource, Option<(RunNumber, StepNumber)>)> {
     let request = Request::Attach(Box::new(attach.clone()));
     let ask = |rpc: &Rpc, left| match rpc.call_within(&request, None, left, "to attach")?.message {
         Reply::Attached { attachment, from } => Ok(AtCoordinator::Answer((attachment, from))),
@@ -378,75 +351,6 @@ fn attach_to(
     let asked = group.at_coordinator(&attach.stream, &Role::Consumer, deadline, ask)?;
     let (server, rpc, (attachment, from)) = asked;
     let rpc = Arc::new(rpc);
-    holders.adopt(server, rpc.clone());
-    Ok((Link { rpc, server, held_as: HeldAs::Attachment(attachment) }, from))
-}
-
-impl Link {
-    fn attachment(&self) -> Option<AttachmentId> {
-        match self.held_as {
-            HeldAs::Attachment(id) => Some(id),
-            HeldAs::Execution(_) => None,
-        }
-    }
-
-    /// Tells the server that a step is done with, or that only arrays of it are left (`pinned`). One that is gone needs
-    /// not be told.
-    fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
-        let _ = match self.held_as {
-            HeldAs::Attachment(attachment) => {
-                self.rpc.tell(&Request::Release { attachment, run, step, pinned })
-            }
-            // A worker says by itself that it is done; its views may outlive that.
-            HeldAs::Execution(_) if pinned => return,
-            HeldAs::Execution(execution) => self.rpc.tell(&worker::Request::Released { execution }),
-        };
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(holders: Arc<Holders>, link: Link) -> Shared {
-        Shared { guard: ForkGuard::new(), holders, link: Mutex::new(link), held: Mutex::default() }
-    }
-
-    fn link(&self) -> Link {
-        lock(&self.link).clone()
-    }
-
-    /// The message with which it detaches.
-    fn detach(&self, link: &Link) -> Option<Request> {
-        let held = lock(&self.held).keys().copied().collect();
-        Some(Request::Detach { attachment: link.attachment()?, held })
-    }
-
-    fn held_steps(&self) -> Vec<HeldStep> {
-        let held = lock(&self.held);
-        held.iter().map(|(&(run, step), &pinned)| HeldStep { run, step, pinned }).collect()
-    }
-
-    /// Of a step only arrays live on.
-    pub(crate) fn pin(&self, run: RunNumber, step: StepNumber) {
-        if let Some(pinned) = lock(&self.held).get_mut(&(run, step)) {
-            *pinned = true;
-        }
-        self.link().release(run, step, true);
-    }
-
-    /// A step is done with.
-    pub(crate) fn release(&self, run: RunNumber, step: StepNumber) {
-        lock(&self.held).remove(&(run, step));
-        self.link().release(run, step, false);
-    }
-
-    /// Another server is told from now on what is done with. What was released since it was told that `told` are held
-    /// went to the one before.
-    fn go_on_at(&self, link: Link, told: &[HeldStep]) {
-        *lock(&self.link) = link.clone();
-        for HeldStep { run, step, pinned } in told {
-            let now = lock(&self.held).get(&(*run, *step)).copied();
-            if now != Some(*pinned) {
-                link.release(*run, *step, now.is_some());
-            }
-        }
-    }
+    pool.adopt(server, rpc.clone());
+    Ok((StepSource { rpc, server, held_as: HeldAs::Attachment(attachment) }, from))
 }

@@ -11,42 +11,32 @@
 //! forked child says so instead of doing harm.
 
 mod admin;
-mod assemble;
-mod attributes;
-mod buffers;
-mod connections;
+mod check_dtype;
+mod connection;
 mod consumer;
 mod fork;
-mod group;
-mod holder;
-mod lookup;
-mod particles;
-mod pending;
-mod pins;
 mod pipeline_handle;
-mod presence;
 mod producer;
-mod rpc;
+mod put_target;
+mod reading;
 mod seconds;
 mod space;
-mod step;
-mod storage;
-mod together;
-mod turn;
-mod typed;
 mod worker;
 
 pub use admin::{Admin, FoundPipeline};
-pub use assemble::Selection;
-pub use buffers::Buffer;
+pub use connection::group::Group;
+pub use connection::group_options::{GroupOptions, TransportChoice};
 pub use consumer::{Consumer, ConsumerOptions};
-pub use group::{Group, GroupOptions, TransportChoice};
-pub use lookup::Records;
 pub use pipeline_handle::{Driven, PipelineHandle, PipelineRequest};
 pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
+pub use reading::block_lookup::Records;
+pub use reading::block_view::{BlockBytes, BlockView};
+pub use reading::buffers::Buffer;
+pub use reading::selection::Selection;
+pub use reading::share::Share;
+pub use reading::step::Step;
 pub use seconds::{patience, seconds};
 pub use space::{Space, SpaceOptions, SpacePut};
-pub use step::{BlockBytes, BlockView, Share, Step};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;

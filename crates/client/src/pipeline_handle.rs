@@ -5,11 +5,11 @@
 //! goes on where that was.
 
 use crate::admin::Admin;
-use crate::group::look_again;
+use crate::connection::deadline_mutex::DeadlineMutex;
+use crate::connection::group::pause_before_retry;
+use crate::connection::rpc::{Rpc, lock, unexpected};
 use crate::producer::{OnLoss, Producer};
-use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
-use crate::turn::Turn;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::{Error, ErrorKind, Result};
@@ -57,7 +57,7 @@ struct Pending {
     /// The connection over which it was asked, and the number of the question.
     asked: Mutex<Option<(Arc<Rpc>, u64)>>,
     /// One thread at a time waits for it.
-    outcome: Turn<Option<Result<Driven>>>,
+    outcome: DeadlineMutex<Option<Result<Driven>>>,
 }
 
 /// What became of what a pipeline was asked for.
@@ -93,7 +93,7 @@ impl PipelineHandle {
             )));
         }
         if let Some(server) = server {
-            group.place_of(server)?;
+            group.address_of(server)?;
             producer.place_by(Placement::On(server));
         }
         let (pipeline, steps) = (pipeline.to_owned(), Mutex::default());
@@ -293,7 +293,7 @@ impl Driver {
         // Where that fails, waiting for it asks again.
         let asked = post(&rpc, &self.tell(order)).ok().map(|request| (rpc, request));
         let asked = Mutex::new(asked);
-        Arc::new(Pending { driver: self.clone(), order, asked, outcome: Turn::default() })
+        Arc::new(Pending { driver: self.clone(), order, asked, outcome: DeadlineMutex::default() })
     }
 
     /// What was asked for is over, whatever came of it.
@@ -329,7 +329,7 @@ impl PipelineRequest {
 
 impl Pending {
     fn over(driver: &Arc<Driver>, order: DriveOrder, outcome: Result<Driven>) -> Arc<Pending> {
-        let outcome = Turn::new(Some(outcome));
+        let outcome = DeadlineMutex::new(Some(outcome));
         Arc::new(Pending { driver: driver.clone(), order, asked: Mutex::default(), outcome })
     }
 
@@ -349,7 +349,8 @@ impl Pending {
         let producer = &self.driver.producer;
         let deadline = deadline_after(timeout.unwrap_or(producer.group().options().patience()));
         let what = self.what();
-        let mut outcome = self.outcome.take(deadline, format_args!("another thread that waits {what}"))?;
+        let mut outcome =
+            self.outcome.lock_until(deadline, format_args!("another thread that waits {what}"))?;
         if let Some(outcome) = &*outcome {
             return outcome.clone();
         }
@@ -375,8 +376,8 @@ impl Pending {
                 None => {
                     let message = driver.tell(self.order);
                     let post = |rpc: &Arc<Rpc>| Ok((rpc.clone(), rpc.post(&message, None)?));
-                    let turn = driver.producer.turn()?;
-                    match driver.producer.ask_any_home(&turn, post)? {
+                    let rank = driver.producer.lock_rank()?;
+                    match driver.producer.ask_home(&rank, post)? {
                         Some(asked) => asked,
                         None => return Ok(not_run(self.order)),
                     }
@@ -406,7 +407,7 @@ impl Pending {
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while(what));
             }
-            look_again();
+            pause_before_retry();
         }
     }
 }

@@ -1,13 +1,16 @@
 //! The space: arrays put and got by name, step and region, whoever put them.
 
-use crate::assemble::{self, Selection};
+use crate::check_dtype::check_dtype;
+use crate::connection::group::Group;
+use crate::connection::group_options::GroupOptions;
+use crate::connection::rpc::{GRACE, Payload, Rpc, lock, unexpected};
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions};
-use crate::holder::{ARENAS_KEPT, Holders, Told};
-use crate::rpc::{Payload, Rpc, lock, unexpected};
+use crate::put_target::PutTarget;
+use crate::reading::assemble;
+use crate::reading::block_access::ARENAS_KEPT;
+use crate::reading::selection::Selection;
+use crate::reading::server_pool::{PoolAnswer, ServerPool};
 use crate::seconds::deadline_after;
-use crate::storage::{GRACE, Storage};
-use crate::typed::check_dtype;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, ServerId, StepNumber};
@@ -54,7 +57,7 @@ impl SpaceOptions {
 #[derive(Debug)]
 pub struct Space {
     guard: ForkGuard,
-    holders: Holders,
+    pool: ServerPool,
     replicas: u32,
     /// Which of the servers is its home follows from this.
     number: u32,
@@ -66,7 +69,7 @@ pub struct Space {
     /// The number of the next put; the first is made at random, too.
     numbers: AtomicU64,
     /// Made at the first put of a large array over shared memory.
-    storage: Mutex<Option<Arc<Storage>>>,
+    target: Mutex<Option<Arc<PutTarget>>>,
     /// Fields as they were last seen: whom to ask follows from their shape.
     known: Mutex<HashMap<String, Field>>,
 }
@@ -93,14 +96,14 @@ impl Space {
         let home = Mutex::new(group.home_of(number)?);
         Ok(Space {
             guard: ForkGuard::new(),
-            holders: Holders::new(group, Role::Space),
+            pool: ServerPool::new(group, Role::Space),
             replicas: options.replicas,
             number,
             home,
             leaving: Mutex::default(),
             by: random() as u32,
             numbers: AtomicU64::new(random()),
-            storage: Mutex::default(),
+            target: Mutex::default(),
             known: Mutex::default(),
         })
     }
@@ -112,7 +115,7 @@ impl Space {
 
     /// The server that blocks are put to: another one when it has gone, or leaves.
     fn home(&self) -> Result<ServerId> {
-        let group = self.holders.group();
+        let group = self.pool.group();
         let leaving = lock(&self.leaving).clone();
         let mut home = lock(&self.home);
         if leaving.contains(&home) || !group.known().view.members.contains(&home) {
@@ -123,12 +126,12 @@ impl Space {
 
     /// The server that describes a field at a step.
     fn describer(&self, field: &str, step: StepNumber) -> Result<ServerId> {
-        let describer = self.holders.group().known().file.seats.holder_of(hash_in_space(field, step));
+        let describer = self.pool.group().known().file.seats.holder_of(hash_in_space(field, step));
         describer.ok_or_else(|| Error::not_found("the group has no server"))
     }
 
     fn tiles(&self, field: &Field, step: StepNumber) -> TileMap {
-        self.holders.tiles(hash_in_space(&field.name, step), field.shape.as_deref())
+        self.pool.tiles(hash_in_space(&field.name, step), field.shape.as_deref())
     }
 
     /// Puts an array. Waits until a server holds it, its directory knows it, and others hold its copies. If the server dies
@@ -146,14 +149,14 @@ impl Space {
             )));
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let group = self.holders.group();
-        group.outlive(Instant::now() + group.limit(), || self.put_now(put, number, source))
+        let group = self.pool.group();
+        group.retry_while_failing_over(Instant::now() + group.limit(), || self.put_now(put, number, source))
     }
 
     fn put_now(&self, put: &SpacePut, number: u64, source: &Source<'_>) -> Result<()> {
         let bytes = put.extent.bytes(put.field.dtype)?;
         let home = self.home()?;
-        let rpc = self.holders.connection(home)?;
+        let rpc = self.pool.connection(home)?;
         if rpc.kind() == Kind::Shm && bytes > SOCKET_MAX {
             return self.put_through_arena(put, number, source, (home, rpc));
         }
@@ -170,7 +173,7 @@ impl Space {
             let owners = self.tiles(&put.field, put.step).owners_of(&put.extent.interior());
             let owner = owners.first().copied().filter(|owner| !lock(&self.leaving).contains(owner));
             let owner = owner.unwrap_or(home);
-            let rpc = self.holders.connection(owner)?;
+            let rpc = self.pool.connection(owner)?;
             return self.keep((owner, &rpc), put, number, Bytes::Inline(dense.into()), None);
         }
         self.keep((home, &rpc), put, number, Bytes::Payload, Some(Payload(dense)))
@@ -185,27 +188,27 @@ impl Space {
         (home, rpc): (ServerId, Arc<Rpc>),
     ) -> Result<()> {
         let bytes = put.extent.bytes(put.field.dtype)?;
-        let storage = self.storage(home, rpc)?;
+        let target = self.target(home, rpc)?;
         let full = || Error::new(ErrorKind::Full, format!("{home} has no room for {bytes} bytes"));
-        let grant = storage.reserve(bytes)?.ok_or_else(full)?;
-        let Some(arena) = &storage.arena else { return Err(Error::protocol("no arena came to write to")) };
-        let placed = storage.copy_in(arena, grant, source, None)?;
+        let grant = target.reserve(bytes)?.ok_or_else(full)?;
+        let Some(arena) = &target.arena else { return Err(Error::protocol("no arena came to write to")) };
+        let placed = target.copy_in(arena, grant, source, None)?;
         let granted =
             Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
-        self.keep((home, &storage.rpc), put, number, granted, None)
+        self.keep((home, &target.rpc), put, number, granted, None)
     }
 
     /// The home server with an arena to write to; another one after the connection broke.
-    fn storage(&self, home: ServerId, rpc: Arc<Rpc>) -> Result<Arc<Storage>> {
-        let mut storage = lock(&self.storage);
-        if let Some(known) = storage.as_ref().filter(|known| Arc::ptr_eq(&known.rpc, &rpc)) {
+    fn target(&self, home: ServerId, rpc: Arc<Rpc>) -> Result<Arc<PutTarget>> {
+        let mut target = lock(&self.target);
+        if let Some(known) = target.as_ref().filter(|known| Arc::ptr_eq(&known.rpc, &rpc)) {
             return Ok(known.clone());
         }
-        let opened = Arc::new(Storage::open(home, rpc, &Request::Open, |opened| match opened {
+        let opened = Arc::new(PutTarget::open(home, rpc, &Request::Open, |opened| match opened {
             Reply::Opened(arena) => Some(*arena),
             _ => None,
         })?);
-        Ok(storage.insert(opened).clone())
+        Ok(target.insert(opened).clone())
     }
 
     /// Waits until a server keeps a block and its directory knows it.
@@ -234,7 +237,7 @@ impl Space {
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
-        self.holders.group().outlive(deadline, || self.field_now(field, step, deadline))
+        self.pool.group().retry_while_failing_over(deadline, || self.field_now(field, step, deadline))
     }
 
     fn field_now(&self, field: &str, step: StepNumber, deadline: Instant) -> Result<Field> {
@@ -256,7 +259,7 @@ impl Space {
     ) -> Result<Found<'_>> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
-        self.holders.group().outlive(deadline, || self.find_now(field, step, region, deadline))
+        self.pool.group().retry_while_failing_over(deadline, || self.find_now(field, step, region, deadline))
     }
 
     fn find_now(
@@ -320,9 +323,9 @@ impl Space {
         deadline: Instant,
     ) -> Result<Found<'_>> {
         let question = |_| find_message(field, step, region, shape.clone(), left_until(deadline));
-        let mut told = self.holders.ask_all([server], question, deadline + GRACE, "to find an array");
+        let mut told = self.pool.ask_all([server], question, deadline + GRACE, "to find an array");
         let Some((_, told)) = told.pop() else { return Err(Error::internal("nobody was asked")) };
-        let Told { message, rpc, request } = told?;
+        let PoolAnswer { message, rpc, request } = told?;
         let (held, term, report) = match message {
             Reply::Found { held, term, report, .. } => (held, term, report),
             Reply::NotOwned => return Err(not_owned(server, field, step)),
@@ -348,7 +351,7 @@ impl Space {
         };
         let owners = owners.iter().copied();
         let until = if waits { deadline } else { deadline.min(Instant::now()) } + GRACE;
-        let answers = self.holders.ask_all(owners, question, until, "to find an array");
+        let answers = self.pool.ask_all(owners, question, until, "to find an array");
         let report = FieldReport::new(field.clone(), Vec::new());
         let mut found = Found { space: self, report, step, term: Epoch::MAX, held: Vec::new() };
         let mut descriptions = BTreeSet::new();
@@ -357,7 +360,7 @@ impl Space {
         let mut failure = None;
         for (owner, answer) in answers {
             let (message, over) = match answer {
-                Ok(Told { message, rpc, request }) => (message, (rpc, request)),
+                Ok(PoolAnswer { message, rpc, request }) => (message, (rpc, request)),
                 Err(error) if !waits && matches!(error.kind, ErrorKind::NotCovered | ErrorKind::Timeout) => {
                     complete = false;
                     continue;
@@ -394,11 +397,11 @@ impl Space {
     /// Removes what was put of a field at a step, on every server. When it returns nobody finds it any more.
     pub fn remove(&self, field: &str, step: StepNumber) -> Result<()> {
         self.guard.check("space")?;
-        let group = self.holders.group();
-        group.outlive(Instant::now() + group.limit(), || {
+        let group = self.pool.group();
+        group.retry_while_failing_over(Instant::now() + group.limit(), || {
             let describer = self.describer(field, step)?;
             let remove = Request::Remove { field: field.to_owned(), step };
-            let answer = self.holders.connection(describer)?.call(&remove, "to remove an array")?;
+            let answer = self.pool.connection(describer)?.call(&remove, "to remove an array")?;
             match answer.message {
                 Reply::NotOwned => Err(not_owned(describer, field, step)),
                 _ => Ok(()),
@@ -453,9 +456,9 @@ impl Found<'_> {
 
     /// Copies exactly the selected elements into `target`.
     pub fn read(&self, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
-        let holders = &self.space.holders;
-        holders.forget_unused_arenas(ARENAS_KEPT, self.term);
-        let from = assemble::Origin { holders, step: format!("step {}", self.step), term: self.term };
+        let pool = &self.space.pool;
+        pool.forget_unused_arenas(ARENAS_KEPT, self.term);
+        let from = assemble::Origin { pool, step: format!("step {}", self.step), term: self.term };
         assemble::read(&from, &self.report.field, &self.report.blocks, selection, target)
     }
 }

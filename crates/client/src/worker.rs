@@ -1,11 +1,14 @@
 //! The worker's side of a pipeline: connects to its server, takes orders, reports.
 
-use crate::consumer::{HeldAs, Link, Shared};
-use crate::group::{Group, GroupOptions};
-use crate::holder::{ARENAS_KEPT, Holders};
-use crate::rpc::Rpc;
+use crate::connection::group::Group;
+use crate::connection::group_options::GroupOptions;
+use crate::connection::rpc::Rpc;
+use crate::reading::block_access::ARENAS_KEPT;
+use crate::reading::held_steps::{HeldAs, HeldSteps, StepSource};
+use crate::reading::server_pool::ServerPool;
+use crate::reading::share::Share;
+use crate::reading::step::Step;
 use crate::seconds::deadline_after;
-use crate::step::{Share, Step};
 use forebay_comm::{Comm, Endpoint, EndpointOptions};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
@@ -25,7 +28,7 @@ pub struct Worker {
     server: ServerId,
     rpc: Arc<Rpc>,
     /// Kept from order to order, so that arenas are mapped once.
-    holders: Arc<Holders>,
+    pool: Arc<ServerPool>,
     endpoint: Endpoint,
 }
 
@@ -65,9 +68,9 @@ impl Worker {
             tcp,
             name: format!("the worker of pipeline '{pipeline}' on {server}"),
         })?;
-        let holders = Arc::new(Holders::new(group.clone(), Role::Consumer));
-        holders.adopt(server, rpc.clone());
-        Ok(Worker { group, server, rpc, holders, endpoint })
+        let pool = Arc::new(ServerPool::new(group.clone(), Role::Consumer));
+        pool.adopt(server, rpc.clone());
+        Ok(Worker { group, server, rpc, pool, endpoint })
     }
 
     /// The pipeline's code is loaded: from now on orders come.
@@ -84,19 +87,19 @@ impl Worker {
     /// The next order; `ErrorKind::Timeout` after `timeout`, or when a signal ends the wait. Another error means
     /// that the server is gone: end.
     pub fn next_order(&self, timeout: Duration, comm_timeout: Duration) -> Result<Option<Order>> {
-        let told = self.rpc.told(deadline_after(timeout), "to order an execution", |event| event);
+        let told = self.rpc.next_event(deadline_after(timeout), "to order an execution", |event| event);
         let Event::Execute(mut order) = told?;
         let servers = order.members.iter().map(|member| member.server).collect();
         let share = Share { own: self.server, servers, beside_all: order.beside_all };
         let members = order.members.iter().map(|member| member.addresses.clone()).collect();
         let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
-        self.holders.forget_unused_arenas(ARENAS_KEPT, order.report.term);
+        self.pool.forget_unused_arenas(ARENAS_KEPT, order.report.term);
         let held_as = HeldAs::Execution(order.execution);
-        let link = Link { rpc: self.rpc.clone(), server: self.server, held_as };
-        let shared = Shared::new(self.holders.clone(), link);
+        let source = StepSource { rpc: self.rpc.clone(), server: self.server, held_as };
+        let held = HeldSteps::new(self.pool.clone(), source);
         let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);
-        let step = Step::new(Arc::new(shared), order.report, attrs);
+        let step = Step::new(Arc::new(held), order.report, attrs);
         Ok(Some(Order { execution: order.execution, step, comm, share }))
     }
 

@@ -170,6 +170,55 @@ constructors! {
     internal => Internal,
 }
 
+impl Error {
+    /// Whether the same call may succeed when it is tried again, although nobody changes anything: at the same server a moment
+    /// later, or at another one that has taken its place.
+    pub fn is_retryable(&self) -> bool {
+        self.kind.is_retryable()
+    }
+}
+
+impl ErrorKind {
+    /// As [`Error::is_retryable`].
+    pub const fn is_retryable(self) -> bool {
+        match self {
+            // A server that was slow, or stood still, may answer a later question; so may another one.
+            ErrorKind::Timeout
+            // The group gives up a server that is gone; another one takes its place, or that one comes back.
+            | ErrorKind::Unreachable
+            // Readers go on, and so memory becomes free.
+            | ErrorKind::Full => true,
+            // The caller made a mistake, which stays one.
+            ErrorKind::Invalid
+            | ErrorKind::NotFound
+            | ErrorKind::Conflict
+            | ErrorKind::TypeMismatch
+            | ErrorKind::OutOfBounds
+            | ErrorKind::OverBudget
+            | ErrorKind::Unsupported
+            | ErrorKind::StepOrder
+            // A handle that is of no more use stays so.
+            | ErrorKind::Closed
+            | ErrorKind::Forked
+            | ErrorKind::Ended
+            // What is gone, or was never put into a step that is closed, does not come any more.
+            | ErrorKind::Lost
+            | ErrorKind::NotCovered
+            | ErrorKind::Torn
+            | ErrorKind::Dropped
+            // Somebody has to change how the group is reached.
+            | ErrorKind::WrongSecret
+            | ErrorKind::WrongVersion
+            | ErrorKind::ConnectionFile
+            // The code that failed has to be repaired, or what the operating system refuses.
+            | ErrorKind::Protocol
+            | ErrorKind::PipelineFailed
+            | ErrorKind::Internal
+            | ErrorKind::Io => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +238,13 @@ mod tests {
             let line = format!("FB_{snake} = {}", kind.code());
             assert!(header.contains(&line), "forebay.h lacks `{line}`");
         }
+    }
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_tried_again() {
+        let retryable: Vec<ErrorKind> =
+            ErrorKind::ALL.into_iter().filter(|kind| kind.is_retryable()).collect();
+        assert_eq!(retryable, [ErrorKind::Timeout, ErrorKind::Full, ErrorKind::Unreachable]);
+        assert!(Error::timeout("a deadline").is_retryable());
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! - [`client`]: the protocols between clients and servers, one for each role;
 //! - [`peer`]: the protocols between servers, one for each component;
+//! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
 //! - [`datagram`]: what servers say past connections.
 
@@ -19,6 +20,7 @@ pub mod frame;
 pub mod handshake;
 pub mod peer;
 pub mod protocol;
+pub mod request;
 pub mod seal;
 
 /// The protocol's version: both sides must speak the same.

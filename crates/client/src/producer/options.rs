@@ -1,6 +1,6 @@
 //! How a producer is opened, and what it is given and gives back.
 
-use crate::group::GroupOptions;
+use crate::connection::group_options::GroupOptions;
 use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::ids::{RunNumber, StepNumber};

@@ -1,0 +1,209 @@
+//! A group as its connection file tells it: who its members are, and where each is reached.
+
+use crate::connection::group_options::{GroupOptions, TransportChoice};
+use forebay_core::ids::ServerId;
+use forebay_core::view::View;
+use forebay_core::{Error, Result};
+use forebay_transport::blocking;
+use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
+use forebay_transport::{Address, host};
+use forebay_wire::connection::HostId;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// How long this process waits before it reads a connection file again that is to tell of something, or asks servers again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Within this, the connection file tells of a server that has joined.
+const JUST_JOINED: Duration = Duration::from_secs(2);
+
+/// A group that was found. Its servers come and go; what the connection file told last is remembered.
+#[derive(Debug, Clone)]
+pub struct Group {
+    known: Arc<RwLock<Arc<Known>>>,
+    here: HostId,
+    options: GroupOptions,
+    /// How long it may take to connect and to ask the first question, if that is not what was asked for.
+    limit: Option<Duration>,
+}
+
+/// What a connection file told.
+#[derive(Debug)]
+pub struct Known {
+    /// The file's content.
+    pub file: ConnectionFile,
+    /// The view that it describes.
+    pub view: View,
+    /// The highest number of a server that was ever told: ids grow, so that a lower one which is not there has left.
+    highest: Option<ServerId>,
+}
+
+impl Known {
+    fn new(file: ConnectionFile, before: Option<ServerId>) -> Arc<Known> {
+        let view = file.view();
+        let highest = view.members.last().copied().max(before);
+        Arc::new(Known { view, file, highest })
+    }
+
+    /// Whether a server is none any more. One with a higher number than any that was told of may have just joined.
+    pub(crate) fn has_left(&self, id: ServerId) -> bool {
+        Some(id) <= self.highest && !self.view.members.contains(&id)
+    }
+
+    /// The highest number of a server that was ever told.
+    pub(crate) fn highest(&self) -> Option<ServerId> {
+        self.highest
+    }
+
+    /// How many servers there have been, at most: their numbers grow.
+    pub(crate) fn ever(&self) -> usize {
+        self.highest.map_or(0, |highest| highest.0 as usize + 1)
+    }
+
+    fn server(&self, id: ServerId) -> Option<&ServerEntry> {
+        self.file.servers.iter().find(|server| server.id == id)
+    }
+}
+
+fn read(options: &GroupOptions) -> Result<ConnectionFile> {
+    match options.group.as_deref() {
+        Some(text) if text.trim_start().starts_with('{') => ConnectionFile::parse(text, "the given text"),
+        group => ConnectionFile::read(&path_of(group)?),
+    }
+}
+
+/// Waits a moment before something is tried again that other processes must first change.
+pub(crate) fn pause_before_retry() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file cannot be waited for portably; only while servers come"
+    )]
+    std::thread::sleep(PAUSE);
+}
+
+impl Group {
+    /// Reads the connection file, waiting for a group that is forming. Connects to nothing.
+    pub fn find(options: &GroupOptions) -> Result<Group> {
+        let deadline = Instant::now() + options.patience();
+        loop {
+            let file = read(options)?;
+            if file.is_complete() {
+                let known = Arc::new(RwLock::new(Known::new(file, None)));
+                return Ok(Group { known, here: host::this_host(), options: options.clone(), limit: None });
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::timeout(format!(
+                    "the group did not become complete in time: {} of its {} servers are missing, each a `forebay serve` on \
+                     this connection file",
+                    file.awaited as usize - file.servers.len().min(file.awaited as usize),
+                    file.awaited
+                )));
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("the group to become complete"));
+            }
+            pause_before_retry();
+        }
+    }
+
+    /// What the connection file told when it was read last. Copies a pointer.
+    pub fn known(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the connection file again, if it is a file: servers come and go.
+    pub fn refresh(&self) -> Result<()> {
+        let file = read(&self.options)?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if file.lineage == known.file.lineage && file.epoch > known.file.epoch {
+            *known = Known::new(file, known.highest);
+        }
+        Ok(())
+    }
+
+    /// A server is no member, and has not just joined either: nobody needs to wait for it again.
+    fn note_gone(&self, id: ServerId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.highest < Some(id) {
+            *known = Known::new(known.file.clone(), Some(id));
+        }
+    }
+
+    /// How the user asked to reach it.
+    pub fn options(&self) -> &GroupOptions {
+        &self.options
+    }
+
+    /// The home server of a rank.
+    pub fn home_of(&self, rank: u32) -> Result<ServerId> {
+        self.home_of_but(rank, &[])
+    }
+
+    /// The same group, with less time to connect and to ask the first question.
+    pub(crate) fn within(&self, limit: Duration) -> Group {
+        Group { limit: Some(limit), ..self.clone() }
+    }
+
+    /// How long it may take to connect, and to ask the first question.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit.unwrap_or(self.options.patience())
+    }
+
+    /// The home server of a rank, of those that are left without these.
+    pub(crate) fn home_of_but(&self, rank: u32, dead: &[ServerId]) -> Result<ServerId> {
+        let known = self.known();
+        let living = |id: ServerId| !dead.contains(&id);
+        let here = |id: ServerId| known.server(id).is_some_and(|server| self.shm_name(server).is_some());
+        let home = known.file.homes.home_of(rank, living, here);
+        home.ok_or_else(|| Error::not_found("no server of the group is left"))
+    }
+
+    fn shm_name(&self, server: &ServerEntry) -> Option<Address> {
+        let addresses = server.parsed().ok()?;
+        addresses
+            .into_iter()
+            .find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
+    }
+
+    /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
+    /// just joined.
+    pub(crate) fn address_of(&self, id: ServerId) -> Result<(Address, String)> {
+        let deadline = Instant::now() + self.limit().min(JUST_JOINED);
+        loop {
+            let known = self.known();
+            if let Some(server) = known.server(id) {
+                let (address, why) = self.choose(server)?;
+                tracing::debug!("{id}: {address}, since {why}");
+                return Ok((address, format!("{id} (process {})", server.pid)));
+            }
+            self.refresh()?;
+            let known = self.known();
+            let passed = known.highest.is_some_and(|highest| highest >= id);
+            if known.server(id).is_none() && (passed || Instant::now() >= deadline) {
+                self.note_gone(id);
+                return Err(Error::unreachable(format!("{id} is no member of the group any more")));
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("the connection file to tell of a server"));
+            }
+            pause_before_retry();
+        }
+    }
+
+    fn choose(&self, server: &ServerEntry) -> Result<(Address, &'static str)> {
+        let shm = self.shm_name(server);
+        let tcp = server.parsed()?.into_iter().find(|address| matches!(address, Address::Tcp(_)));
+        match (self.options.transport, shm, tcp) {
+            (TransportChoice::Auto | TransportChoice::Shm, Some(shm), _) => Ok((shm, "it is on this host")),
+            (TransportChoice::Auto, None, Some(tcp)) => Ok((tcp, "it is on another host")),
+            (TransportChoice::Tcp, _, Some(tcp)) => Ok((tcp, "TCP was asked for")),
+            (TransportChoice::Shm, None, _) => Err(Error::unreachable(format!(
+                "{} is not on this host, so it cannot be reached by shared memory; use transport auto or tcp",
+                server.id
+            ))),
+            (_, _, None) => Err(Error::unreachable(format!(
+                "{} listens on no TCP port; start it with --bind ADDRESS",
+                server.id
+            ))),
+        }
+    }
+}

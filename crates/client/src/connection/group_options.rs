@@ -1,0 +1,48 @@
+//! How a group is found and reached, as the user says.
+
+use crate::seconds::sane;
+use forebay_core::{Error, Result};
+use std::time::Duration;
+
+/// Which transport to use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// Shared memory where the server is on this host, else TCP.
+    #[default]
+    Auto,
+    /// Shared memory or nothing.
+    Shm,
+    /// TCP, even on one host.
+    Tcp,
+}
+
+impl TransportChoice {
+    /// The choice of this name: `auto`, `shm` or `tcp`.
+    pub fn parse(name: &str) -> Result<TransportChoice> {
+        match name {
+            "auto" => Ok(TransportChoice::Auto),
+            "shm" => Ok(TransportChoice::Shm),
+            "tcp" => Ok(TransportChoice::Tcp),
+            _ => Err(Error::invalid(format!("transport '{name}' is not known: use auto, shm or tcp"))),
+        }
+    }
+}
+
+/// How to find and reach a group.
+#[derive(Debug, Clone, Default)]
+pub struct GroupOptions {
+    /// A connection file's path, a group's name, or a connection file's text (it then begins with `{`);
+    /// `None`: `FOREBAY_GROUP`, else the group named `default`.
+    pub group: Option<String>,
+    /// Which transport to use.
+    pub transport: TransportChoice,
+    /// The deadline of every wait; `None`: 30 seconds.
+    pub timeout: Option<Duration>,
+}
+
+impl GroupOptions {
+    /// The deadline of every wait.
+    pub fn patience(&self) -> Duration {
+        sane(self.timeout.unwrap_or(Duration::from_secs(30)))
+    }
+}

@@ -1,0 +1,60 @@
+//! How a rank leaves its stream.
+
+use crate::connection::rpc::lock;
+use crate::producer::options::OnLoss;
+use crate::producer::rank::Producer;
+use forebay_core::Result;
+use forebay_core::placement::Placement;
+use forebay_wire::client::producer::Request;
+
+impl Producer {
+    /// Ends the stream for this rank; an open step is left torn. Later calls fail. Closing twice is harmless.
+    pub fn close(&self) -> Result<()> {
+        if self.guard.is_child() {
+            return Ok(());
+        }
+        let _rank = lock(&self.whole_rank);
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.closed, true) {
+            return Ok(());
+        }
+        let was_staging = state.staging.is_active();
+        drop(state);
+        lock(&self.others).clear();
+        *lock(&self.placement) = Placement::Nearest;
+        let left = if was_staging { self.leave_home() } else { Ok(()) };
+        // Where its home is gone, another server tells the others that this rank has left.
+        let mut state = lock(&self.state);
+        if !state.staging.is_active() {
+            state.open = None;
+            let state = self.resume_staging(state);
+            if state.staging.is_active() {
+                drop(state);
+                return self.leave_home();
+            }
+            if let Some(error) = state.staging.why().filter(|_| was_staging && self.on_loss == OnLoss::Fail) {
+                return Err(error.clone());
+            }
+        }
+        left
+    }
+
+    /// Tells the home server that this rank leaves.
+    fn leave_home(&self) -> Result<()> {
+        let home = self.home();
+        let flushed = home.rpc.call(&Request::Flush, "to hold what was put");
+        let left = home.rpc.call(&Request::Close, "to let this rank go");
+        let left = flushed.and(left);
+        let let_go = left.is_err() && home.rpc.was_let_go();
+        home.rpc.hang_up();
+        let mut state = lock(&self.state);
+        match left {
+            Ok(_) => Ok(()),
+            Err(_) if let_go => {
+                self.on_let_go(&mut state);
+                Ok(())
+            }
+            Err(error) => self.on_home_lost(&mut state, error),
+        }
+    }
+}

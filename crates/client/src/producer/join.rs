@@ -1,0 +1,71 @@
+//! Joining a stream as one rank.
+
+use crate::connection::group::Group;
+use crate::connection::rpc::unexpected;
+use crate::fork::ForkGuard;
+use crate::producer::home_choice::HomeChoice;
+use crate::producer::options::ProducerOptions;
+use crate::producer::rank::Producer;
+use crate::producer::state::State;
+use crate::put_target::PutTarget;
+use forebay_core::Result;
+use forebay_core::steps::RunOptions;
+use forebay_wire::client::producer::{Reply, Request};
+use forebay_wire::connection::Role;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+impl Producer {
+    /// Joins a stream as one rank. Waits for a few answers of the home server.
+    pub fn open(options: &ProducerOptions) -> Result<Producer> {
+        let group = Group::find(&options.group)?;
+        let run_options = RunOptions {
+            size: options.size,
+            policy: options.policy,
+            keep: options.keep,
+            queue_bytes: options.queue_bytes.unwrap_or(1 << 30),
+            continues: options.continues,
+            replicas: options.replicas,
+            durability: options.durability,
+        };
+        run_options.check(options.rank)?;
+        let join = Request::Join {
+            stream: options.stream.clone(),
+            rank: options.rank,
+            options: run_options.clone(),
+            back_to: None,
+        };
+        let mut leaving = Vec::new();
+        let deadline = Instant::now() + group.limit();
+        let (server, rpc, answer) = group.retry_while_failing_over(deadline, || {
+            loop {
+                let server = group.home_of_but(options.rank, &leaving)?;
+                let rpc = Arc::new(group.connect(server, Role::Producer)?);
+                let answer = rpc.call(&join, "to join the stream")?;
+                match answer.message {
+                    Reply::LetGo => leaving.push(server),
+                    _ => return Ok((server, rpc, answer)),
+                }
+            }
+        })?;
+        let Reply::Joined { run, arena, .. } = answer.message else {
+            return Err(unexpected(&answer.message));
+        };
+        let home_choice = HomeChoice::new(&group.known());
+        Ok(Producer {
+            guard: ForkGuard::new(),
+            home: Mutex::new(Arc::new(PutTarget::new(server, rpc, arena, &answer.descriptors)?)),
+            others: Mutex::default(),
+            group,
+            stream: options.stream.clone(),
+            run,
+            rank: options.rank,
+            options: run_options,
+            on_loss: options.on_loss,
+            placement: Mutex::new(options.placement.clone()),
+            whole_rank: Mutex::default(),
+            failed_move: Mutex::default(),
+            state: Mutex::new(State { home_choice, ..State::default() }),
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! Reading blocks, wherever they are: what consumers, workers and the space share. Knows nothing of how steps come.
+//!
+//! From the bottom up:
+//!
+//! - [`buffers`], [`pins`], [`selection`], [`share`]: memory that is used again, the bound on what arrays keep, which elements
+//!   of a field are read, which blocks are a worker's;
+//! - [`readable_arena`], [`server_pool`]: the servers that hold blocks, and their arenas;
+//! - [`successors`], [`block_access`]: getting at a block's bytes, also when the server is gone that held it;
+//! - [`block_lookup`], [`assemble`]: finding the blocks of a field, and filling a region from them;
+//! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it.
+
+pub(crate) mod assemble;
+pub(crate) mod block_access;
+pub(crate) mod block_lookup;
+pub(crate) mod block_view;
+pub(crate) mod buffers;
+pub(crate) mod held_steps;
+pub(crate) mod pins;
+pub(crate) mod readable_arena;
+pub(crate) mod selection;
+pub(crate) mod server_pool;
+pub(crate) mod share;
+pub(crate) mod step;
+pub(crate) mod successors;

@@ -1,0 +1,53 @@
+//! Zero-copy views of blocks.
+
+use crate::reading::buffers::Buffer;
+use crate::reading::held_steps::Hold;
+use crate::reading::readable_arena::ReadableArena;
+use forebay_core::Result;
+use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
+use forebay_store::Mapping;
+use std::sync::Arc;
+
+/// One block of a step, with a view of its bytes: dense, row-major, ghosts included, read-only.
+#[derive(Debug, Clone)]
+pub struct BlockView {
+    /// Its field, as it is at this step.
+    pub field: Field,
+    /// Its box and the rest.
+    pub record: BlockRecord,
+    /// Its bytes.
+    pub bytes: BlockBytes,
+}
+
+/// The bytes of a block. Cloning copies nothing.
+#[derive(Debug, Clone)]
+pub enum BlockBytes {
+    /// In an arena, mapped: no copy was made.
+    Mapped(Arc<MappedBytes>),
+    /// In this process: small, fetched over the network, or copied since earlier steps pin too much.
+    Owned(Arc<Buffer>),
+}
+
+/// A range of a mapped arena and the hold on it.
+#[derive(Debug)]
+pub struct MappedBytes {
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) _arena: Arc<ReadableArena>,
+    pub(super) _hold: Arc<Hold>,
+}
+
+impl BlockBytes {
+    /// The address of the first byte and the length. The address is valid, and the bytes stay as they are,
+    /// while this or a clone of it lives.
+    pub fn as_raw(&self) -> Result<(*const u8, usize)> {
+        match self {
+            BlockBytes::Mapped(mapped) => {
+                Ok((mapped.mapping.address(mapped.offset, mapped.bytes)?, mapped.bytes as usize))
+            }
+            BlockBytes::Owned(bytes) => Ok((bytes.as_ptr(), bytes.len())),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! An arena of a server on this host, mapped for reading.
+
+use crate::connection::rpc::{Rpc, lock};
+use crate::fork::ForkGuard;
+use forebay_core::Result;
+use forebay_store::ranges::RangeSet;
+use forebay_store::{Access, Mapping, PAGE, pages};
+use forebay_wire::client::reading::Request;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// An arena, for reading. Its server is told when nobody looks at it any more.
+#[derive(Debug)]
+pub(crate) struct ReadableArena {
+    mapped: Mapped,
+    guard: ForkGuard,
+    rpc: Arc<Rpc>,
+    /// The number by which the server knows this reader of the arena.
+    reader: u64,
+}
+
+#[derive(Debug)]
+enum Mapped {
+    /// The whole arena, and what of it was brought into the mapping.
+    Whole(Arc<Mapping>, Mutex<RangeSet>),
+    /// Its address space is not to be had (arenas are large, and there is one for each rank): each block is mapped by
+    /// itself.
+    Parts(OwnedFd),
+}
+
+impl ReadableArena {
+    pub(super) fn new(file: OwnedFd, bytes: u64, rpc: Arc<Rpc>, reader: u64) -> ReadableArena {
+        let mapped = match Mapping::new(file.as_fd(), bytes, Access::Read) {
+            Ok(mapping) => Mapped::Whole(Arc::new(mapping), Mutex::default()),
+            Err(_) => Mapped::Parts(file),
+        };
+        ReadableArena { mapped, guard: ForkGuard::new(), rpc, reader }
+    }
+
+    /// A mapping that shows a range, and where the range starts in it. Valid as long as this arena lives.
+    pub(crate) fn show(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
+        match &self.mapped {
+            Mapped::Whole(mapping, _) => Ok((mapping.clone(), offset)),
+            Mapped::Parts(file) => {
+                let before = offset % PAGE;
+                let part = Mapping::part(file.as_fd(), offset - before, pages(before + bytes), Access::Read)?;
+                Ok((Arc::new(part), before))
+            }
+        }
+    }
+
+    /// As [`ReadableArena::show`], and brings the range into the mapping in one go, before all of it is read.
+    pub(crate) fn show_all(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
+        let (mapping, start) = self.show(offset, bytes)?;
+        match &self.mapped {
+            Mapped::Whole(_, populated) => {
+                let mut populated = lock(populated);
+                let end = offset + pages(bytes);
+                if !populated.contains(offset, end) {
+                    mapping.populate(offset, bytes);
+                    populated.insert(offset, end);
+                }
+            }
+            Mapped::Parts(_) => mapping.populate(start, bytes),
+        }
+        Ok((mapping, start))
+    }
+}
+
+impl Drop for ReadableArena {
+    fn drop(&mut self) {
+        if !self.guard.is_child() {
+            let _ = self.rpc.tell(&Request::CloseArena { reader: self.reader });
+        }
+    }
+}
