@@ -55,11 +55,6 @@ impl Context<'_> {
         &self.common.members
     }
 
-    /// Whether a server is a member that is not known to have gone.
-    pub(crate) fn is_member(&self, server: ServerId) -> bool {
-        self.server.standing().view.members.contains(&server) && !self.members().is_gone(server)
-    }
-
     /// Tells a server something, maybe this one itself. `false` if it is gone.
     pub(crate) fn tell(&mut self, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         if to == self.me() {
@@ -67,13 +62,6 @@ impl Context<'_> {
             return true;
         }
         self.send(to, message) != Sent::Gone
-    }
-
-    /// Tells all members something, this one included.
-    pub(crate) fn tell_all<M: Into<PeerMessage>>(&mut self, message: impl Fn() -> M) {
-        for server in self.server.standing().view.members.iter().copied() {
-            self.tell(server, message());
-        }
     }
 
     /// Tells another server something.

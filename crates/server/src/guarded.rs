@@ -327,7 +327,7 @@ impl Node {
             }
             match &id {
                 ReplicaUnit::Step(id) => {
-                    state.holdings.add(&id, step.ranges.iter().map(held));
+                    state.holdings.add(id, step.ranges.iter().map(held));
                     for (field, blocks) in step.records.into_values() {
                         state.directory.hold(id, FieldReport::new(field, blocks.into_values().collect()));
                     }
