@@ -116,7 +116,7 @@ fn messages_of(protocol: Protocol) -> Section {
             "request": client::worker::Request, "reply": client::worker::Reply, "event": client::worker::Event
         },
         Protocol::Admin => section! { "request": client::admin::Request, "reply": client::admin::Reply },
-        // Its messages are those of another crate, which has a test of its own.
+        // Its messages are those of another crate, which uses this one.
         Protocol::Comm => Section::new(),
         Protocol::Cluster => section! {
             "message": peer::cluster::Message, "part": forebay_core::membership::Message
