@@ -92,8 +92,9 @@ pub type DescriptionNumber = u128;
 /// The longest name of a stream, field, pipeline or dimension, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// Checks a name that a user chose: 1 to [`NAME_MAX`] bytes, no control characters, not `.`-separated
-/// for streams (the dot separates stream and field in expressions).
+/// Checks a name that a user chose: 1 to [`NAME_MAX`] bytes, and no control characters, which would spoil messages to people.
+/// All else is allowed, dots in the names of streams too: an expression quotes a name that it could not tell from its own
+/// signs.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Error::invalid(format!(
@@ -116,6 +117,7 @@ mod tests {
     #[test]
     fn names_are_checked() {
         assert!(check_name("stream", "gray scott/π").is_ok());
+        assert!(check_name("stream", "a.b").is_ok());
         assert!(check_name("stream", "").is_err());
         assert!(check_name("stream", "a\nb").is_err());
         assert!(check_name("stream", &"x".repeat(256)).is_err());

@@ -1,0 +1,252 @@
+//! The tables of `docs/protocols.md` name each message of each protocol, and no other.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use forebay_wire::connection::Role;
+use forebay_wire::protocol::Protocol;
+use forebay_wire::{client, connection, peer};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+// ---- what the code has ------------------------------------------------------------------------------
+
+/// Notes the names of a type's variants; of a structure, its own.
+#[derive(Default)]
+struct Names(Vec<&'static str>);
+
+/// All is known that was asked for: nothing is decoded.
+#[derive(Debug)]
+struct Noted;
+
+impl fmt::Display for Noted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing is decoded")
+    }
+}
+
+impl std::error::Error for Noted {}
+
+impl de::Error for Noted {
+    fn custom<T: fmt::Display>(_: T) -> Noted {
+        Noted
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Names {
+    type Error = Noted;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Noted> {
+        Err(Noted)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Noted> {
+        self.0 = variants.to_vec();
+        Err(Noted)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Noted> {
+        self.0 = vec![name];
+        Err(Noted)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: V,
+    ) -> Result<V::Value, Noted> {
+        self.0 = vec![name];
+        Err(Noted)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct seq
+        tuple tuple_struct map identifier ignored_any
+    }
+}
+
+fn names<'de, T: Deserialize<'de>>() -> BTreeSet<String> {
+    let mut names = Names::default();
+    assert!(T::deserialize(&mut names).is_err());
+    assert!(!names.0.is_empty(), "{} has no names", std::any::type_name::<T>());
+    names.0.into_iter().map(str::to_owned).collect()
+}
+
+/// What stands in a protocol's section: by the kind of the message, the names.
+type Section = BTreeMap<&'static str, BTreeSet<String>>;
+
+/// The messages of a protocol that `wire` defines.
+fn messages_of(protocol: Protocol) -> Section {
+    macro_rules! section {
+        ($($kind:literal: $type:ty),*) => { Section::from([$(($kind, names::<$type>())),*]) };
+    }
+    match protocol {
+        Protocol::Connection => section! {
+            "request": connection::Hello, "reply": connection::Welcome, "event": connection::LastWords
+        },
+        Protocol::Producer => section! {
+            "request": client::producer::Request, "reply": client::producer::Reply, "event": client::producer::Event
+        },
+        Protocol::Placement => section! {
+            "request": client::placement::Request, "reply": client::placement::Reply,
+            "event": client::placement::Event
+        },
+        Protocol::Writing => {
+            section! { "request": client::writing::Request, "reply": client::writing::Reply }
+        }
+        Protocol::Consumer => section! {
+            "request": client::consumer::Request, "reply": client::consumer::Reply, "event": client::consumer::Event
+        },
+        Protocol::Reading => {
+            section! { "request": client::reading::Request, "reply": client::reading::Reply }
+        }
+        Protocol::Space => section! { "request": client::space::Request, "reply": client::space::Reply },
+        Protocol::Worker => section! {
+            "request": client::worker::Request, "reply": client::worker::Reply, "event": client::worker::Event
+        },
+        Protocol::Admin => section! { "request": client::admin::Request, "reply": client::admin::Reply },
+        // Its messages are those of another crate, which uses this one.
+        Protocol::Comm => Section::new(),
+        Protocol::Cluster => section! {
+            "message": peer::cluster::Message, "part": forebay_core::membership::Message
+        },
+        Protocol::Streams => section! { "message": peer::streams::Message },
+        Protocol::Replication => section! { "message": peer::replication::Message },
+        Protocol::Directory => section! { "message": peer::directory::Message },
+        Protocol::SpaceDirectory => section! { "message": peer::space::Message },
+        Protocol::Pipelines => section! { "message": peer::pipelines::Message },
+    }
+}
+
+// ---- what the tables say ----------------------------------------------------------------------------
+
+/// A line of a table.
+#[derive(Debug)]
+struct Line {
+    section: String,
+    /// What the table's first column is called.
+    kind: String,
+    name: String,
+    /// The fourth column: what answers, or, of a reply, what it answers.
+    answers: BTreeSet<String>,
+}
+
+/// The words of a cell that stand in backticks.
+fn quoted(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocols.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// All lines of tables of five columns, by the sections in which they stand.
+fn lines() -> Vec<Line> {
+    let (mut section, mut kind, mut lines) = (String::new(), None, Vec::new());
+    for text in page().lines() {
+        if text.starts_with('#') {
+            section = quoted(text).pop_first().unwrap_or_default();
+        }
+        let Some(row) = text.strip_prefix('|') else {
+            kind = None;
+            continue;
+        };
+        let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
+        if cells.len() != 5 || cells[0].starts_with("---") {
+            continue;
+        }
+        let Some(kind) = &kind else {
+            kind = Some(cells[0].to_owned());
+            continue;
+        };
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {text}");
+        let name = quoted(cells[0]).pop_first().expect(text);
+        let (section, kind, answers) = (section.clone(), kind.clone(), quoted(cells[3]));
+        lines.push(Line { section, kind, name, answers });
+    }
+    lines
+}
+
+fn of_kind<'a>(lines: &'a [Line], protocol: &'a str, kind: &'a str) -> impl Iterator<Item = &'a Line> {
+    lines.iter().filter(move |line| line.section == protocol && line.kind == kind)
+}
+
+// ---- that they are equal ----------------------------------------------------------------------------
+
+#[test]
+fn each_message_has_one_line_and_each_line_a_message() {
+    let lines = lines();
+    for protocol in Protocol::ALL.iter().filter(|protocol| **protocol != Protocol::Comm) {
+        let name = protocol.name();
+        let messages = messages_of(*protocol);
+        let kinds: BTreeSet<&str> =
+            lines.iter().filter(|line| line.section == name).map(|line| line.kind.as_str()).collect();
+        assert_eq!(kinds, messages.keys().copied().collect(), "the tables of '{name}'");
+        for (kind, messages) in messages {
+            let told: Vec<String> = of_kind(&lines, name, kind).map(|line| line.name.clone()).collect();
+            let once: BTreeSet<String> = told.iter().cloned().collect();
+            assert_eq!(told.len(), once.len(), "a {kind} of '{name}' has two lines: {told:?}");
+            assert_eq!(once, messages, "each {kind} of '{name}': the page, then the code");
+        }
+    }
+    let known: BTreeSet<&str> = Protocol::ALL.iter().map(|protocol| protocol.name()).collect();
+    for line in &lines {
+        assert!(known.contains(line.section.as_str()), "no protocol '{}': {line:?}", line.section);
+    }
+}
+
+#[test]
+fn what_answers_is_there_and_answers_that() {
+    let lines = lines();
+    let mut answered = 0;
+    for line in &lines {
+        let kind = match line.kind.as_str() {
+            "request" => "reply",
+            "reply" => "request",
+            "event" => {
+                assert!(line.answers.is_empty(), "nobody answers an event: {line:?}");
+                continue;
+            }
+            same => same,
+        };
+        for answer in &line.answers {
+            let mut found = of_kind(&lines, &line.section, kind).filter(|other| other.name == *answer);
+            let found = found.next().unwrap_or_else(|| panic!("there is no {kind} '{answer}': {line:?}"));
+            let of_clients = kind != line.kind;
+            assert!(
+                !of_clients || found.answers.contains(&line.name),
+                "the page says otherwise there: {line:?}, {found:?}"
+            );
+            answered += 1;
+        }
+        assert!(line.kind != "reply" || !line.answers.is_empty(), "a reply to nothing: {line:?}");
+    }
+    assert!(answered > 100, "{answered}");
+}
+
+#[test]
+fn each_role_has_a_line_with_its_protocols() {
+    let page = page();
+    let rows = page.lines().skip_while(|line| !line.starts_with("| role |")).skip(2);
+    let mut roles = BTreeSet::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        roles.extend(quoted(cells[1]));
+        for protocol in quoted(cells[3]) {
+            assert!(Protocol::ALL.iter().any(|known| known.name() == protocol), "no protocol '{protocol}'");
+        }
+    }
+    assert_eq!(roles, names::<Role>());
+}
