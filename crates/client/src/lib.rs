@@ -9,6 +9,16 @@
 //!
 //! Calls block, with deadlines; no thread is started, nothing is printed, and a handle that is used in a
 //! forked child says so instead of doing harm.
+//!
+//! Files and folders use those above them in this list, never those below; within a folder the list stands in the file of its
+//! name. Calls between files go the same way.
+//!
+//! - `seconds`, `fork`, `check_dtype`: times that users give, handles in forked children, dtypes of arrays;
+//! - `connection`: finding a group and talking to its servers;
+//! - `put_target`: a server that this process puts blocks to;
+//! - `reading`: getting at blocks, whoever put them;
+//! - `admin`, `consumer`, `space`, `worker`, `producer`: the handles;
+//! - `pipeline_handle`, on `producer` and `admin`.
 
 mod admin;
 mod check_dtype;

@@ -27,7 +27,7 @@ pub(crate) struct PutTarget {
 #[derive(Debug)]
 pub(crate) struct WritableArena {
     pub(crate) mapping: Arc<Mapping>,
-    /// What this process has brought into its mapping.
+    /// Ranges that this process has brought into its mapping.
     populated: Mutex<RangeSet>,
 }
 
@@ -52,7 +52,7 @@ impl PutTarget {
         Ok(PutTarget { server, rpc, arena })
     }
 
-    /// Asks a server for an arena to write to; `opened` takes it out of the answer.
+    /// Asks a server for an arena to write to; `opened` takes that out of the answer.
     pub(crate) fn open<Q: Request>(
         server: ServerId,
         rpc: Arc<Rpc>,
@@ -74,8 +74,8 @@ impl PutTarget {
         Ok(grant)
     }
 
-    /// Copies an array into a range that was granted; returns where the block lies in it. If that fails the range
-    /// is given back.
+    /// Copies an array into a range that the server granted; returns where the block lies in it. If the copy fails, gives the
+    /// range back.
     pub(crate) fn copy_in(
         &self,
         arena: &WritableArena,
@@ -105,7 +105,7 @@ impl PutTarget {
 }
 
 impl WritableArena {
-    /// Begins a step by the word that is shared with the server, if that lets it.
+    /// Begins a step by the word that this rank shares with the server, if the word lets it.
     pub(crate) fn try_begin(&self, step: StepNumber) -> bool {
         let word = self.mapping.atomic(self.mapping.len() - PAGE);
         word.is_ok_and(|word| BeginWord(word).try_begin(step))

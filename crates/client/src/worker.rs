@@ -49,7 +49,7 @@ impl Worker {
     /// Connects to the server beside which this worker runs, and which started this process: from now on the
     /// process gets a SIGTERM when that server dies. A pipeline that executes looks at no connection.
     pub fn open(options: &GroupOptions, server: ServerId, pipeline: &str, instance: u64) -> Result<Worker> {
-        // First: a server that has died before cannot be connected to.
+        // This comes first: if the server has died before, the connection fails.
         end_with_parent()?;
         let group = Group::find(options)?;
         let rpc = Arc::new(group.connect(server, Role::Worker { pipeline: pipeline.to_owned(), instance })?);

@@ -11,7 +11,7 @@ use forebay_wire::handshake::Door;
 use std::time::Instant;
 
 impl Group {
-    /// Connects to one server and greets it. While that does not answer it is looked whether it is still a member.
+    /// Connects to a server and greets it. While the server does not answer, this process looks whether it is still a member.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
         if self.limit().is_zero() {
             return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
@@ -35,17 +35,17 @@ impl Group {
             let (known, until) = (self.known(), deadline.min(Instant::now() + patience));
             match Opening::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
                 Ok(opening) => break (opening, name, address),
-                // Whatever the error says: this was given up, and not refused.
+                // Whatever the error says: this process gave the attempt up, and the server did not refuse it.
                 Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
                     let _ = self.refresh();
                 }
                 Err(error) => return Err(error),
             }
-            // The network may only be slow: each time it is given longer.
+            // The network may only be slow: each attempt takes longer.
             patience *= 2;
         };
         opening.greet(deadline)?;
-        // Over one connection: many that are given up would fill the queue of a server that stands still.
+        // This waits for one connection: many that are given up would fill the queue of a server that stands still.
         while !wait_for_any(&[(opening.descriptor(), PollFlags::IN)], next_look())?.contains(&true) {
             if blocking::interrupted() {
                 return Err(blocking::interrupted_while(format_args!("{name} to answer the handshake")));
@@ -63,7 +63,7 @@ impl Group {
         Ok((opening.finish(deadline)?, address))
     }
 
-    /// What leads to a server of this group, which is called so in the handshake.
+    /// What the handshake with a server of this group needs; `name` is what it calls the server.
     pub(crate) fn door<'a>(known: &'a Known, name: &'a str) -> Door<'a> {
         Door { secret: &known.file.secret, lineage: &known.file.lineage, name }
     }
@@ -80,7 +80,7 @@ impl Group {
     }
 }
 
-/// A server's answer to the greeting.
+/// Checks that the server that was meant has answered the greeting.
 pub(crate) fn check_welcome(id: ServerId, welcome: Welcome) -> Result<Welcome> {
     if welcome.server == id {
         return Ok(welcome);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What a server says that was asked as the coordinator of a stream.
 #[derive(Debug)]
 pub(crate) enum AtCoordinator<T> {
-    /// It is the coordinator, and this is its answer.
+    /// The server is the coordinator, and this is its answer.
     Answer(T),
     /// Another server is.
     Redirect(ServerId),

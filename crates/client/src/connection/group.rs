@@ -16,13 +16,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
 
-/// A group that was found. Its servers come and go; what the connection file told last is remembered.
+/// A group that was found. Its servers come and go; the handle remembers what the connection file told last.
 #[derive(Debug, Clone)]
 pub struct Group {
     known: Arc<RwLock<Arc<Known>>>,
     here: HostId,
     options: GroupOptions,
-    /// How long it may take to connect and to ask the first question, if that is not what was asked for.
+    /// How long this process may take to connect and to ask the first question, if that is not what the user asked for.
     limit: Option<Duration>,
 }
 
@@ -33,7 +33,8 @@ pub struct Known {
     pub file: ConnectionFile,
     /// The view that it describes.
     pub view: View,
-    /// The highest number of a server that was ever told: ids grow, so that a lower one which is not there has left.
+    /// The highest number of a server that the connection file ever told: numbers grow, so that a server with a lower one which
+    /// is not there has left.
     highest: Option<ServerId>,
 }
 
@@ -44,12 +45,12 @@ impl Known {
         Arc::new(Known { view, file, highest })
     }
 
-    /// Whether a server is none any more. One with a higher number than any that was told of may have just joined.
+    /// Whether a server is no member any more. A server with a higher number than any that the file told may have just joined.
     pub(crate) fn has_left(&self, id: ServerId) -> bool {
         Some(id) <= self.highest && !self.view.members.contains(&id)
     }
 
-    /// The highest number of a server that was ever told.
+    /// The highest number of a server that the connection file ever told.
     pub(crate) fn highest(&self) -> Option<ServerId> {
         self.highest
     }
@@ -143,12 +144,12 @@ impl Group {
         Group { limit: Some(limit), ..self.clone() }
     }
 
-    /// How long it may take to connect, and to ask the first question.
+    /// How long this process may take to connect, and to ask the first question.
     pub(crate) fn limit(&self) -> Duration {
         self.limit.unwrap_or(self.options.patience())
     }
 
-    /// The home server of a rank, of those that are left without these.
+    /// The home server of a rank among the members that are left without the `dead`.
     pub(crate) fn home_of_but(&self, rank: u32, dead: &[ServerId]) -> Result<ServerId> {
         let known = self.known();
         let living = |id: ServerId| !dead.contains(&id);

@@ -57,7 +57,7 @@ impl RetryWindow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Gone,
-    /// It may be connected to, and does not answer: it stands still, or is slow.
+    /// This process can connect to the server, which does not answer: it stands still, or is slow.
     Silent,
     Alive,
 }

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Rpc {
     sender: DeadlineMutex<Sender>,
     hangup: Hangup,
-    /// Requests whose answers are done with, of which the server was not told yet. Bounded by who asks.
+    /// Requests with whose answers the caller has finished, and of which the server was not told yet. Bounded by the caller,
+    /// who asks no more than so many at once.
     released: Mutex<Vec<u64>>,
     /// Locked by the thread that reads, which says so in the inbox first.
     pub(super) receiver: Mutex<Receiver>,
@@ -56,7 +57,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// When this process first looks whether a server whose answer it awaits is still a member; then after twice that time, and
 /// so on.
 pub(crate) const LOOK_AT_MEMBERS: Duration = Duration::from_secs(1);
-/// How long a server may take no bytes when it is told what is done with.
+/// How long a server may take no bytes when this process tells it what it has finished with.
 const RELEASE: Duration = Duration::from_secs(1);
 
 /// The payload of a request.
@@ -99,8 +100,8 @@ impl Rpc {
         self.patience
     }
 
-    /// While its answer is awaited, it is looked now and then whether this server is a member of the group at all: one that
-    /// stands still does not end its connections.
+    /// While this process awaits an answer, it looks now and then whether the server is a member of the group at all: a server
+    /// that stands still does not end its connections.
     pub(crate) fn of_member(self, group: Group, server: ServerId) -> Rpc {
         Rpc { member: Some((group, server)), ..self }
     }
@@ -149,15 +150,15 @@ impl Rpc {
         result
     }
 
-    /// Has finished with what the answer to a question holds, or may hold once it comes. The server is told now, or by the
-    /// thread that sends it something just now. Waits only while the server takes no bytes, a second at most.
+    /// The caller has finished with what the answer to a request holds, or may hold once it comes. The server is told now, or by
+    /// the thread that sends it something just now. Waits only while the server takes no bytes, a second at most.
     pub(crate) fn release(&self, request: u64) {
         lock(&self.released).push(request);
         self.tell_released();
     }
 
     fn tell_released(&self) {
-        // Who uses the sending half tells them afterwards.
+        // The thread that uses the sending half tells the server afterwards.
         while !lock(&self.released).is_empty()
             && let Some(mut sender) = self.sender.try_lock()
         {
@@ -166,11 +167,11 @@ impl Rpc {
             for (at, &request) in released.iter().enumerate() {
                 match sender.send(&self.header(0), &space::Request::Release { request }, &[], deadline) {
                     Err(error) if error.kind == ErrorKind::Timeout => {
-                        // With what is sent next.
+                        // The server is told with what is sent next.
                         lock(&self.released).extend(&released[at..]);
                         return;
                     }
-                    // With the connection all ends that was held over it.
+                    // With the connection, all ends that the server held for it.
                     Err(_) => return,
                     Ok(()) => {}
                 }
@@ -199,7 +200,7 @@ impl Rpc {
     /// Sends what waits for the next message, if anything does. Waits until a deadline for another thread that sends
     /// something; while the server does not take the bytes no longer than the default.
     pub(crate) fn flush(&self, deadline: Instant) -> Result<()> {
-        // One that was given up half way would end the connection.
+        // A message that is given up half way would end the connection.
         self.with_sender(deadline, |sender| sender.flush(Instant::now() + self.patience))
     }
 
@@ -208,7 +209,7 @@ impl Rpc {
         self.hangup.hang_up();
     }
 
-    /// Whether the connection is known to be of no more use. Does not wait.
+    /// Whether this process knows that the connection is of no more use. Does not wait.
     pub(crate) fn is_broken(&self) -> bool {
         let inbox = lock(&self.inbox);
         !inbox.reading && lock(&self.receiver).is_broken()

@@ -58,12 +58,12 @@ impl Producer {
         self.rank
     }
 
-    /// What it does when its servers are gone.
+    /// What this rank does when its servers are gone.
     pub(crate) fn on_loss(&self) -> OnLoss {
         self.on_loss
     }
 
-    /// Which servers hold its blocks from now on.
+    /// Says which servers hold this rank's blocks from now on.
     pub(crate) fn place_by(&self, placement: Placement) {
         *lock(&self.placement) = placement;
     }

@@ -22,7 +22,7 @@ const DEATHS_MAX: usize = 4;
 impl ServerPool {
     /// The arena that a block is in of which was told in this term; `None` if its server is reached over the network.
     pub(crate) fn arena(&self, location: &Location, term: Epoch) -> Result<Option<Arc<ReadableArena>>> {
-        // One that is mapped shows what is in it, whether its server lives or not.
+        // A mapped arena shows what is in it, whether its server lives or not.
         if let Some(arena) = lock(&self.arenas).get(&(location.server, location.arena, term)) {
             return Ok(Some(arena.clone()));
         }

@@ -86,7 +86,7 @@ pub(crate) fn find_records(
                 pause_before_retry();
                 let _ = group.refresh();
             }
-            // It may know them.
+            // The silent server may know them.
             Err(error) if group.is_any_silent() => return Err(error),
             Err(error) => {
                 let name = &found.field.name;

@@ -25,7 +25,7 @@ impl Buffers {
     /// A buffer of this length, with any content.
     pub(crate) fn take(self: &Arc<Self>, length: usize) -> Buffer {
         let mut ready = lock(&self.ready);
-        // One that is not much too large: the rest of it is memory that nobody uses.
+        // A buffer that is much too large does not fit: the rest of it would be memory that nobody uses.
         let fits = |buffer: &Vec<u8>| buffer.len() >= length && buffer.len() / 2 <= length;
         let bytes = match ready.iter().rposition(fits) {
             Some(index) => {

@@ -9,7 +9,7 @@ use forebay_wire::client::reading::Request;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-/// An arena, for reading. Its server is told when nobody looks at it any more.
+/// An arena, for reading. When nobody looks at it any more, its server is told so.
 #[derive(Debug)]
 pub(crate) struct ReadableArena {
     mapped: Mapped,
@@ -23,8 +23,8 @@ pub(crate) struct ReadableArena {
 enum Mapped {
     /// The whole arena, and what of it was brought into the mapping.
     Whole(Arc<Mapping>, Mutex<RangeSet>),
-    /// Its address space is not to be had (arenas are large, and there is one for each rank): each block is mapped by
-    /// itself.
+    /// The process has no address space for the whole (arenas are large, and there is one for each rank): each block is mapped
+    /// by itself.
     Parts(OwnedFd),
 }
 

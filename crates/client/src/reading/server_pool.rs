@@ -69,7 +69,7 @@ impl ServerPool {
         }
     }
 
-    /// Ends the connections to them. Does not wait.
+    /// Ends the connections. Does not wait.
     pub(crate) fn hang_up(&self) {
         self.connections.hang_up();
     }
@@ -84,8 +84,8 @@ impl ServerPool {
     }
 
     /// Asks several servers at once, each its own question; their answers in the order of their ids, with the connections
-    /// over which they came and the numbers of the questions. Connects to one after the other where that was not done before;
-    /// one that stands still may take all of the time until the deadline for that.
+    /// over which they came and the numbers of the requests. Connects to one server after the other where there is no connection
+    /// yet; a server that stands still may take all of the time until the deadline for that.
     pub(crate) fn ask_all<Q: protocol::Request>(
         &self,
         servers: impl IntoIterator<Item = ServerId>,

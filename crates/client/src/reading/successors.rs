@@ -62,7 +62,7 @@ impl ServerPool {
         let (mut unreached, mut none_does) = (None, false);
         let mut members = self.group.known().view.members.clone();
         members.retain(|server| *server != location.server && *server != tried);
-        // One after the other; those come last that did not answer the last time.
+        // This reader asks them one after the other; those come last that did not answer the last time.
         members.sort_by_key(|server| lock(&self.silent).contains(server));
         for server in members {
             let rpc = match self.connection_until(server, Instant::now() + PROBE) {

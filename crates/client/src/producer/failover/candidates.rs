@@ -6,7 +6,7 @@ use forebay_core::ids::ServerId;
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     dead: Vec<ServerId>,
-    /// They stand still, and may go on; or they leave the group, and may stay after all: the last server of a group does.
+    /// Servers that stand still, and may go on; or that leave the group, and may stay after all: the last server of a group does.
     deferred: Vec<ServerId>,
 }
 

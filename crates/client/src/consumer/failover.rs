@@ -1,0 +1,96 @@
+//! What a reader does when the server dies that coordinates its stream.
+
+use crate::connection::group::pause_before_retry;
+use crate::connection::probe::{Liveness, RetryWindow};
+use crate::connection::rpc::lock;
+use crate::consumer::attach::{attach_to, next_if_none_came};
+use crate::consumer::handle::Consumer;
+use crate::reading::held_steps::StepSource;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{AttachmentId, HeldStep, Start};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::blocking;
+use forebay_wire::client::consumer::Attach;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long this reader looks for a server to attach at when the one that coordinated the stream is gone: until the group has
+/// given that up.
+const ATTACH_AGAIN: Duration = Duration::from_secs(5);
+
+impl Consumer {
+    /// The server that coordinated the stream is gone: attaches at the server that takes its place, and goes on with the step after
+    /// the last one that came.
+    pub(super) fn on_coordinator_lost(
+        &self,
+        deadline: Instant,
+        before: &StepSource,
+        gone: Error,
+    ) -> Result<StepSource> {
+        let _attaching = self.attaching.lock_until(deadline, "another thread to attach again")?;
+        let source = self.held.source();
+        if !Arc::ptr_eq(&source.rpc, &before.rpc) {
+            // Another thread has attached again.
+            return Ok(source);
+        }
+        // A server that lives and is a member has given up this reader for something that the reader did.
+        let _ = self.group.refresh();
+        let is_member = self.group.known().view.members.contains(&before.server);
+        if is_member && self.group.probe(before.server) == Liveness::Alive {
+            return Err(self.note_over(gone));
+        }
+        let mut window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Whoever asks for the next step once more tries again.
+                return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
+            }
+            if !self.group.is_any_there() {
+                return Err(self.note_over(gone));
+            }
+            let held = self.held.held_steps();
+            let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
+            let until = Instant::now() + left.min(ATTACH_AGAIN);
+            match attach_to(&self.group, &attach, &self.held.pool, until) {
+                Ok((source, from)) => {
+                    let mut state = lock(&self.state);
+                    if state.latest.is_none() {
+                        state.next = next_if_none_came(self.attach.start, from).or(state.next);
+                    }
+                    drop(state);
+                    // The next coordinator tells them anew.
+                    *lock(&self.attrs) = Arc::default();
+                    self.held.switch_to(source.clone(), &held);
+                    return Ok(source);
+                }
+                // The group gives up a member that stands still, and has more time for that.
+                Err(error) if error.kind == ErrorKind::Timeout => {
+                    window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
+                    pause_before_retry();
+                }
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    if !window.may_retry(&self.group) && Instant::now() < deadline {
+                        return Err(self.note_over(gone));
+                    }
+                    pause_before_retry();
+                }
+                Err(error) => return Err(self.note_over(error)),
+            }
+            if blocking::interrupted() {
+                return Err(blocking::interrupted_while("another server to take this reader"));
+            }
+        }
+    }
+
+    /// What this reader attaches with to go on from a step.
+    fn attach_from(
+        &self,
+        next: Option<(RunNumber, StepNumber)>,
+        still_held: Vec<HeldStep>,
+        id: Option<AttachmentId>,
+    ) -> Attach {
+        let start = next.map_or(self.attach.start, |(run, step)| Start::From(run, step));
+        Attach { start, held: still_held, back: id, ..self.attach.clone() }
+    }
+}

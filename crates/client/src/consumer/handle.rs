@@ -1,0 +1,145 @@
+//! The handle of a reader: opened, and closed.
+
+use crate::connection::deadline_mutex::DeadlineMutex;
+use crate::connection::group::Group;
+use crate::connection::rpc::lock;
+use crate::consumer::attach::{attach_to, next_if_none_came};
+use crate::consumer::options::ConsumerOptions;
+use crate::reading::held_steps::HeldSteps;
+use crate::reading::pins::PIN_BYTES;
+use crate::reading::server_pool::ServerPool;
+use forebay_core::attr::Attrs;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::client::consumer::{Attach, Request};
+use forebay_wire::connection::Role;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// The most steps that a consumer may hold at once; servers let it hold no more either.
+const WINDOW_MAX: u32 = 1024;
+
+/// A reader of a stream.
+#[derive(Debug)]
+pub struct Consumer {
+    pub(super) group: Group,
+    pub(super) attach: Attach,
+    pub(super) stream: String,
+    pub(super) held: Arc<HeldSteps>,
+    /// Held by the thread that attaches again, so that one does.
+    pub(super) attaching: DeadlineMutex,
+    pub(super) state: Mutex<State>,
+    /// The attributes that the coordinator told last: it tells them with a step only when they are others, and they are taken off
+    /// the steps in the order in which it told these.
+    pub(super) attrs: Mutex<Arc<Attrs>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Why there will be no more steps.
+    pub(super) over: Option<Error>,
+    closed: bool,
+    /// The last step that came.
+    pub(super) latest: Option<StepNumber>,
+    /// The run and the step from which on this reader is to be told of steps, if it must attach again.
+    pub(super) next: Option<(RunNumber, StepNumber)>,
+}
+
+impl Consumer {
+    /// Attaches to a stream, which may not exist yet. Waits until the servers have agreed from which step on it takes
+    /// part: a step that begins after this has returned is told to it.
+    pub fn open(options: &ConsumerOptions) -> Result<Consumer> {
+        options.needs.check()?;
+        if !(1..=WINDOW_MAX).contains(&options.window) {
+            let text = format!("window is {}: use 1 to {WINDOW_MAX} steps", options.window);
+            return Err(Error::invalid(text));
+        }
+        let group = Group::find(&options.group)?;
+        let attach = Attach {
+            stream: options.stream.clone(),
+            needs: options.needs.clone(),
+            window: options.window,
+            start: options.start,
+            follow: options.follow,
+            held: Vec::new(),
+            back: None,
+        };
+        let pool = Arc::new(ServerPool::with_pins(
+            group.clone(),
+            Role::Consumer,
+            options.pin_bytes.unwrap_or(PIN_BYTES),
+        ));
+        let (source, from) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
+        let next = next_if_none_came(options.start, from);
+        Ok(Consumer {
+            group,
+            attach,
+            stream: options.stream.clone(),
+            held: Arc::new(HeldSteps::new(pool, source)),
+            attaching: DeadlineMutex::default(),
+            state: Mutex::new(State { next, ..State::default() }),
+            attrs: Mutex::default(),
+        })
+    }
+
+    /// The stream's name.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// The run, and the step after the last one that came: with [`Start::Cursor`] another reader goes on there, as far as
+    /// steps are still held. Before the first one came it is the step from which on this reader takes part, if that
+    /// is known. Does not wait.
+    pub fn cursor(&self) -> Result<Option<(RunNumber, StepNumber)>> {
+        self.held.guard.check("consumer")?;
+        Ok(lock(&self.state).next)
+    }
+
+    /// There will be no more steps, for this reason; the first one stays.
+    pub(super) fn note_over(&self, error: Error) -> Error {
+        lock(&self.state).over.get_or_insert(error).clone()
+    }
+
+    /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
+    pub fn close(&self) -> Result<()> {
+        let held_steps = &self.held;
+        if held_steps.guard.is_child() {
+            return Ok(());
+        }
+        let source = held_steps.source();
+        let closed =
+            Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.stream));
+        if !std::mem::replace(&mut lock(&self.state).closed, true) {
+            lock(&self.state).over = Some(closed);
+            // What arrays do not show any more needs not stay mapped until this handle is dropped.
+            held_steps.pool.forget_unused_arenas(0, 0);
+            let Some(detach) = held_steps.detach(&source) else { return Ok(()) };
+            let nothing_held = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
+            let detached = source.rpc.call(&detach, "to detach").map(drop);
+            if nothing_held {
+                // Nobody has anything to say any more: servers need not keep connections until this is dropped.
+                source.rpc.hang_up();
+                held_steps.pool.hang_up();
+            }
+            return match detached {
+                // A server that is gone, or does not answer, notices by itself that this reader has left.
+                Err(error) if !matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                    Err(error)
+                }
+                _ => Ok(()),
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.held.guard.is_child() && !lock(&self.state).closed {
+            let source = self.held.source();
+            if let Some(detach) = self.held.detach(&source) {
+                let _ = source.rpc.tell(&detach);
+            }
+        }
+    }
+}
