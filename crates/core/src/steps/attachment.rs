@@ -1,8 +1,8 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
-use super::HeldStep;
 use crate::contract::Needs;
 use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::steps::report::HeldStep;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -63,6 +63,48 @@ pub(super) struct Queued {
     pub(super) missed: u64,
 }
 
+/// Since when an attachment takes part in its stream, and whether it still does.
+///
+/// ```text
+///              a cut is decided, a run begins,                 its run is over, and
+///              or it comes back                                it has been told of all
+///   Waiting ──────────────────────────────────► TakesPart ──────────────────────────► Ended
+///      │                                            │                                   │
+///      └────────── it is closed, or fails ──────────┴───────────────────────────────────┴──► Closing
+/// ```
+///
+/// An attachment that is closed and holds nothing is detached at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is not decided yet from which step on its demand is in force.
+    Waiting,
+    /// Its demand is in force from this step of this run on.
+    TakesPart(RunNumber, StepNumber),
+    /// It took part from this step on, and was told that its stream has ended: it takes no part in later runs.
+    Ended(RunNumber, StepNumber),
+    /// Its handle is closed, or it has failed: it stays only for what it still holds. It took part from this step on, if
+    /// that was decided.
+    Closing(Option<(RunNumber, StepNumber)>),
+}
+
+/// Whether somebody reads what an attachment is told.
+///
+/// ```text
+///   attach ────────────────────────────────────────────────► Reader
+///   a coordinator takes over ──► StandIn ──it comes back──►  Reader
+///                                   └──it does not──► (detached)
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A consumer or a pipeline.
+    Reader,
+    /// It keeps the place of readers that may come back (see the coordinator's takeover), and is told of nothing.
+    StandIn {
+        /// Which steps were dropped meanwhile: one that comes back may have had some of them.
+        dropped: BTreeSet<(RunNumber, StepNumber)>,
+    },
+}
+
 /// A consumer or a pipeline.
 #[derive(Debug)]
 pub struct Attachment {
@@ -78,8 +120,8 @@ pub struct Attachment {
     pub takes: Takes,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
     pub remembers_attrs: bool,
-    /// From which step of which run on its demand is in force; `None` until that is decided.
-    pub(super) from: Option<(RunNumber, StepNumber)>,
+    pub(super) phase: Phase,
+    pub(super) role: Role,
     /// What came before this was told already, if it came back.
     pub(super) first: (RunNumber, StepNumber),
     /// The step that it wants next, if it came back and its run is not known yet.
@@ -94,14 +136,6 @@ pub struct Attachment {
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps it was told of, has finished with, and still holds because arrays of them live.
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
-    /// Whether it stands in for readers that may come back (see [`super::coordinator`]'s takeover).
-    pub(super) stands_in: bool,
-    /// Which steps were dropped while it stood in for readers: one that comes back may have had some of them.
-    pub(super) dropped: BTreeSet<(RunNumber, StepNumber)>,
-    /// Whether it was told that its stream has ended: it takes no part in later runs.
-    pub(super) ended: bool,
-    /// Whether it was closed and stays only for what it still holds.
-    pub(super) closing: bool,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// The last step it was told of.
@@ -122,7 +156,8 @@ impl Attachment {
             follow: false,
             takes: Takes::default(),
             remembers_attrs: true,
-            from: None,
+            phase: Phase::Waiting,
+            role: Role::Reader,
             first: (0, 0),
             resumes_at: None,
             held_before: Vec::new(),
@@ -130,10 +165,6 @@ impl Attachment {
             oldest: false,
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
-            stands_in: false,
-            dropped: BTreeSet::new(),
-            ended: false,
-            closing: false,
             missed: 0,
             last: None,
             attrs: (0, 0),
@@ -150,8 +181,8 @@ impl Attachment {
     pub(super) fn stand_in(needs: Needs, run: Option<RunNumber>) -> Attachment {
         let mut attachment = Attachment::new(needs, ServerId(0), 1);
         attachment.window = 0;
-        attachment.stands_in = true;
-        attachment.from = run.map(|run| (run, 0));
+        attachment.role = Role::StandIn { dropped: BTreeSet::new() };
+        attachment.phase = run.map_or(Phase::Waiting, |run| Phase::TakesPart(run, 0));
         attachment
     }
 
@@ -165,14 +196,67 @@ impl Attachment {
         attachment
     }
 
+    /// From which step of which run on its demand is, or was, in force, if that is decided.
+    pub(super) fn from(&self) -> Option<(RunNumber, StepNumber)> {
+        match self.phase {
+            Phase::Waiting => None,
+            Phase::TakesPart(run, step) | Phase::Ended(run, step) => Some((run, step)),
+            Phase::Closing(from) => from,
+        }
+    }
+
+    /// It is decided that its demand is in force from this step on, if that was not decided before.
+    pub(super) fn begin_at(&mut self, run: RunNumber, step: StepNumber) {
+        match &mut self.phase {
+            Phase::Waiting => self.phase = Phase::TakesPart(run, step),
+            Phase::Closing(from @ None) => *from = Some((run, step)),
+            Phase::TakesPart(..) | Phase::Ended(..) | Phase::Closing(Some(_)) => {}
+        }
+    }
+
+    /// It comes back to the step of its run that it wants next.
+    pub(super) fn come_back_at(&mut self, run: RunNumber, step: StepNumber) {
+        self.phase = match self.phase {
+            Phase::Waiting | Phase::TakesPart(..) => Phase::TakesPart(run, step),
+            Phase::Ended(..) => Phase::Ended(run, step),
+            Phase::Closing(_) => Phase::Closing(Some((run, step))),
+        };
+    }
+
+    /// Its handle is closed, or it has failed.
+    pub(super) fn begin_closing(&mut self) {
+        self.phase = Phase::Closing(self.from());
+    }
+
+    /// Whether its demand counts: it was neither closed nor told that its stream has ended.
+    fn is_active(&self) -> bool {
+        matches!(self.phase, Phase::Waiting | Phase::TakesPart(..))
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing(_))
+    }
+
+    pub(super) fn is_stand_in(&self) -> bool {
+        matches!(self.role, Role::StandIn { .. })
+    }
+
+    /// Which steps were dropped while it stood in for readers.
+    pub(super) fn dropped_meanwhile(&self) -> Option<&BTreeSet<(RunNumber, StepNumber)>> {
+        match &self.role {
+            Role::Reader => None,
+            Role::StandIn { dropped } => Some(dropped),
+        }
+    }
+
     /// What the servers are to be told of it, if they do not know: `None` in that if its place need not be kept.
     pub(super) fn tell(&mut self) -> Option<Option<AttachmentRecord>> {
-        if self.stands_in {
+        if self.is_stand_in() {
             // As they were told of the one whose place it keeps.
             return None;
         }
-        let Attachment { follow, takes, from, .. } = *self;
-        let stays = !self.ended && !self.closing;
+        let Attachment { follow, takes, .. } = *self;
+        let (from, stays) = (self.from(), self.is_active());
         let known = match &self.told {
             Some(told) => {
                 let same = (told.follow, told.takes, told.from) == (follow, takes, from);
@@ -189,14 +273,12 @@ impl Attachment {
     /// Whether its demand is in force at this step. Without `follow` it belongs to one run.
     pub(super) fn in_force(&self, run: RunNumber, step: StepNumber) -> bool {
         self.takes_part_in(run)
-            && self.from.is_some_and(|(from_run, from)| run > from_run || (run == from_run && step >= from))
+            && self.from().is_some_and(|(from_run, from)| run > from_run || (run == from_run && step >= from))
     }
 
     /// Whether it has a say in the demand of a run.
     pub(super) fn takes_part_in(&self, run: RunNumber) -> bool {
-        !self.ended
-            && !self.closing
-            && self.from.is_none_or(|(from, _)| from == run || (self.follow && run > from))
+        self.is_active() && self.from().is_none_or(|(from, _)| from == run || (self.follow && run > from))
     }
 
     /// Whether it has to be told of the attributes of a run, at this version. The version 0 has none.
@@ -243,10 +325,10 @@ impl Attachment {
     }
 
     fn note_dropped(&mut self, run: RunNumber, step: StepNumber) {
-        if self.stands_in {
-            self.dropped.insert((run, step));
-            if self.dropped.len() > DROPPED_MAX {
-                self.dropped.pop_first();
+        if let Role::StandIn { dropped } = &mut self.role {
+            dropped.insert((run, step));
+            if dropped.len() > DROPPED_MAX {
+                dropped.pop_first();
             }
         }
     }

@@ -11,7 +11,8 @@ use crate::contract::{Field, Needs};
 use crate::cut::CutCoordinator;
 use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
-use crate::steps::run::{RankState, Run};
+use crate::steps::rank::RankState;
+use crate::steps::run::Run;
 use crate::steps::{Attachment, AttachmentId, StepCounts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,12 +131,12 @@ impl StreamCoordinator {
             run: self.last_run().unwrap_or(0),
             ranks: run.map_or((0, 0), |run| (run.options.size, open(run))),
             steps: run.map(|run| run.counts).unwrap_or_default(),
-            counted_since: run.map_or(0, |run| run.counted_since),
+            counted_since: run.map_or(0, Run::counted_since),
             latest: run.and_then(|run| {
-                run.steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number).next_back()
+                run.steps.iter().filter(|(_, step)| step.is_closed()).map(|(number, _)| *number).next_back()
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
-            attached: self.attachments.values().filter(|attached| !attached.stands_in).count() as u32,
+            attached: self.attachments.values().filter(|attached| !attached.is_stand_in()).count() as u32,
             over: self.last_run().is_some() && run.is_none_or(Run::is_over),
         }
     }
@@ -150,12 +151,12 @@ impl StreamCoordinator {
 
     /// The fields that the latest run offers.
     pub fn contract(&self) -> impl Iterator<Item = &Field> {
-        self.runs.get(&self.last_run).into_iter().flat_map(|run| run.contract.values())
+        self.runs.get(&self.last_run).into_iter().flat_map(|run| run.offer.fields.values())
     }
 
     /// The attributes of the latest run.
     pub fn attrs(&self) -> Option<&Attrs> {
-        self.runs.get(&self.last_run).map(|run| &run.attrs)
+        self.runs.get(&self.last_run).map(|run| &run.offer.attrs)
     }
 
     pub(super) fn step_id(&self, run: RunNumber, step: StepNumber) -> StepId {
@@ -165,10 +166,10 @@ impl StreamCoordinator {
     /// Looks up the closed step of the latest run with this number, for reads by number.
     pub fn find_step(&self, step: StepNumber, needs: &Needs) -> Option<super::StepReport> {
         let run =
-            self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.closed))?;
+            self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.is_closed()))?;
         let id = StepId { stream: self.name.clone(), run: run.number, step };
         let mut report = run.steps.get(&step)?.report(id, needs);
-        report.attrs = (!run.attrs.is_empty()).then(|| Box::new(run.attrs.clone()));
+        report.attrs = (!run.offer.attrs.is_empty()).then(|| Box::new(run.offer.attrs.clone()));
         Some(report)
     }
 }

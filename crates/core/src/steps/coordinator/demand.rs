@@ -6,7 +6,8 @@ use crate::demand::Demand;
 use crate::ids::{ServerId, StepNumber};
 use crate::seeded::{Bug, seeded};
 use crate::steps::Effect;
-use crate::steps::run::{Rank, RankState, Run};
+use crate::steps::rank::{Rank, RankState};
+use crate::steps::run::Run;
 use std::sync::Arc;
 
 impl StreamCoordinator {
@@ -55,9 +56,9 @@ impl StreamCoordinator {
             run.cuts.decide(decision.from, decision.demand.clone());
         }
         let proposed = &decision.demand;
-        for attachment in self.attachments.values_mut().filter(|attachment| attachment.from.is_none()) {
+        for attachment in self.attachments.values_mut() {
             if proposed.includes(&attachment.needs) {
-                attachment.from = Some((decision.run, decision.from));
+                attachment.begin_at(decision.run, decision.from);
             }
         }
         let mut effects = Vec::new();
@@ -85,8 +86,8 @@ impl StreamCoordinator {
         for run in self.runs.values_mut() {
             let here = |rank: &&mut Rank| rank.server == server && rank.state == RankState::Open;
             for rank in run.ranks.values_mut().filter(here) {
-                rank.state = RankState::Away;
-                run.away_looks = 0;
+                rank.state = RankState::Lost;
+                run.search = None;
                 // Those that hold copies for it know of steps that its ranks have ended.
                 self.untold |= run.options.copies() > 0;
             }

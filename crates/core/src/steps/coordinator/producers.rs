@@ -6,7 +6,9 @@ use crate::contract::Field;
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
-use crate::steps::run::{Rank, RankState, Run, Step};
+use crate::steps::rank::{Rank, RankState};
+use crate::steps::run::{Admission, Run};
+use crate::steps::step::Step;
 use crate::steps::{Effect, Joined, RunOptions, StepEnded, Takes};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -47,8 +49,8 @@ impl StreamCoordinator {
             self.last_run += 1;
             self.follow(before, &mut effects);
             self.runs.insert(self.last_run, Run::new(self.last_run, options, self.demand.clone()));
-            for attachment in self.attachments.values_mut().filter(|attachment| !attachment.ended) {
-                attachment.from.get_or_insert((self.last_run, 0));
+            for attachment in self.attachments.values_mut() {
+                attachment.begin_at(self.last_run, 0);
             }
             self.tell_attachments(&mut effects);
             self.demand = Arc::new(self.union());
@@ -70,7 +72,7 @@ impl StreamCoordinator {
     fn follow(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         self.give_up_the_lost(number, effects);
         let Some(run) = self.runs.get_mut(&number) else { return };
-        run.followed = true;
+        run.admission = Admission::Shut;
         self.close_what_is_complete(number, effects);
     }
 
@@ -84,7 +86,7 @@ impl StreamCoordinator {
         if let Some(run) = self.runs.get_mut(&number)
             && settled
             && run.is_known_to_be_over()
-            && !std::mem::replace(&mut run.over_told, true)
+            && run.ending.announce()
             && !seeded(Bug::TellsOnceWhoHasGone)
         {
             effects.push(Effect::Over(number));
@@ -101,12 +103,12 @@ impl StreamCoordinator {
         if let Some(known) = open {
             if known.attempt > 0 {
                 // It comes back through another one.
-                (known.state, known.moved) = (RankState::Away, true);
-                run.away_looks = 0;
+                known.state = RankState::Moved;
+                run.search = None;
                 return effects;
             }
             run.ranks.remove(&rank);
-            if run.followed {
+            if run.admission == Admission::Shut {
                 self.close_what_is_complete(number, &mut effects);
             }
         }
@@ -116,55 +118,18 @@ impl StreamCoordinator {
     /// A rank offers a field, or gives it another shape from its next step on.
     pub fn define(&mut self, run: RunNumber, rank: u32, field: Field) -> Result<()> {
         field.check()?;
-        let Some(run) = self.runs.get_mut(&run) else {
-            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
-        };
-        let fields = run.contract.len();
-        match run.contract.get_mut(&field.name) {
-            Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
-                "rank {rank} offers field '{}' of stream '{}' as {} with {} dimensions every {} steps; it was offered \
-                 before as {} with {} every {}: only its shape may change in a run, and all ranks must agree (units, \
-                 dims, spacing and origin too)",
-                field.name,
-                self.name,
-                field.dtype,
-                field.ndim,
-                field.every,
-                known.dtype,
-                known.ndim,
-                known.every
-            ))),
-            Some(known) => {
-                *known = field;
-                Ok(())
-            }
-            None if fields >= 4096 => {
-                Err(Error::invalid(format!("stream '{}' already offers 4096 fields", self.name)))
-            }
-            None => {
-                run.contract.insert(field.name.clone(), field);
-                Ok(())
-            }
-        }
+        let Some(run) = self.runs.get_mut(&run) else { return Err(self.run_has_ended(run)) };
+        run.offer.define(&self.name, rank, field)
     }
 
     /// A rank sets an attribute of the stream or of one of its fields, for the rest of the run.
     pub fn set_attr(&mut self, run: RunNumber, field: Option<&str>, key: &str, attr: Attr) -> Result<()> {
-        let Some(run) = self.runs.get_mut(&run) else {
-            return Err(Error::not_found(format!("run {run} of stream '{}' has ended", self.name)));
-        };
-        if let Some(field) = field.filter(|field| !run.contract.contains_key(*field)) {
-            return Err(Error::not_found(format!(
-                "attribute '{key}': stream '{}' has no field '{field}': declare it first",
-                self.name
-            )));
-        }
-        let changed = run
-            .attrs
-            .set(field, key, attr)
-            .map_err(|error| error.during(format!("stream '{}'", self.name)))?;
-        run.attrs_version += u64::from(changed);
-        Ok(())
+        let Some(run) = self.runs.get_mut(&run) else { return Err(self.run_has_ended(run)) };
+        run.offer.set_attr(&self.name, field, key, attr)
+    }
+
+    pub(super) fn run_has_ended(&self, run: RunNumber) -> Error {
+        Error::not_found(format!("run {run} of stream '{}' has ended", self.name))
     }
 
     /// A rank begins a step: it has finished all before it. With the first of a run the contract is complete, and
@@ -173,13 +138,13 @@ impl StreamCoordinator {
     pub fn begun(&mut self, number: RunNumber, rank: u32, step: StepNumber) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(run) = self.runs.get_mut(&number) else { return effects };
-        if !std::mem::replace(&mut run.begun, true) {
+        if run.offer.complete() {
             let mut failed = Vec::new();
             for (id, attachment) in &self.attachments {
                 let concerned = attachment.takes_part_in(number)
-                    && (attachment.from.is_some() || number == self.last_run);
+                    && (attachment.from().is_some() || number == self.last_run);
                 if concerned
-                    && let Err(error) = attachment.needs.check_against(&self.name, run.contract.values())
+                    && let Err(error) = attachment.needs.check_against(&self.name, run.offer.fields.values())
                 {
                     failed.push((*id, error));
                 }
@@ -190,8 +155,8 @@ impl StreamCoordinator {
         }
         self.finished_below(number, rank, step, &mut effects);
         if let Some(rank) = self.rank_mut(number, rank) {
-            rank.begun = true;
-            rank.is_safe_below(step);
+            rank.has_begun = true;
+            rank.note_safe_below(step);
         }
         effects
     }
@@ -199,7 +164,7 @@ impl StreamCoordinator {
     /// What a rank has ended in a step has as many copies as it is to have.
     pub fn has_copies(&mut self, run: RunNumber, rank: u32, step: StepNumber) {
         if let Some(rank) = self.rank_mut(run, rank) {
-            rank.is_safe_below(step.saturating_add(1));
+            rank.note_safe_below(step.saturating_add(1));
         }
     }
 
@@ -251,7 +216,7 @@ impl StreamCoordinator {
         }
         let number = ended.step;
         let away = self.runs.get(&run).and_then(|run| run.ranks.get(&rank));
-        let away = away.is_some_and(|rank| rank.state == RankState::Away);
+        let away = away.is_some_and(|rank| rank.state.is_away());
         if !away {
             self.finished_below(run, rank, number, &mut effects);
         }
@@ -260,7 +225,7 @@ impl StreamCoordinator {
         let known = self.runs.get_mut(&run).filter(|run| {
             let done = run.ranks.get(&rank).is_some_and(|rank| rank.below > number);
             // Of a run that is just being learned of, what is told is not free.
-            let learning = telling && run.inherited && !run.stood_in;
+            let learning = telling && run.learning().is_some();
             learning || !done || run.steps.contains_key(&number)
         });
         let Some(entry) = known else {
@@ -341,14 +306,7 @@ impl StreamCoordinator {
         if !run.steps.get(&step_number).is_some_and(complete) {
             return;
         }
-        run.open.remove(&step_number);
-        let ranks = run.options.size as usize;
-        let Some(step) = run.steps.get_mut(&step_number) else { return };
-        step.closed = true;
-        step.torn |= step.ended.len() < ranks;
-        run.counts.closed += 1;
-        run.counts.dropped += u64::from(step.dropped);
-        run.counts.torn += u64::from(step.torn);
+        let Some(step) = run.close_step(step_number) else { return };
         let (torn, dropped) = (step.torn, step.dropped);
         let mut holds = 0;
         for attachment in self.attachments.values_mut() {

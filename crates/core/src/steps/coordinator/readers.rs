@@ -2,7 +2,7 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::Queued;
+use crate::steps::attachment::{Phase, Queued};
 use crate::steps::run::Run;
 use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start, Takes};
 use crate::{Error, ErrorKind, Result};
@@ -19,8 +19,8 @@ impl StreamCoordinator {
     ) -> Result<Vec<Effect>> {
         attachment.needs.check()?;
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over());
-        if let Some(run) = run.filter(|run| run.begun) {
-            attachment.needs.check_against(&self.name, run.contract.values())?;
+        if let Some(run) = run.filter(|run| run.offer.is_complete()) {
+            attachment.needs.check_against(&self.name, run.offer.fields.values())?;
         }
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
         if let Start::Cursor(run, _) = start
@@ -36,7 +36,8 @@ impl StreamCoordinator {
         let known = stood_in.as_ref().and_then(|stood_in| stood_in.told.as_ref());
         let known = known.or_else(|| self.takeover.attachments.get(&id)).cloned();
         // Its first run may have begun while it was away.
-        let from = known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(|a| a.from));
+        let from =
+            known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(Attachment::from));
         // What it was told of it goes on after; nothing, if it asks as it did first.
         let (start, first) = match (start, from) {
             (Start::Next, Some(from)) => (Start::From(from.0, from.1), from),
@@ -50,7 +51,7 @@ impl StreamCoordinator {
                 self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
                 if run_is_over && !attachment.queue.is_empty() {
                     // It reads what is left, and ends with that.
-                    attachment.from = Some((self.last_run, 0));
+                    attachment.phase = Phase::TakesPart(self.last_run, 0);
                 }
             }
             Start::Cursor(run, step) => {
@@ -58,7 +59,7 @@ impl StreamCoordinator {
                 attachment.last = step.checked_sub(1).map(|last| (run, last));
                 attachment.first = first;
                 if (run < self.last_run || run_is_over) && !attachment.follow {
-                    attachment.from = Some((run, step));
+                    attachment.phase = Phase::TakesPart(run, step);
                 }
             }
             Start::From(run, step) => {
@@ -101,10 +102,10 @@ impl StreamCoordinator {
         stood_in: Option<&Attachment>,
     ) {
         attachment.oldest = true;
-        let alike = |other: &&Attachment| other.stands_in && other.needs == attachment.needs;
+        let alike = |other: &&Attachment| other.is_stand_in() && other.needs == attachment.needs;
         let stand_in = stood_in.or_else(|| self.attachments.values().find(alike));
         let mut dropped =
-            stand_in.map(|stand_in| stand_in.dropped.clone()).unwrap_or_default().split_off(&first);
+            stand_in.and_then(Attachment::dropped_meanwhile).cloned().unwrap_or_default().split_off(&first);
         // Without `follow` it goes on in its own run alone.
         let follows = attachment.follow || first.0 == 0;
         let takes_part = |run: RunNumber| follows || run == first.0;
@@ -112,7 +113,8 @@ impl StreamCoordinator {
             let mut wanted = Vec::new();
             for (step_number, step) in &run.steps {
                 let (takes, all) = (attachment.takes, attachment.takes == Takes::All);
-                let closed = step.closed && (all || !step.dropped) && (takes >= Takes::Torn || !step.torn);
+                let closed =
+                    step.is_closed() && (all || !step.dropped) && (takes >= Takes::Torn || !step.torn);
                 let wants = (*number, *step_number) >= first
                     && (all || run.is_wanted(&attachment.needs, *step_number));
                 if closed && wants {
@@ -148,16 +150,17 @@ impl StreamCoordinator {
 
     /// A reader that comes back takes part in its run from the step on that it wants next, if that run is known.
     pub(super) fn resume(&self, attachment: &mut Attachment) {
-        if let Some((run, _)) = attachment.resumes_at
+        if let Some((run, step)) = attachment.resumes_at
             && (self.runs.contains_key(&run) || self.last_run().is_some_and(|last| last > run))
         {
-            attachment.from = attachment.resumes_at.take();
+            attachment.resumes_at = None;
+            attachment.come_back_at(run, step);
         }
     }
 
     /// From which step on an attachment takes part, if that is known.
     pub fn takes_part_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
-        self.attachments.get(&id).and_then(|attachment| attachment.from)
+        self.attachments.get(&id).and_then(Attachment::from)
     }
 
     /// Whether something is needed by an attachment at a step of a run, as far as the run's contract is known.
@@ -173,7 +176,8 @@ impl StreamCoordinator {
 
     /// Whether a step was dropped while somebody stood in for an attachment.
     pub fn has_dropped(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> bool {
-        self.attachments.get(&id).is_some_and(|attachment| attachment.dropped.contains(&(run, step)))
+        let dropped = self.attachments.get(&id).and_then(Attachment::dropped_meanwhile);
+        dropped.is_some_and(|dropped| dropped.contains(&(run, step)))
     }
 
     /// How many ranks a run has, if it is known.
@@ -192,7 +196,7 @@ impl StreamCoordinator {
     pub fn is_agreed(&self, id: AttachmentId) -> bool {
         let attachment = self.attachments.get(&id);
         let busy = self.cut.is_busy() || self.waits_to_settle();
-        attachment.is_none_or(|attachment| attachment.from.is_some() || !busy)
+        attachment.is_none_or(|attachment| attachment.from().is_some() || !busy)
     }
 
     /// Somebody is gone, or detached: everything it held is released.
@@ -233,7 +237,7 @@ impl StreamCoordinator {
         attachment.delivered.clear();
         attachment.pinned = all.intersection(&held).copied().collect();
         attachment.held_before.retain(|before| held.contains(&(before.run, before.step)));
-        attachment.closing = true;
+        attachment.begin_closing();
         let done = attachment.holds_nothing();
         let mut effects = Vec::new();
         if done {
@@ -275,7 +279,7 @@ impl StreamCoordinator {
         } else {
             attachment.held_before.retain(|before| !of_step(before));
         }
-        if attachment.closing && attachment.holds_nothing() {
+        if attachment.is_closing() && attachment.holds_nothing() {
             effects = self.detach(id);
         }
         self.deliver(id, &mut effects);
@@ -300,8 +304,8 @@ impl StreamCoordinator {
             let Some(found) = of_run.steps.get(&step) else { continue };
             let id_of_step = StepId { stream: self.name.clone(), run, step };
             let mut report = found.report(id_of_step, &attachment.needs);
-            if attachment.learns_attrs(run, of_run.attrs_version) {
-                report.attrs = Some(Box::new(of_run.attrs.clone()));
+            if attachment.learns_attrs(run, of_run.offer.attrs_version) {
+                report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
             }
             report.missed = missed;
             report.term = self.term;
@@ -316,14 +320,15 @@ impl StreamCoordinator {
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
-            let drained = attachment.queue.is_empty() && !attachment.stands_in;
-            let Some((number, _)) = attachment.from.filter(|_| drained && !attachment.follow) else {
+            let drained = attachment.queue.is_empty() && !attachment.is_stand_in();
+            let Phase::TakesPart(number, from) = attachment.phase else { continue };
+            if !drained || attachment.follow {
                 continue;
-            };
+            }
             // One that is over and has no steps may have been forgotten.
             let run = self.runs.get(&number);
-            if run.is_none_or(Run::is_over) && !attachment.ended && !attachment.closing {
-                attachment.ended = true;
+            if run.is_none_or(Run::is_over) {
+                attachment.phase = Phase::Ended(number, from);
                 effects.extend(attachment.told.take().map(|_| Effect::Attachment(*id, None)));
                 effects.push(match run.and_then(|run| run.lost.as_ref()) {
                     None => Effect::Ended(*id, attachment.missed),

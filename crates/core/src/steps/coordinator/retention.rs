@@ -76,7 +76,7 @@ impl StreamCoordinator {
                 // What nobody holds is there only if it is kept.
                 run.kept.iter().find(|step| run.steps.get(step).is_some_and(|step| step.holds == 0))
             } else {
-                let mut closed = run.steps.iter().filter(|(_, step)| step.closed).map(|(step, _)| step);
+                let mut closed = run.steps.iter().filter(|(_, step)| step.is_closed()).map(|(step, _)| step);
                 closed.find(|step| !busy(**step))
             };
             step.map(|step| (run.number, *step))
@@ -102,11 +102,7 @@ impl StreamCoordinator {
             let held = |step: &&StepNumber| run.steps.get(*step).is_some_and(|step| step.bytes > 0);
             let Some(number) = latest.find(held).copied() else { continue };
             let Some(step) = run.steps.get_mut(&number) else { continue };
-            step.dropped = true;
-            step.bytes = 0;
-            step.fields.clear();
-            step.registered.clear();
-            let servers = std::mem::take(&mut step.servers).into_iter().collect();
+            let servers = step.drop_content();
             let id = StepId { stream: name.clone(), run: run.number, step: number };
             effects.push(Effect::Free { id, servers, unseen_before: step.unseen_before });
             break;
@@ -129,7 +125,7 @@ impl StreamCoordinator {
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.runs.get(&number) else { return };
-        let unheld = run.steps.get(&step).is_some_and(|step| step.closed && step.holds == 0);
+        let unheld = run.steps.get(&step).is_some_and(|step| step.is_closed() && step.holds == 0);
         if unheld && !run.kept.contains(&step) {
             self.free(number, step, effects);
         }
@@ -145,7 +141,7 @@ impl StreamCoordinator {
             }
             for rank in &freed.ended {
                 if let Some(rank) = run.ranks.get_mut(rank) {
-                    rank.is_safe_below(step.saturating_add(1));
+                    rank.note_safe_below(step.saturating_add(1));
                 }
             }
             let id = StepId { stream: self.name.clone(), run: number, step };

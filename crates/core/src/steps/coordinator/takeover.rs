@@ -10,11 +10,11 @@ use crate::cut::Cuts;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
-use crate::steps::run::{Rank, RankState, Run};
+use crate::steps::rank::{Rank, RankState};
+use crate::steps::run::{Admission, Ending, Run, Search};
 use crate::steps::{Attachment, AttachmentId, AttachmentRecord, BackTo, Effect, Joined, RunOptions};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// How many looks a rank whose home server has died or left may take to come back, if others have gone on without it
 /// or are gone.
@@ -56,41 +56,28 @@ impl StreamCoordinator {
                 told.run, told.options, run.options
             )));
         }
-        run.begun |= told.begun;
-        run.was_over |= told.over;
+        if told.over {
+            run.ending.note_inherited();
+        }
         run.highest_left = run.highest_left.max(told.reached);
-        for field in told.fields {
-            run.contract.entry(field.name.clone()).or_insert(field);
-        }
-        for field in [None].into_iter().chain(told.attrs.fields().map(Some)) {
-            for (key, attr) in told.attrs.of(field) {
-                run.attrs_version += u64::from(run.attrs.set(field, key, attr.clone())?);
-            }
-        }
+        run.offer.inherit(told.fields, &told.attrs, told.begun)?;
         if let Some((first, later)) = told.cuts {
-            let cuts = Cuts::from_parts(first, later);
-            // Of a run that has gone on here, the homes were told from which step on each demand holds.
-            let learns = run.inherited && (!run.cuts_known || !run.stood_in);
-            let learns = learns || seeded(Bug::TakesCutsFromAnybody);
-            if learns && (!run.cuts_known || run.cuts.are_before(&cuts)) {
-                run.cuts = cuts;
-            }
-            run.cuts_known = true;
+            run.inherit_cuts(Cuts::from_parts(first, later));
         }
         for InheritedRank { rank, below, safe_below, begun, away } in told.ranks {
-            let state = if away { RankState::Away } else { RankState::Open };
+            let state = if away { RankState::Lost } else { RankState::Open };
             let fresh = Rank::new(home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
-            if known.state == RankState::Away && !away {
+            if known.state.is_away() && !away {
                 let below = below.max(known.below).max(known.told_below);
-                *known = Rank { below, safe_below: known.safe_below, begun: known.begun, ..fresh };
+                *known = Rank { below, safe_below: known.safe_below, has_begun: known.has_begun, ..fresh };
             } else {
                 // Each of those that had copies of what its home told knows as much as it was told itself. What it has of the
                 // rank's steps follows.
                 known.told_below = known.told_below.max(below);
             }
-            known.is_safe_below(safe_below);
-            known.begun |= begun;
+            known.note_safe_below(safe_below);
+            known.has_begun |= begun;
         }
         self.takeover.homes.insert(home);
         Ok(())
@@ -99,12 +86,9 @@ impl StreamCoordinator {
     fn inherited_run(&mut self, number: RunNumber, options: &RunOptions) -> &mut Run {
         self.last_run = self.last_run.max(number);
         self.first_after = self.first_after.min(number.saturating_sub(1));
-        let run = self.runs.entry(number).or_insert_with(|| {
-            let mut run = Run::new(number, options.clone(), Arc::default());
-            (run.inherited, run.counted_since) = (true, self.term);
-            run
-        });
-        run.term = self.term;
+        let run =
+            self.runs.entry(number).or_insert_with(|| Run::inherited(number, options.clone(), self.term));
+        run.note_term(self.term);
         run
     }
 
@@ -181,7 +165,9 @@ impl StreamCoordinator {
         for number in &numbers {
             let Some(run) = self.runs.get_mut(number) else { continue };
             // An earlier run of a stream that has a later one.
-            run.followed |= *number < self.last_run;
+            if *number < self.last_run {
+                run.admission = Admission::Shut;
+            }
             run.end_if_it_was_over();
             let live = !run.is_over();
             if live {
@@ -195,7 +181,7 @@ impl StreamCoordinator {
             }
             let kept = run.options.keep > 0;
             // Of a run that was begun here, those who are told are known.
-            if std::mem::replace(&mut run.stood_in, true) || known || !run.inherited {
+            if !run.settle() || known {
                 continue;
             }
             // Those who were told of readers have all died. That of a run which keeps steps is nobody's.
@@ -321,14 +307,11 @@ impl StreamCoordinator {
         entry.server = server;
         entry.attempt = attempt;
         // Should it have seemed to be over.
-        (known.was_over, known.over_told, known.gave_up_lacking) = (false, false, false);
+        known.ending = Ending::Unknown;
         entry.state = RankState::Open;
-        entry.moved = false;
         let below = entry.below.max(entry.told_below);
-        if known.inherited && !std::mem::replace(&mut known.cuts_known, true) {
-            known.cuts = Cuts::new(Arc::new(demand));
-        }
         let ended = if options.copies() > 0 { entry.safe_below } else { below };
+        known.inherit_demand(demand);
         let cuts = known.cuts.clone();
         let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below: ended };
         // All have told by now: what was left out until then, it has left out.
@@ -342,16 +325,15 @@ impl StreamCoordinator {
         let Some(run) = self.runs.get_mut(&run) else { return };
         let known = run.ranks.get_mut(&rank);
         if let Some(rank) = known.filter(|rank| rank.server == home && rank.state == RankState::Open) {
-            rank.state = RankState::Away;
-            rank.moved = true;
-            run.away_looks = 0;
+            rank.state = RankState::Moved;
+            run.search = None;
         }
     }
 
     /// The home that has let a rank go, and has told all of it, if it has no other one yet.
     pub fn moved_from(&self, run: RunNumber, rank: u32) -> Option<ServerId> {
         let rank = self.runs.get(&run)?.ranks.get(&rank)?;
-        (rank.state == RankState::Away && rank.moved).then_some(rank.server)
+        (rank.state == RankState::Moved).then_some(rank.server)
     }
 
     /// Ranks that lost their home server are given up if they have not come back after some looks, and so are readers.
@@ -360,17 +342,14 @@ impl StreamCoordinator {
         let mut effects = self.look_for_readers();
         let mut late = Vec::new();
         for run in self.runs.values_mut() {
-            let away = run.ranks.values().any(|rank| rank.state == RankState::Away);
+            let away = run.ranks.values().any(|rank| rank.state.is_away());
             if away || run.lacks_ranks() {
-                if run.away_looks == 0 {
-                    run.away_since = run.furthest();
-                }
-                run.away_looks += 1;
-                let enough = match run.is_gone_on_since(run.away_since.saturating_add(AHEAD_MAX)) {
+                let Search { looks, since } = run.look();
+                let enough = match run.is_gone_on_since(since.saturating_add(AHEAD_MAX)) {
                     true => AWAY_LOOKS,
                     false => AWAY_LOOKS_MAX,
                 };
-                if run.away_looks >= enough {
+                if looks >= enough {
                     late.push(run.number);
                 }
             }
@@ -388,12 +367,13 @@ impl StreamCoordinator {
     /// Gives up the ranks of a run that are away.
     pub(super) fn give_up_the_lost(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        run.away_looks = 0;
-        let away = run.ranks.iter().filter(|(_, rank)| rank.state == RankState::Away);
+        run.search = None;
+        let away = run.ranks.iter().filter(|(_, rank)| rank.state.is_away());
         let away: Vec<(u32, ServerId)> = away.map(|(rank, state)| (*rank, state.server)).collect();
         let why = format!("a server died, and with it ranks of stream '{}' lost their home", self.name);
         if run.lacks_ranks() {
-            (run.followed, run.gave_up_lacking) = (true, true);
+            run.admission = Admission::Shut;
+            run.ending.note_given_up();
             run.lost.get_or_insert(why.clone());
             self.close_what_is_complete(number, effects);
         }
@@ -408,7 +388,7 @@ impl StreamCoordinator {
     /// Those that have not come back by now find what is left.
     fn look_for_readers(&mut self) -> Vec<Effect> {
         let standing_in: Vec<AttachmentId> =
-            self.attachments.iter().filter(|(_, a)| a.stands_in).map(|(id, _)| *id).collect();
+            self.attachments.iter().filter(|(_, a)| a.is_stand_in()).map(|(id, _)| *id).collect();
         if standing_in.is_empty() {
             return Vec::new();
         }

@@ -498,7 +498,7 @@ impl Model {
             self.closed.insert(step);
             for reader in self.readers.iter_mut().filter(|reader| !reader.closed) {
                 let attachment = &self.stream.attachments[&reader.id];
-                if attachment.oldest || attachment.from.is_some_and(|from| from <= (1, step)) {
+                if attachment.oldest || attachment.from().is_some_and(|from| from <= (1, step)) {
                     reader.wanted.push(step);
                 }
             }
@@ -509,10 +509,10 @@ impl Model {
         let run = &self.stream.runs[&1];
         assert!(run.kept.len() <= run.options.keep as usize);
         for (number, step) in &run.steps {
-            assert_eq!(step.closed, !run.open.contains(number));
+            assert_eq!(step.is_closed(), !run.open.contains(number));
             let holds = self.stream.attachments.values().filter(|a| a.held().contains(&(1, *number))).count();
             assert_eq!(step.holds as usize, holds, "step {number}");
-            assert!(!step.closed || holds > 0 || run.kept.contains(number), "step {number} is nobody's");
+            assert!(!step.is_closed() || holds > 0 || run.kept.contains(number), "step {number} is nobody's");
         }
         // No rank stays behind a step that it has left out.
         for number in &run.open {
@@ -543,7 +543,7 @@ impl Model {
         let mut wanted = Vec::new();
         if start == Start::Oldest {
             let steps = &self.stream.runs[&1].steps;
-            wanted.extend(steps.iter().filter(|(_, step)| step.closed).map(|(number, _)| *number));
+            wanted.extend(steps.iter().filter(|(_, step)| step.is_closed()).map(|(number, _)| *number));
         }
         let reader = Reader { id, wanted, accounted: 0, holds: Vec::new(), closed: false, ended: 0 };
         self.readers.push(reader);

@@ -1,0 +1,108 @@
+//! What the ranks of a run agree on when they join.
+
+use crate::ids::{RunNumber, StepNumber};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What happens to closed steps when readers or memory cannot keep up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Policy {
+    /// The oldest closed steps go; they are counted and readers see a gap.
+    #[default]
+    DropOldest,
+    /// The producer waits for room, up to its deadline.
+    Block,
+    /// Only the latest closed step waits for each reader.
+    Latest,
+}
+
+/// When blocks of which several servers hold copies are safe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Durability {
+    /// When a flush or the end of the step has returned.
+    #[default]
+    Local,
+    /// When the put has returned.
+    Replicated,
+}
+
+/// The most servers that may hold a block.
+const REPLICAS_MAX: u32 = 8;
+
+/// Whether a block may be held by so many servers.
+pub fn check_replicas(replicas: u32) -> Result<()> {
+    if (1..=REPLICAS_MAX).contains(&replicas) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("replicas is {replicas}: 1 to {REPLICAS_MAX} servers can hold a block")))
+}
+
+/// Whether a block may be held by so many servers of a group that has so many.
+pub fn check_replicas_among(replicas: u32, servers: usize) -> Result<()> {
+    check_replicas(replicas)?;
+    if replicas as usize > servers {
+        return Err(Error::invalid(format!(
+            "replicas is {replicas}, more than the group has servers ({servers}): add some with `forebay add`, or ask for \
+             fewer"
+        )));
+    }
+    Ok(())
+}
+
+/// What the ranks of a run agree on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// How many ranks there are.
+    pub size: u32,
+    /// What happens when readers or memory cannot keep up.
+    pub policy: Policy,
+    /// How many closed steps are kept although nobody reads them.
+    pub keep: u32,
+    /// Bytes of closed steps that may wait for readers; beyond, the policy decides.
+    pub queue_bytes: u64,
+    /// The run and the last step of it that this one continues.
+    pub continues: Option<(RunNumber, StepNumber)>,
+    /// How many servers hold each block: all but one may die.
+    pub replicas: u32,
+    /// When a block's copies are made.
+    pub durability: Durability,
+}
+
+impl fmt::Display for RunOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunOptions { size, policy, keep, queue_bytes, continues, replicas, durability } = self;
+        let policy = match policy {
+            Policy::DropOldest => "drop-oldest",
+            Policy::Block => "block",
+            Policy::Latest => "latest",
+        };
+        write!(f, "{size} ranks, policy {policy}, keep {keep}, queue_bytes {queue_bytes}")?;
+        if *replicas > 1 {
+            let durability = match durability {
+                Durability::Local => "local",
+                Durability::Replicated => "replicated",
+            };
+            write!(f, ", replicas {replicas}, durability {durability}")?;
+        }
+        match continues {
+            Some((run, step)) => write!(f, ", continuing run {run} from step {step}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RunOptions {
+    /// Checks what can be wrong in itself.
+    pub fn check(&self, rank: u32) -> Result<()> {
+        if self.size == 0 || rank >= self.size {
+            return Err(Error::invalid(format!("rank {rank} of {}: ranks count from 0", self.size)));
+        }
+        check_replicas(self.replicas)
+    }
+
+    /// How many servers hold copies of a block beside the one that it was put to.
+    pub fn copies(&self) -> u32 {
+        self.replicas.saturating_sub(1)
+    }
+}

@@ -1,0 +1,83 @@
+//! Closed steps, as they are told to those who read them.
+
+use crate::attr::Attrs;
+use crate::block::BlockRecord;
+use crate::contract::Field;
+use crate::directory::check_blocks;
+use crate::ids::{Epoch, RunNumber, StepId, StepNumber};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// In runs of up to this many ranks, the records of a step's blocks travel with it: then a report has a few
+/// kilobytes, and a reader needs no further question. In larger ones the blocks of placed fields are
+/// registered with the owners of their tiles, and readers ask those for what they need: a report of all blocks
+/// to every reader would grow with ranks times readers.
+pub const RECORDS_TRAVEL_RANKS_MAX: u32 = 64;
+
+/// One field of a step, as it is told to those who read it. What is decoded was checked: see
+/// [`crate::directory::check_blocks`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct FieldReport {
+    /// The field, with its shape at this step.
+    pub field: Field,
+    /// Its blocks, as far as they are told with it.
+    pub blocks: Vec<BlockRecord>,
+    /// How many blocks are registered with the owners of their tiles instead.
+    pub registered: u64,
+}
+
+impl FieldReport {
+    /// A field all of whose blocks are told.
+    pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
+        FieldReport { field, blocks, registered: 0 }
+    }
+}
+
+impl Serialize for FieldReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        FieldReport::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FieldReport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FieldReport, D::Error> {
+        let report = FieldReport::deserialize(deserializer)?;
+        check_blocks(&report.field, &report.blocks).map_err(D::Error::custom)?;
+        Ok(report)
+    }
+}
+
+/// A closed step, as it is told to those who read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Which step it is.
+    pub id: StepId,
+    /// Physical time.
+    pub time: f64,
+    /// How many steps that this reader wanted were dropped before this one.
+    pub missed: u64,
+    /// Whether a new run went back: what was read of steps from this number on is no longer true.
+    pub rewound: bool,
+    /// Whether a rank died in it, or left it out.
+    pub torn: bool,
+    /// Whether something of it found no room: told only to those that take all steps.
+    pub dropped: bool,
+    /// The fields that the reader wants at this step.
+    pub fields: Vec<FieldReport>,
+    /// The run's attributes, if they are others than this reader was told last.
+    pub attrs: Option<Box<Attrs>>,
+    /// Since which epoch the server that tells of it has coordinated the stream, if another one did before; else 0.
+    pub term: Epoch,
+}
+
+/// A step that a reader which comes back held in its time with the coordinator before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldStep {
+    /// The run.
+    pub run: RunNumber,
+    /// The step.
+    pub step: StepNumber,
+    /// Whether the reader has finished with it, and only arrays of it live on.
+    pub pinned: bool,
+}

@@ -1,0 +1,155 @@
+//! One step of a run, as far as its ranks have told of it.
+
+use crate::contract::Needs;
+use crate::directory::FieldIndex;
+use crate::ids::{Epoch, ServerId, StepId};
+use crate::steps::contribution::{EndedField, StepEnded};
+use crate::steps::report::{FieldReport, StepReport};
+use crate::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether a step waits for ranks, or goes to readers.
+///
+/// ```text
+///   a rank tells of it        every rank has ended it, left it out, or is gone        nobody holds or keeps it
+///  ────────────────────► Open ───────────────────────────────────────────────► Closed ────────────────────────► (free)
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepPhase {
+    Open,
+    Closed,
+}
+
+/// One step of a run.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) time: f64,
+    pub(super) phase: StepPhase,
+    /// The ranks that have ended it, or were gone in the middle of it.
+    pub(super) ended: BTreeSet<u32>,
+    pub(super) fields: BTreeMap<String, FieldIndex>,
+    /// Blocks of fields that owners of tiles know.
+    pub(super) registered: BTreeMap<String, u64>,
+    /// The servers that hold or know blocks of it.
+    pub(super) servers: BTreeSet<ServerId>,
+    /// As in [`crate::steps::Effect::Free`].
+    pub(super) unseen_before: Epoch,
+    pub(super) bytes: u64,
+    /// Whether a rank died in it, or left it out. Of an open step this is what is known so far.
+    pub(super) torn: bool,
+    /// Whether something of it found no room. Of an open step this is what is known so far.
+    pub(super) dropped: bool,
+    /// How many attachments hold it, or will: it waits for them.
+    pub(super) holds: u32,
+}
+
+impl Step {
+    /// A step of which nobody has told yet, but that these servers hold blocks of it.
+    pub(super) fn new(time: f64, servers: BTreeSet<ServerId>, unseen_before: Epoch) -> Step {
+        Step {
+            time,
+            phase: StepPhase::Open,
+            ended: BTreeSet::new(),
+            fields: BTreeMap::new(),
+            registered: BTreeMap::new(),
+            servers,
+            unseen_before,
+            bytes: 0,
+            torn: false,
+            dropped: false,
+            holds: 0,
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.phase == StepPhase::Closed
+    }
+
+    /// No rank is awaited any more: a step that one of so many ranks has not ended is torn.
+    pub(super) fn close(&mut self, ranks: usize) {
+        self.phase = StepPhase::Closed;
+        self.torn |= self.ended.len() < ranks;
+    }
+
+    /// Gives up what the step holds while ranks still write it. Returns the servers that may free their blocks.
+    pub(super) fn drop_content(&mut self) -> Vec<ServerId> {
+        self.dropped = true;
+        self.bytes = 0;
+        self.fields.clear();
+        self.registered.clear();
+        std::mem::take(&mut self.servers).into_iter().collect()
+    }
+
+    /// Takes in what a rank put. The first problem is returned; what fits is kept.
+    pub(super) fn register(&mut self, rank: u32, server: ServerId, ended: StepEnded) -> Result<()> {
+        let mut result = Ok(());
+        // It keeps what it told until the step is free.
+        self.servers.insert(server);
+        if !self.ended.insert(rank) {
+            // Another server told the same, and has died.
+            return Ok(());
+        }
+        self.dropped |= ended.dropped;
+        self.torn |= ended.torn;
+        self.servers.extend(&ended.servers);
+        for EndedField { field, blocks, registered } in ended.fields {
+            if registered.blocks > 0 {
+                *self.registered.entry(field.name.clone()).or_default() += registered.blocks;
+                self.bytes += registered.bytes;
+            }
+            let index =
+                self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
+            if index.field() != &field && result.is_ok() {
+                result = Err(Error::conflict(format!(
+                    "rank {rank} gives field '{}' as {} at step {}, another rank as {}; all ranks of a step must agree",
+                    field.name,
+                    field.kind_and_shape(),
+                    ended.step,
+                    index.field().kind_and_shape()
+                )));
+            }
+            for block in blocks {
+                self.servers.insert(block.location.server);
+                let bytes = block.location.bytes;
+                match index.insert(block) {
+                    Ok(true) => self.bytes = self.bytes.saturating_add(bytes),
+                    Ok(false) => {}
+                    Err(error) if result.is_ok() => {
+                        result = Err(error.during(format!("step {}", ended.step)))
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        result
+    }
+
+    /// The step as it is told to somebody with these needs.
+    pub(super) fn report(&self, id: StepId, needs: &Needs) -> StepReport {
+        let wanted = self.fields.values().filter(|index| needs.wants(index.field(), id.step));
+        let fields = wanted
+            .map(|index| FieldReport {
+                field: index.field().clone(),
+                blocks: index.blocks().to_vec(),
+                registered: self.registered.get(&index.field().name).copied().unwrap_or(0),
+            })
+            .collect();
+        StepReport {
+            id,
+            time: self.time,
+            missed: 0,
+            rewound: false,
+            torn: self.torn,
+            dropped: self.dropped,
+            fields,
+            attrs: None,
+            term: 0,
+        }
+    }
+
+    /// How many blocks it has, here or with the owners of their tiles.
+    pub(super) fn block_count(&self) -> u64 {
+        let told: usize = self.fields.values().map(|index| index.blocks().len()).sum();
+        told as u64 + self.registered.values().sum::<u64>()
+    }
+}
