@@ -1,18 +1,21 @@
 //! What each message between servers does to a server's state.
 
+use crate::context::Context;
 use crate::node::{Attached, LocalRank, Node, State};
+use crate::pipelines::StreamEvent;
 use crate::questions::Answer;
 use crate::silence::ToDo;
 use crate::space::Registration;
 use forebay_core::cut::Cuts;
 use forebay_core::demand::Demand;
-use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, BackTo, Effect, Joined, RunOptions, StepReport, StreamCoordinator};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::Event;
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::streams::{self, JoinedRun};
 use forebay_wire::peer::{PeerMessage, cluster, directory, replication, space};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How many streams that nobody uses any more are remembered, for `forebay ls`.
@@ -23,21 +26,8 @@ const CUTS_TOLD_MAX: usize = BODY_MAX / 2;
 impl Node {
     /// The coordinator of a stream, made at first use.
     pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
-        if !state.coordinators.contains_key(stream) {
-            let standing = self.standing();
-            let members =
-                standing.view.members.iter().copied().filter(|id| !state.common.members.is_gone(*id));
-            // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
-            let made = StreamCoordinator::new(stream, members.collect())
-                .with_runs_after(state.forgotten_run)
-                .with_versions_after(self.unique());
-            state.coordinators.insert(stream.to_owned(), made);
-            tracing::info!("this server coordinates stream '{stream}' from now on");
-        }
-        state
-            .coordinators
-            .entry(stream.to_owned())
-            .or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
+        let State { coordinators, common, forgotten_run, .. } = state;
+        coordinator_in(coordinators, *forgotten_run, &Context { server: self.shared(), common }, stream)
     }
 
     /// Handles one message; what follows from it is queued.
@@ -448,7 +438,9 @@ impl Node {
                     Some(Attached::Consumer { outbox }) => {
                         self.tell_client(&outbox, &Event::Detached { attachment, error });
                     }
-                    Some(Attached::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
+                    Some(Attached::Pipeline { name: pipeline }) => {
+                        state.stream_events.push_back(StreamEvent::Failed { pipeline, error });
+                    }
                     None => {}
                 },
                 Effect::Free { id, servers, unseen_before } => {
@@ -500,7 +492,9 @@ impl Node {
                     self.apply(state, stream, effects);
                 }
             }
-            Some(Attached::Pipeline { name }) => self.pipeline_step(state, &name, *report),
+            Some(Attached::Pipeline { name: pipeline }) => {
+                state.stream_events.push_back(StreamEvent::Step { pipeline, report });
+            }
             None => {
                 // It failed at a step before this one: nobody will release what was not told.
                 let (run, step) = (report.id.run, report.id.step);
@@ -566,14 +560,29 @@ impl Node {
     }
 }
 
+/// The coordinator of a stream among these, made at first use. No forgotten stream had a run of a higher number than this.
+pub(crate) fn coordinator_in<'a>(
+    coordinators: &'a mut BTreeMap<String, StreamCoordinator>,
+    forgotten_run: RunNumber,
+    cx: &Context<'_>,
+    stream: &str,
+) -> &'a mut StreamCoordinator {
+    if !coordinators.contains_key(stream) {
+        let standing = cx.server.standing();
+        let members = standing.view.members.iter().copied().filter(|id| !cx.members().is_gone(*id));
+        // What other servers still know of a forgotten stream of this name must not be taken for the new one's.
+        let made = StreamCoordinator::new(stream, members.collect())
+            .with_runs_after(forgotten_run)
+            .with_versions_after(cx.server.unique());
+        coordinators.insert(stream.to_owned(), made);
+        tracing::info!("this server coordinates stream '{stream}' from now on");
+    }
+    coordinators.entry(stream.to_owned()).or_insert_with(|| StreamCoordinator::new(stream, Vec::new()))
+}
+
 /// The error for a question that cannot wait until it is known who coordinates its stream.
 fn too_much_waits() -> Error {
     Error::conflict("too much is asked while the group changes: try again")
-}
-
-/// An error with which a pipeline's worker is told to be gone.
-pub(crate) fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
-    Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
 }
 
 /// From which step each demand holds, as far as it fits into a message: no rank is likely to begin steps from the time of

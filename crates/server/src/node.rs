@@ -1,5 +1,7 @@
 //! The server's state, shared by all its tasks.
 
+mod pipelines;
+
 use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::attachments::Attachments;
@@ -11,17 +13,17 @@ use crate::guarded::Guarded;
 use crate::hearing::Hearing;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers, Sent};
-use crate::pipelines::Pipelines;
+use crate::pipelines::{Pipelines, StreamEvent};
 use crate::places::Places;
 use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
 use crate::sessions::BeginPage;
 use crate::silence;
 use crate::space::Space;
+use crate::spawner::{Spawner, Spawns};
 use crate::surroundings::{HashMap, Surroundings};
 use crate::waking::Waking;
 use crate::watched::Watched;
-use crate::workers::{Spawner, Spawns};
 use forebay_core::cut::CutMember;
 use forebay_core::ids::{Epoch, Lineage, RunNumber, ServerId, StepId};
 use forebay_core::roster::Incarnation;
@@ -141,6 +143,8 @@ pub(crate) struct State {
     /// The ranges that each step's blocks hold here.
     pub(crate) held: HashMap<StepId, Vec<Held>>,
     pub(crate) pipelines: Pipelines,
+    /// What streams tell pipelines, in order, before any other message is handled.
+    pub(crate) stream_events: VecDeque<StreamEvent>,
     pub(crate) space: Space,
     pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
@@ -282,8 +286,14 @@ impl Node {
 
     /// Handles what is queued, until nothing is.
     pub(crate) fn drain(&self, state: &mut State) {
-        while let Some((from, message)) = state.common.next() {
-            self.handle(state, from, message);
+        loop {
+            if let Some(event) = state.stream_events.pop_front() {
+                self.on_stream_event(state, event);
+            } else if let Some((from, message)) = state.common.next() {
+                self.handle(state, from, message);
+            } else {
+                return;
+            }
         }
     }
 
@@ -295,6 +305,11 @@ impl Node {
     /// Tells another server something.
     pub(crate) fn send(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
         self.context(state).send(to, message)
+    }
+
+    /// What is not locked with the state.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// What a component is given with an event.

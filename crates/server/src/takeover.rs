@@ -19,7 +19,7 @@ impl State {
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
         let held = self.held.keys().chain(self.directory.steps()).map(|id| &id.stream);
         let ranks = self.members.keys().chain(self.ledger.streams());
-        let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
+        let workers = self.pipelines.workers().streams();
         let guarded = self.guarded.values().flat_map(Guarded::streams);
         let attached = self.known_attachments.streams();
         held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()
