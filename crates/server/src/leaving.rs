@@ -12,8 +12,8 @@ use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::peer::cluster;
 use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
-use forebay_wire::peer::{cluster, pipelines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,22 +279,6 @@ impl Node {
         answers
     }
 
-    /// The workers beside this server are to run nothing more.
-    fn let_workers_go(&self) {
-        let mut state = self.state.lock();
-        let workers = state.pipelines.workers.iter();
-        let told: Vec<(ServerId, pipelines::Message)> = workers
-            .map(|(pipeline, worker)| {
-                let (pipeline, creation) = (pipeline.clone(), worker.creation);
-                (worker.coordinator, pipelines::Message::WorkerLeaves { pipeline, creation })
-            })
-            .collect();
-        for (coordinator, leaves) in told {
-            self.tell(&mut state, coordinator, leaves);
-        }
-        self.drain(&mut state);
-    }
-
     /// Has others hold all that nobody else holds; why some could not, if so. With `discard`, what none takes is given up.
     async fn hand_over_all(&self, discard: bool, given_up: &mut GivenUp) -> Option<Error> {
         let (all, able) = {
@@ -389,7 +373,7 @@ impl Node {
         if state.directory.has_endings() {
             return Some("copies of steps".to_owned());
         }
-        if let Some(pipeline) = state.pipelines.workers.keys().next() {
+        if let Some(pipeline) = state.pipelines.workers().pipelines().next() {
             return Some(format!("the worker of pipeline '{pipeline}' to end its execution"));
         }
         let lacking = self.only_here(state, given_up);

@@ -13,7 +13,7 @@
 //! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
 //! - `waking`: what a server does that stood still; `process`: processes of clients, watched;
 //! - `surroundings`: the host, the clock and the way to other servers;
-//! - `pipelines`, `workers`: executions, and the processes that run them;
+//! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
@@ -43,12 +43,12 @@ pub mod silence;
 #[cfg(test)]
 mod simulation;
 mod space;
+mod spawner;
 mod status;
 mod streams;
 mod surroundings;
 mod waking;
 mod watched;
-mod workers;
 
 pub use options::ServerOptions;
 
@@ -205,12 +205,12 @@ async fn serve(
         () = node.shutdown.notified() => By::Shutdown,
         () = node.hosted.released.notified() => By::Released,
         () = node.hosted.abandoned.notified() => By::Abandoned,
-        () = workers::spawn_all(spawns) => By::Signal,
+        () = spawner::spawn_all(spawns) => By::Signal,
     };
     if by == By::Shutdown {
         node.tell_that_group_ends();
     }
-    workers::stop_all(&node).await;
+    node.stop_workers().await;
     // Where all end at once, the last one to close its door sees that all others have.
     accepting.shutdown().await;
     let all_end = match by {

@@ -4,16 +4,17 @@
 //! - [`dispatch`]: which component each message between servers goes to;
 //! - [`decisions`]: what follows from what a stream's coordinator decides;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
+//! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
 mod decisions;
 mod dispatch;
 mod locations;
+mod pipelines;
 mod takeover;
 
 pub(crate) use crate::streams::holdings::Held;
-pub(crate) use dispatch::worker_gone;
 pub(crate) use takeover::known_of_runs;
 
 use crate::ServerOptions;
@@ -26,11 +27,12 @@ use crate::guarded::Guarded;
 use crate::hearing::Hearing;
 use crate::membership::{self, Hosted, Standing};
 use crate::peers::{self, Peers, Sent};
-use crate::pipelines::Pipelines;
+use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
 use crate::silence;
 use crate::space::Space;
+use crate::spawner::{Spawner, Spawns};
 use crate::streams::attachments::Attachments;
 use crate::streams::coordination::Coordination;
 use crate::streams::holdings::Holdings;
@@ -39,7 +41,6 @@ use crate::streams::locations::Locations;
 use crate::surroundings::{HashMap, Surroundings};
 use crate::waking::Waking;
 use crate::watched::Watched;
-use crate::workers::{Spawner, Spawns};
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::Incarnation;
 use forebay_core::steps::StreamCoordinator;
@@ -53,7 +54,7 @@ use forebay_wire::handshake::Secret;
 use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::Message;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -141,6 +142,8 @@ pub(crate) struct State {
     /// The blocks of steps that are here.
     pub(crate) holdings: Holdings,
     pub(crate) pipelines: Pipelines,
+    /// What streams tell pipelines, in order, before any other message is handled.
+    pub(crate) stream_events: VecDeque<StreamEvent>,
     pub(crate) space: Space,
     pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
@@ -230,8 +233,14 @@ impl Node {
 
     /// Handles what is queued, until nothing is.
     pub(crate) fn drain(&self, state: &mut State) {
-        while let Some((from, message)) = state.common.next() {
-            self.handle(state, from, message);
+        loop {
+            if let Some(event) = state.stream_events.pop_front() {
+                self.on_stream_event(state, event);
+            } else if let Some((from, message)) = state.common.next() {
+                self.handle(state, from, message);
+            } else {
+                return;
+            }
         }
     }
 

@@ -111,6 +111,15 @@ impl Peers {
         Some(ToTell { server: server.clone(), messages, waiting, direct })
     }
 
+    /// What is told to a server that there is not.
+    #[cfg(test)]
+    pub(crate) fn intercept(
+        &self,
+        server: &ServerEntry,
+    ) -> Option<mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>> {
+        self.add(server).map(|to_tell| to_tell.messages)
+    }
+
     /// A server is needed no more: what is queued for it is still told, and then the connection ends.
     pub(crate) fn remove(&self, server: ServerId) {
         self.queues.write().remove(&server);

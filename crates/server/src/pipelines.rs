@@ -1,30 +1,44 @@
-//! Pipelines, at the server that coordinates their stream: they are created, told of closed steps, and end.
+//! Pipelines: user code that is run on steps, in worker processes beside the servers.
+//!
+//! [`Pipelines`] is the whole of it at one server: the pipelines that this server coordinates, and the workers beside it. It is
+//! told of events and changes nobody else's state. What it needs of streams it gets through [`Streams`], and they tell it of
+//! steps by [`StreamEvent`].
+//!
+//! - [`pipeline`]: one pipeline, as its coordinator sees it;
+//! - [`execution`]: an execution from the order to its end;
+//! - [`driven`]: pipelines that ranks drive;
+//! - [`members`]: servers with workers join, leave and die;
+//! - [`history`]: what was run at a coordinator that has died;
+//! - [`local_workers`]: the workers beside this server, and [`worker_process`], the supervisor of their processes.
 
 mod driven;
 mod execution;
 mod history;
+mod local_workers;
 mod members;
+mod pipeline;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod worker_process;
 
-use crate::node::{Node, State};
-use crate::questions::Answer;
-use crate::streams::attachments::Delivery;
-use crate::workers::LocalWorker;
-use driven::Driven;
-use execution::WorkerGone;
+pub(crate) use execution::WorkerOutcome;
+pub(crate) use local_workers::{LocalWorkers, WorkerStart};
+pub(crate) use streams::{StreamEvent, Streams};
+pub(crate) use worker_process::{WorkerHost, keep_alive};
+
+use crate::context::Context;
+use driven::Asker;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
-use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
 use forebay_core::{Error, Result};
-use forebay_wire::drive::DRIVEN_WINDOW;
-use forebay_wire::execution::{CommMember, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec};
-use forebay_wire::peer::pipelines;
+use forebay_wire::drive::Drive;
+use forebay_wire::execution::{CommMember, PipelineHistory, PipelineSpec};
+use members::WorkerLoss;
+use pipeline::Pipeline;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
 use tokio::sync::oneshot;
-
-/// How many steps may wait inside a pipeline; more wait in the stream, under its policy.
-const WINDOW: u32 = 1;
 
 /// How many pipelines that have ended by themselves are remembered.
 const ENDED_MAX: usize = 32;
@@ -32,236 +46,56 @@ const ENDED_MAX: usize = 32;
 /// All pipelines that a server has to do with.
 #[derive(Debug, Default)]
 pub(crate) struct Pipelines {
-    /// Those that it coordinates.
+    /// Those that it coordinates, by name.
     coordinated: BTreeMap<String, Pipeline>,
     /// Those of them that were ready and have ended by themselves, the latest last: for people to see why.
-    ended: VecDeque<Ended>,
+    ended: VecDeque<EndedPipeline>,
     /// The workers beside it.
-    pub(crate) workers: BTreeMap<String, LocalWorker>,
+    workers: LocalWorkers,
 }
 
 /// A pipeline that could go on no longer.
 #[derive(Debug)]
-struct Ended {
+struct EndedPipeline {
     name: String,
     stream: String,
     error: String,
 }
 
-/// A pipeline, as its coordinator sees it.
-#[derive(Debug)]
-struct Pipeline {
-    /// Tells it from earlier ones of the same name, whose workers may still be heard of.
-    creation: u64,
-    spec: PipelineSpec,
-    /// The workers that are ready.
-    ready: BTreeMap<ServerId, CommMember>,
-    /// The servers that must have a worker.
-    servers: BTreeSet<ServerId>,
-    /// Those of them that leave the group: their workers go when they run nothing.
-    leaving: BTreeSet<ServerId>,
-    attachment: Option<AttachmentId>,
-    waiting: VecDeque<Waiting>,
-    running: Option<Execution>,
-    /// Steps that were run, but of which workers still keep views.
-    kept: BTreeMap<u64, Kept>,
-    created: Option<oneshot::Sender<Result<()>>>,
-    /// Whether servers with workers have told of it, since the one that coordinated it has died; what each of them knows.
-    inherited: Option<BTreeMap<ServerId, PipelineHistory>>,
-    /// An execution at the coordinator before, until it is known whether that was over: it is in no count yet.
-    open: Option<OpenExecution>,
-    /// The steps that ranks have activated, if they drive it.
-    driven: Option<Driven>,
-    counts: PipelineCounts,
-    last_step: Option<(RunNumber, StepNumber)>,
-    last_seconds: f64,
-    last_error: Option<String>,
-}
+/// Where an administrator waits for a pipeline to be ready, and which one of its name it is.
+pub(crate) type Creation = (u64, oneshot::Receiver<Result<()>>);
 
-/// A step that is to be run.
-#[derive(Debug)]
-struct Waiting {
-    report: StepReport,
-    /// The how many-th time, if ranks ask for it; else 0.
-    attempt: u32,
-    /// Whether it was run before, and lost a worker.
-    again: bool,
-}
-
-/// A step that was run and is still held.
-#[derive(Debug)]
-struct Kept {
-    run: RunNumber,
-    step: StepNumber,
-    holders: BTreeSet<ServerId>,
-}
-
-#[derive(Debug)]
-struct Execution {
-    number: u64,
-    run: RunNumber,
-    step: StepNumber,
-    attempt: u32,
-    waiting_for: BTreeSet<ServerId>,
-    /// Workers that show memory of the step.
-    holders: BTreeSet<ServerId>,
-    /// The step, as long as it may be run again if this loses a worker.
-    report: Option<StepReport>,
-    /// Whether it lost a worker with its server.
-    lost_worker: bool,
-    /// What went wrong, and at which workers' servers.
-    errors: Vec<(String, Vec<ServerId>)>,
-    started: Instant,
-}
-
-/// What went wrong at which servers, once for all that say the same.
-fn told(errors: &[(String, Vec<ServerId>)]) -> String {
-    let line = |(error, servers): &(String, Vec<ServerId>)| {
-        let servers: Vec<String> = servers.iter().map(ServerId::to_string).collect();
-        format!("{}: {error}", servers.join(", "))
-    };
-    errors.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// What names a pipeline among the attachments of its stream: the same wherever that is coordinated.
-fn attachment_of(creation: u64) -> AttachmentId {
-    AttachmentId(creation)
-}
-
-impl Pipeline {
-    fn new(creation: u64, spec: PipelineSpec, servers: BTreeSet<ServerId>) -> Pipeline {
-        Pipeline {
-            creation,
-            driven: spec.driven.then(Driven::default),
-            spec,
-            ready: BTreeMap::new(),
-            servers,
-            leaving: BTreeSet::new(),
-            attachment: None,
-            waiting: VecDeque::new(),
-            running: None,
-            kept: BTreeMap::new(),
-            created: None,
-            inherited: None,
-            open: None,
-            counts: PipelineCounts::default(),
-            last_step: None,
-            last_seconds: 0.0,
-            last_error: None,
-        }
-    }
-
-    /// The workers that are to run a step; `None` while one of them is not ready. Of a step that is driven, those that were
-    /// there when it was activated and are still, or all if none is.
-    fn members(&self, run: RunNumber, step: StepNumber) -> Option<Vec<CommMember>> {
-        let fixed = self.driven.as_ref().and_then(|driven| driven.workers_of(run, step));
-        let left = fixed.map(|(workers, alone)| {
-            (workers.intersection(&self.servers).copied().collect::<BTreeSet<ServerId>>(), alone)
-        });
-        let servers = match &left {
-            Some((left, alone)) if !left.is_empty() || *alone => left,
-            _ => &self.servers,
-        };
-        let ready = servers.iter().map(|server| self.ready.get(server).cloned());
-        ready.collect::<Option<Vec<_>>>().filter(|ready| !ready.is_empty())
-    }
-
-    /// Whether a step is still to be run, or held by a worker that ran it.
-    fn uses(&self, run: RunNumber, step: StepNumber) -> bool {
-        let waiting =
-            self.waiting.iter().any(|waiting| (waiting.report.id.run, waiting.report.id.step) == (run, step));
-        let running = self.running.as_ref().is_some_and(|running| (running.run, running.step) == (run, step));
-        waiting || running || self.kept.values().any(|kept| (kept.run, kept.step) == (run, step))
-    }
-}
-
+/// What administrators ask for.
 impl Pipelines {
-    /// One of those that this server coordinates which runs a step.
-    pub(crate) fn running(&self) -> Option<&String> {
-        self.coordinated.iter().find(|(_, pipeline)| pipeline.running.is_some()).map(|(name, _)| name)
-    }
-
-    /// Another server coordinates a stream: it is told of the pipelines that this one was about to take over.
-    pub(crate) fn yield_to_another(&mut self, stream: &str) {
-        self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
-    }
-
-    /// What `status` shows; `known`: whether anything of a step of a stream is held, or expected.
-    pub(crate) fn status(&self, known: impl Fn(&str, RunNumber, StepNumber) -> bool) -> Value {
-        let coordinated = self.coordinated.values().map(|p| {
-            let (last_step, counts) = p.seen(|run, step| known(&p.spec.stream, run, step));
-            json!({
-                "name": p.spec.name,
-                "stream": p.spec.stream,
-                "code": p.spec.code,
-                "driven": p.spec.driven,
-                "active_steps": p.driven.as_ref().map(Driven::active),
-                "ended": null,
-                "workers_ready": p.ready.len(),
-                "workers_expected": p.servers.len(),
-                "running_step": p.running.as_ref().map(|e| e.step),
-                "executed": counts.executed,
-                "failed": counts.failed,
-                "repeated": counts.repeated,
-                "missed": counts.missed,
-                "last_step": last_step.map(|(_, step)| step),
-                "last_seconds": p.last_seconds,
-                "last_error": p.last_error,
-            })
-        });
-        let workers = self.workers.values().map(LocalWorker::status);
-        let ended = self
-            .ended
-            .iter()
-            .map(|ended| json!({ "name": ended.name, "stream": ended.stream, "ended": ended.error }));
-        json!({
-            "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
-            "workers": workers.collect::<Vec<_>>(),
-        })
-    }
-}
-
-impl Node {
-    /// Creates a pipeline: which one of that name it is, and who is told when every worker is ready, or why not.
-    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<(u64, oneshot::Receiver<Result<()>>)> {
+    /// Creates a pipeline. The administrator is told when every worker is ready, or why the pipeline cannot be.
+    pub(crate) fn create(&mut self, cx: &mut Context<'_>, spec: PipelineSpec) -> Result<Creation> {
         check_name("pipeline", &spec.name)?;
         check_name("stream", &spec.stream)?;
-        let mut state = self.state.lock();
         // A worker beside this server tells of pipelines that another one coordinates.
-        if state.pipelines.coordinated.contains_key(&spec.name)
-            || state.pipelines.workers.contains_key(&spec.name)
-        {
+        if self.coordinated.contains_key(&spec.name) || self.workers.spec(&spec.name).is_some() {
             return Err(Error::conflict(format!(
                 "there is a pipeline '{}' already: destroy it first, or choose another name",
                 spec.name
             )));
         }
-        state.pipelines.ended.retain(|ended| ended.name != spec.name);
+        self.ended.retain(|ended| ended.name != spec.name);
+        let standing = cx.server.standing();
+        let members = standing.view.members.iter().copied();
+        let servers: BTreeSet<ServerId> = members.filter(|id| cx.members().stays(*id, cx.me())).collect();
+        let creation = cx.server.unique();
         let (created, wait) = oneshot::channel();
-        let standing = self.standing();
-        let servers: BTreeSet<ServerId> = standing
-            .view
-            .members
-            .iter()
-            .copied()
-            .filter(|id| state.common.members.stays(*id, self.id))
-            .collect();
-        let creation = self.unique();
-        for server in &servers {
-            let spec = spec.clone();
-            self.tell(&mut state, *server, pipelines::Message::StartWorker { creation, spec });
-        }
-        let mut pipeline = Pipeline::new(creation, spec.clone(), servers);
+        let mut pipeline = Pipeline::new(creation, spec, servers);
         pipeline.created = Some(created);
-        state.pipelines.coordinated.insert(spec.name, pipeline);
-        self.drain(&mut state);
+        for server in &pipeline.servers {
+            pipeline.tell_to_start(cx, *server);
+        }
+        self.coordinated.insert(pipeline.spec.name.clone(), pipeline);
         Ok((creation, wait))
     }
 
     /// The servers for whose workers a pipeline waits, in words.
     pub(crate) fn awaited_workers(&self, name: &str, creation: u64) -> String {
-        let state = self.state.lock();
-        let Some(pipeline) = state.pipelines.coordinated.get(name).filter(|p| p.creation == creation) else {
+        let Some(pipeline) = self.coordinated.get(name).filter(|found| found.creation == creation) else {
             return "and it is gone".to_owned();
         };
         let missing = pipeline.servers.iter().filter(|server| !pipeline.ready.contains_key(server));
@@ -274,207 +108,343 @@ impl Node {
         )
     }
 
-    /// Nobody waits any more for a pipeline to be ready: it ends.
-    pub(crate) fn pipeline_given_up(&self, name: &str, creation: u64, error: &Error) {
-        let mut state = self.state.lock();
-        if state.pipelines.coordinated.get(name).is_some_and(|pipeline| pipeline.creation == creation) {
-            self.pipeline_failed(&mut state, name, error);
-            self.drain(&mut state);
+    /// The administrator waits no more for a pipeline to be ready: it ends.
+    pub(crate) fn on_given_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (name, creation): (&str, u64),
+        error: &Error,
+    ) {
+        if self.coordinated.get(name).is_some_and(|pipeline| pipeline.creation == creation) {
+            self.end(cx, streams, name, error);
         }
     }
 
     /// Ends a pipeline and its workers.
-    pub(crate) fn destroy_pipeline(&self, name: &str) -> Result<()> {
-        let mut state = self.state.lock();
-        let ended = state.pipelines.ended.len();
-        state.pipelines.ended.retain(|ended| ended.name != name);
-        let Some(mut pipeline) = state.pipelines.coordinated.remove(name) else {
-            if state.pipelines.ended.len() < ended {
+    pub(crate) fn destroy(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        name: &str,
+    ) -> Result<()> {
+        let ended = self.ended.len();
+        self.ended.retain(|ended| ended.name != name);
+        let Some(pipeline) = self.coordinated.remove(name) else {
+            if self.ended.len() < ended {
                 return Ok(());
             }
-            let known: Vec<_> = state.pipelines.coordinated.keys().cloned().collect();
+            let known: Vec<_> = self.coordinated.keys().cloned().collect();
             return Err(Error::not_found(format!(
                 "there is no pipeline '{name}'; there are {}",
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         };
-        self.driven_ends(
-            &mut state,
-            &mut pipeline,
-            &Error::not_found(format!("pipeline '{name}' was destroyed")),
-        );
-        for server in pipeline.servers {
-            let stop =
-                pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
-            self.tell(&mut state, server, stop);
-        }
-        self.drain(&mut state);
-        drop(state);
-        if let Some(attachment) = pipeline.attachment {
-            self.detach(attachment, Some(pipeline.spec.stream));
-        }
+        pipeline.end(cx, streams, &Error::not_found(format!("pipeline '{name}' was destroyed")));
         Ok(())
     }
 
-    /// A message about pipelines.
-    pub(crate) fn on_pipelines(&self, state: &mut State, from: ServerId, message: pipelines::Message) {
-        match message {
-            pipelines::Message::StartWorker { creation, spec } => {
-                self.start_worker(state, from, creation, spec)
+    /// What is known of a pipeline, for a rank that is to drive it: its stream, and whether ranks drive it.
+    pub(crate) fn find(&self, name: &str) -> Result<(String, bool)> {
+        let coordinated = self.coordinated.get(name).map(|pipeline| &pipeline.spec);
+        let spec = coordinated.or_else(|| self.workers.spec(name));
+        let spec = spec.ok_or_else(|| Error::not_found(format!("there is no pipeline '{name}'")))?;
+        Ok((spec.stream.clone(), spec.driven))
+    }
+
+    /// What `status` shows; `is_known`: whether anything of a step of a stream is held, or expected.
+    pub(crate) fn status(&self, is_known: impl Fn(&str, RunNumber, StepNumber) -> bool) -> Value {
+        let coordinated = self.coordinated.values();
+        let coordinated = coordinated
+            .map(|pipeline| pipeline.status(|run, step| is_known(&pipeline.spec.stream, run, step)));
+        let ended = self.ended.iter();
+        let ended =
+            ended.map(|ended| json!({ "name": ended.name, "stream": ended.stream, "ended": ended.error }));
+        json!({
+            "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
+            "workers": self.workers.status(),
+        })
+    }
+
+    /// A pipeline that this server coordinates and that is running on a step.
+    pub(crate) fn running(&self) -> Option<&String> {
+        self.coordinated.iter().find(|(_, pipeline)| pipeline.running.is_some()).map(|(name, _)| name)
+    }
+
+    /// The workers beside this server.
+    pub(crate) fn workers(&self) -> &LocalWorkers {
+        &self.workers
+    }
+
+    /// The workers beside this server, for what their coordinators and processes say.
+    pub(crate) fn workers_mut(&mut self) -> &mut LocalWorkers {
+        &mut self.workers
+    }
+
+    /// What must hold after each event.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        for (name, pipeline) in &self.coordinated {
+            if *name != pipeline.spec.name {
+                return Err(format!("pipeline '{}' stands under '{name}'", pipeline.spec.name));
             }
-            pipelines::Message::StopWorker { pipeline, creation } => {
-                self.stop_worker(state, &pipeline, creation)
-            }
-            pipelines::Message::WorkerReady { pipeline, creation, member, needs }
-                if member.server == from =>
-            {
-                let wanted = state.common.members.stays(from, self.id);
-                let found = state.pipelines.coordinated.get_mut(&pipeline);
-                if let Some(found) = found.filter(|found| wanted && found.creation == creation) {
-                    // One that has just joined takes part now that it can.
-                    found.servers.insert(member.server);
-                    found.ready.insert(member.server, member);
-                    if found.spec.needs.is_none() {
-                        found.spec.needs = needs;
-                    }
-                    if found.attachment.is_some() {
-                        let history = found.history();
-                        let was =
-                            pipelines::Message::History { pipeline: pipeline.clone(), creation, history };
-                        self.tell(state, from, was);
-                    }
-                    let Some(found) = state.pipelines.coordinated.get(&pipeline) else { return };
-                    if found.ready.len() == found.servers.len() {
-                        self.pipeline_ready(state, &pipeline);
-                    } else {
-                        // What is to be run may not need all.
-                        self.pipeline_next(state, &pipeline);
-                    }
+            pipeline.sanity_check().map_err(|error| format!("pipeline '{name}': {error}"))?;
+        }
+        if self.ended.len() > ENDED_MAX {
+            return Err(format!("{} pipelines that have ended are remembered", self.ended.len()));
+        }
+        self.workers.sanity_check()
+    }
+}
+
+/// What streams and ranks tell.
+impl Pipelines {
+    /// A stream tells a pipeline of a step, or that there will be none.
+    pub(crate) fn on_stream_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        event: StreamEvent,
+    ) {
+        match event {
+            StreamEvent::Step { pipeline, report } => {
+                if let Some(found) = self.coordinated.get_mut(&pipeline) {
+                    found.on_step(cx, streams, *report);
                 }
             }
-            pipelines::Message::WorkerGone { pipeline, creation, error } => {
-                let found = state.pipelines.coordinated.get(&pipeline);
-                if found.is_some_and(|found| found.creation == creation) {
-                    self.pipeline_worker_gone(state, &pipeline, from, WorkerGone::Failed(&error));
-                }
+            StreamEvent::Attached { pipeline } => {
+                let found = self.coordinated.get_mut(&pipeline).and_then(|found| found.driven.as_mut());
+                found.into_iter().for_each(driven::DrivenSteps::end_takeover);
             }
-            pipelines::Message::WorkerLeaves { pipeline, creation } => {
-                let found = state.pipelines.coordinated.get_mut(&pipeline);
-                if let Some(found) = found.filter(|found| found.creation == creation) {
-                    found.leaving.insert(from);
-                    self.let_workers_leave(state, &pipeline);
-                }
-            }
-            pipelines::Message::Execute { pipeline, order } => {
-                self.order_worker(state, from, &pipeline, order)
-            }
-            pipelines::Message::Released { pipeline, execution } => {
-                self.pipeline_released(state, &pipeline, from, Some(execution));
-            }
-            pipelines::Message::Executed { pipeline, execution, error, seconds } => {
-                self.pipeline_executed(state, &pipeline, from, execution, error, seconds);
-            }
-            pipelines::Message::History { pipeline, creation, history } => {
-                self.pipeline_was(state, (&pipeline, creation), history);
-            }
-            pipelines::Message::TakeOverPipeline { epoch, creation, spec, member, history } => {
-                self.inherit_pipeline(state, (from, epoch), (creation, spec), member, history);
-            }
-            pipelines::Message::Drive { token, drive } => self.handle_drive(state, from, token, drive),
-            pipelines::Message::Driven { token, result } => {
-                state.common.questions.answer(token, Answer::Driven(result));
-            }
-            pipelines::Message::Redirect { token, server } => {
-                state.common.questions.answer(token, Answer::Redirect(server));
-            }
-            // Of another server's worker than the sender's.
-            pipelines::Message::WorkerReady { .. } => {}
+            StreamEvent::Failed { pipeline, error } => self.end(cx, streams, &pipeline, &error),
         }
     }
 
-    /// All workers are ready, for the first time or again.
-    fn pipeline_ready(&self, state: &mut State, name: &str) {
-        if let Err(error) = self.attach_pipeline(state, name) {
-            return self.pipeline_failed(state, name, &error);
+    /// A rank wants something of a pipeline that it drives; its home is answered when that is done.
+    pub(crate) fn on_drive(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (from, token): (ServerId, u64),
+        drive: &Drive,
+    ) {
+        let (name, stream) = (&drive.pipeline, &drive.stream);
+        let is_settled = streams.have_all_told();
+        let found = self.coordinated.get_mut(name);
+        match found.filter(|found| is_settled || found.inherited.is_none()) {
+            Some(pipeline) => pipeline.on_drive(cx, streams, drive, Asker { server: from, token }),
+            None => {
+                let error = match is_settled {
+                    true => Error::not_found(format!("there is no pipeline '{name}' on stream '{stream}'")),
+                    false => {
+                        Error::unreachable(format!("not all servers have told of pipeline '{name}' yet"))
+                    }
+                };
+                driven::tell_driven(cx, from, token, Err(error));
+            }
         }
-        if let Some(created) = state.pipelines.coordinated.get_mut(name).and_then(|p| p.created.take()) {
-            let _ = created.send(Ok(()));
-        }
-        self.pipeline_next(state, name);
     }
 
-    /// A pipeline is told of its stream's steps from now on, or from the one after the last that all have run.
-    fn attach_pipeline(&self, state: &mut State, name: &str) -> Result<()> {
-        let Some(pipeline) = state.pipelines.coordinated.get(name) else { return Ok(()) };
-        // While it is inherited others may know more of it.
-        if pipeline.attachment.is_some() || (pipeline.inherited.is_some() && !self.all_told(state)) {
-            return Ok(());
+    /// Ranks of a stream may have left, or time has passed: its pipelines that are driven go on; of all streams without one.
+    pub(crate) fn on_ranks_changed(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        stream: Option<&str>,
+    ) {
+        for pipeline in self.coordinated.values_mut() {
+            let is_meant = stream.is_none_or(|stream| pipeline.spec.stream == stream);
+            if is_meant && pipeline.driven.is_some() {
+                pipeline.advance_driven(cx, streams, true);
+            }
         }
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
-        if let Some(told) = pipeline.inherited.take() {
-            let history = history::merged(&told);
-            (pipeline.last_step, pipeline.counts, pipeline.open) =
-                (history.done, history.counts, history.open);
+    }
+}
+
+/// What servers with workers tell.
+impl Pipelines {
+    /// A server's worker is ready.
+    pub(crate) fn on_worker_ready(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (pipeline, creation): (&str, u64),
+        member: CommMember,
+        needs: Option<Needs>,
+    ) {
+        if cx.members().stays(member.server, cx.me()) {
+            self.tell(cx, streams, (pipeline, creation), |found, cx, streams| {
+                found.on_worker_ready(cx, streams, member, needs)
+            });
         }
-        let open = pipeline.open.as_ref().map(|open| (open.run, open.step));
-        let (stream, id) = (pipeline.spec.stream.clone(), attachment_of(pipeline.creation));
-        let coordinator = state.coordination.get(&stream);
-        // It may have found no room since: then it is past, and is to be counted once.
-        let dropped = |(run, step)| coordinator.is_some_and(|stream| stream.has_dropped(id, run, step));
-        let start = match (open, pipeline.last_step) {
-            // Whatever was activated at the coordinator before, whether it was run or not.
-            _ if pipeline.driven.as_mut().is_some_and(Driven::takes_over) => Start::Oldest,
-            (Some((run, step)), _) if dropped((run, step)) => Start::From(run, step.saturating_add(1)),
-            // It is run again if it is still there.
-            (Some((run, step)), _) => Start::From(run, step),
-            (None, Some((run, step))) => Start::From(run, step.saturating_add(1)),
-            (None, None) => Start::Next,
-        };
-        let needs = pipeline.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
-        pipeline.attachment = Some(id);
-        let (window, takes) = match pipeline.spec.driven {
-            true => (DRIVEN_WINDOW as u32, Takes::All),
-            false => (WINDOW, Takes::Whole),
-        };
-        let mut attachment = Attachment::new(needs, self.id, window);
-        attachment.takes = takes;
-        // Steps go on to workers, which come and go.
-        attachment.remembers_attrs = false;
-        attachment.follow = true;
-        state.attachments.add(id, Delivery::Pipeline { name: name.to_owned() });
-        let effects = self.coordinator(state, &stream).attach(id, attachment, start)?;
-        self.apply(state, &stream, effects);
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return Ok(()) };
-        pipeline.driven.iter_mut().for_each(Driven::has_taken_over);
-        Ok(())
     }
 
-    /// The pipeline cannot be, or can no longer be.
-    pub(crate) fn pipeline_failed(&self, state: &mut State, name: &str, error: &Error) {
-        let Some(mut pipeline) = state.pipelines.coordinated.remove(name) else { return };
+    /// A server's worker has died, or could not start.
+    pub(crate) fn on_worker_gone(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: (&str, u64),
+        from: ServerId,
+        error: &str,
+    ) {
+        self.tell(cx, streams, id, |found, cx, streams| {
+            found.on_worker_gone(cx, streams, from, WorkerLoss::Failed(error))
+        });
+    }
+
+    /// A server leaves the group, and its worker is to run nothing more.
+    pub(crate) fn on_worker_leaves(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: (&str, u64),
+        from: ServerId,
+    ) {
+        self.tell(cx, streams, id, |found, cx, streams| found.on_worker_leaves(cx, streams, from));
+    }
+
+    /// A worker has ended an execution.
+    pub(crate) fn on_executed(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (pipeline, from): (&str, ServerId),
+        outcome: WorkerOutcome,
+    ) {
+        if let Some(found) = self.coordinated.get_mut(pipeline) {
+            found.on_executed(cx, streams, from, outcome);
+        }
+    }
+
+    /// A worker shows no memory of an execution's step any more.
+    pub(crate) fn on_released(
+        &mut self,
+        streams: &mut dyn Streams,
+        (pipeline, from): (&str, ServerId),
+        execution: u64,
+    ) {
+        if let Some(found) = self.coordinated.get_mut(pipeline) {
+            found.on_released(streams, from, Some(execution));
+        }
+    }
+
+    /// A server has a worker of a pipeline whose coordinator has died, which this server is now.
+    pub(crate) fn on_take_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        from: ServerId,
+        (creation, spec): (u64, PipelineSpec),
+        (member, history): (Option<CommMember>, PipelineHistory),
+    ) {
+        let (name, needs) = (spec.name.clone(), spec.needs.clone());
+        let pipeline = self.coordinated.entry(name.clone());
+        let pipeline = pipeline.or_insert_with(|| Pipeline::inherited(creation, spec));
+        if pipeline.creation != creation {
+            return;
+        }
+        if pipeline.attachment.is_none() {
+            pipeline.on_inherited(from, member, history);
+            if streams.have_all_told() {
+                self.settle(cx, streams);
+            }
+        } else if let Some(member) = member.filter(|member| member.server == from) {
+            // It has gone on without this one, which takes part once it is ready.
+            self.on_worker_ready(cx, streams, (&name, creation), member, needs);
+        }
+    }
+}
+
+/// What becomes of the group.
+impl Pipelines {
+    /// All servers have told of the workers beside them: pipelines whose coordinator has died go on.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams) {
+        let inherited = self.coordinated.values().filter(|pipeline| pipeline.inherited.is_some());
+        let inherited: Vec<(String, u64)> =
+            inherited.map(|pipeline| (pipeline.spec.name.clone(), pipeline.creation)).collect();
+        for (name, creation) in inherited {
+            self.tell(cx, streams, (&name, creation), Pipeline::settle);
+        }
+    }
+
+    /// Another server coordinates a stream, and is told of the pipelines that this one was about to take over.
+    pub(crate) fn yield_to_another(&mut self, stream: &str) {
+        self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
+    }
+
+    /// Servers have joined: pipelines get workers there, and use them once they are ready.
+    pub(crate) fn on_servers_joined(&self, cx: &mut Context<'_>, joined: &[ServerId]) {
+        for pipeline in self.coordinated.values().filter(|pipeline| pipeline.created.is_none()) {
+            joined.iter().for_each(|server| pipeline.tell_to_start(cx, *server));
+        }
+    }
+
+    /// A server died, and its workers did too: pipelines go on without them.
+    pub(crate) fn on_peer_gone(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, peer: ServerId) {
+        for (name, creation) in self.names() {
+            self.tell(cx, streams, (&name, creation), |found, cx, streams| {
+                found.on_peer_gone(cx, streams, peer)
+            });
+        }
+    }
+
+    /// A server does not leave after all, maybe this one: pipelines go on, with a worker there.
+    pub(crate) fn on_server_stays(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        server: ServerId,
+    ) {
+        for pipeline in self.coordinated.values_mut() {
+            pipeline.on_server_stays(cx, server);
+            pipeline.on_members_changed(cx, streams);
+        }
+    }
+
+    /// This server leaves: tells the servers with workers what was run of its pipelines, of which none runs.
+    pub(crate) fn tell_histories(&self, cx: &mut Context<'_>) {
+        for pipeline in self.coordinated.values() {
+            pipeline.servers.iter().for_each(|server| pipeline.tell_history(cx, *server));
+        }
+    }
+}
+
+impl Pipelines {
+    /// The pipelines that this server coordinates.
+    fn names(&self) -> Vec<(String, u64)> {
+        self.coordinated.iter().map(|(name, pipeline)| (name.clone(), pipeline.creation)).collect()
+    }
+
+    /// Tells a pipeline of an event; it ends if it cannot go on. Nothing is told to another one of that name.
+    fn tell(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (name, creation): (&str, u64),
+        event: impl FnOnce(&mut Pipeline, &mut Context<'_>, &mut dyn Streams) -> Result<()>,
+    ) {
+        let found = self.coordinated.get_mut(name).filter(|found| found.creation == creation);
+        if let Some(Err(error)) = found.map(|found| event(found, cx, streams)) {
+            self.end(cx, streams, name, &error);
+        }
+    }
+
+    /// A pipeline cannot be, or can no longer be.
+    fn end(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, name: &str, error: &Error) {
+        let Some(mut pipeline) = self.coordinated.remove(name) else { return };
         match pipeline.created.take() {
             Some(created) => drop(created.send(Err(error.clone()))),
             // Nobody waits for it: who looks for it later is to find why it is not there.
             None => {
                 let (stream, error) = (pipeline.spec.stream.clone(), error.to_string());
-                let ended = &mut state.pipelines.ended;
-                ended.push_back(Ended { name: name.to_owned(), stream, error });
-                if ended.len() > ENDED_MAX {
-                    ended.pop_front();
+                self.ended.push_back(EndedPipeline { name: name.to_owned(), stream, error });
+                if self.ended.len() > ENDED_MAX {
+                    self.ended.pop_front();
                 }
             }
         }
         tracing::warn!("pipeline '{name}' ends: {error}");
-        self.driven_ends(state, &mut pipeline, error);
-        if let Some(attachment) = pipeline.attachment {
-            state.attachments.remove(attachment);
-            let effects = self.coordinator(state, &pipeline.spec.stream).detach(attachment);
-            self.apply(state, &pipeline.spec.stream, effects);
-        }
-        for server in pipeline.servers {
-            let stop =
-                pipelines::Message::StopWorker { pipeline: name.to_owned(), creation: pipeline.creation };
-            self.tell(state, server, stop);
-        }
+        pipeline.end(cx, streams, error);
     }
 }

@@ -1,6 +1,7 @@
 //! What follows from what a stream's coordinator decides: others are told, attachments are told of steps, streams are forgotten.
 
 use super::{Node, State};
+use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ErrorKind;
@@ -51,7 +52,9 @@ impl Node {
                     Some(Delivery::Consumer { outbox }) => {
                         self.tell_client(&outbox, &Event::Detached { attachment, error });
                     }
-                    Some(Delivery::Pipeline { name }) => self.pipeline_failed(state, &name, &error),
+                    Some(Delivery::Pipeline { name: pipeline }) => {
+                        state.stream_events.push_back(StreamEvent::Failed { pipeline, error });
+                    }
                     None => {}
                 },
                 Effect::Free { id, servers, unseen_before } => {
@@ -103,7 +106,9 @@ impl Node {
                     self.apply(state, stream, effects);
                 }
             }
-            Some(Delivery::Pipeline { name }) => self.pipeline_step(state, &name, *report),
+            Some(Delivery::Pipeline { name: pipeline }) => {
+                state.stream_events.push_back(StreamEvent::Step { pipeline, report });
+            }
             None => {
                 // It failed at a step before this one: nobody will release what was not told.
                 let (run, step) = (report.id.run, report.id.step);

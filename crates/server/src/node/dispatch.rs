@@ -388,8 +388,3 @@ impl Node {
 fn too_much_waits() -> Error {
     Error::conflict("too much is asked while the group changes: try again")
 }
-
-/// An error with which a pipeline's worker is told to be gone.
-pub(crate) fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
-    Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
-}

@@ -18,7 +18,7 @@ impl State {
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
         let held = self.holdings.steps().chain(self.directory.steps()).map(|id| &id.stream);
         let ranks = self.ranks.streams().chain(self.ranks.ledger().streams());
-        let workers = self.pipelines.workers.values().map(|worker| &worker.spec.stream);
+        let workers = self.pipelines.workers().streams();
         let guarded = self.guarded.values().flat_map(Guarded::streams);
         let attached = self.attachments.streams();
         held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()

@@ -1,246 +1,266 @@
 //! Running a pipeline: one execution at a time, on all servers whose workers take part, and again on those that are left if
 //! it loses one with its server.
 
-use super::{Execution, Kept, Waiting, told};
-use crate::node::worker_gone;
-use crate::node::{Node, State};
-use forebay_core::ids::ServerId;
+use super::pipeline::{HeldStep, Pipeline, QueuedStep};
+use super::streams::Streams;
+use crate::context::Context;
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
-use forebay_core::{Error, ErrorKind};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::drive::DriveAnswer;
-use forebay_wire::execution::Execute;
+use forebay_wire::execution::{CommMember, Execute};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
-use forebay_wire::peer::pipelines;
+use forebay_wire::peer::pipelines::Message;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// How much there may be to tell of a step, encoded: it goes to every worker in one message, with the members.
 const REPORT_MAX: usize = BODY_MAX - (1 << 20);
+/// How much of what went wrong in a step is shown.
+const ERROR_MAX: usize = 64 << 10;
 
-impl Node {
-    /// A closed step for a pipeline.
-    pub(crate) fn pipeline_step(&self, state: &mut State, name: &str, report: StepReport) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        pipeline.counts.missed = pipeline.counts.missed.saturating_add(report.missed);
-        if pipeline.driven.is_some() {
-            return self.driven_report(state, name, report);
+/// An execution that runs.
+#[derive(Debug)]
+pub(super) struct Execution {
+    pub(super) number: u64,
+    pub(super) step: (RunNumber, StepNumber),
+    attempt: u32,
+    /// The servers whose workers have not ended it.
+    pub(super) awaited: BTreeSet<ServerId>,
+    /// The servers whose workers show memory of the step.
+    holders: BTreeSet<ServerId>,
+    /// The step, as long as it may be run again if this loses a worker.
+    report: Option<StepReport>,
+    /// Whether it lost a worker with its server.
+    pub(super) lost_worker: bool,
+    /// What went wrong, and at which workers' servers.
+    errors: Vec<(String, Vec<ServerId>)>,
+    started: Instant,
+}
+
+impl Execution {
+    /// What went wrong at which servers, once for all that say the same.
+    fn describe_errors(&self) -> String {
+        let line = |(error, servers): &(String, Vec<ServerId>)| {
+            let servers: Vec<String> = servers.iter().map(ServerId::to_string).collect();
+            format!("{}: {error}", servers.join(", "))
+        };
+        self.errors.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn note_error(&mut self, error: String, server: ServerId) {
+        match self.errors.iter_mut().find(|(known, _)| *known == error) {
+            Some((_, servers)) => servers.push(server),
+            None => self.errors.push((error, vec![server])),
+        }
+    }
+
+    /// What ranks are told who asked for it.
+    fn outcome(&self, pipeline: &str, seconds: f64) -> Result<DriveAnswer> {
+        if self.errors.is_empty() {
+            return Ok(DriveAnswer::Executed { ran: true, seconds });
+        }
+        let text =
+            format!("pipeline '{pipeline}' failed at step {}: {}", self.step.1, self.describe_errors());
+        Err(Error::new(ErrorKind::PipelineFailed, text))
+    }
+
+    /// What must hold whenever it is looked at.
+    #[cfg(test)]
+    pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
+        let number = self.number;
+        if self.awaited.is_empty() {
+            return Err(format!("execution {number} waits for nobody, but is not over"));
+        }
+        Ok(())
+    }
+}
+
+/// How an execution ended at one worker.
+#[derive(Debug)]
+pub(crate) struct WorkerOutcome {
+    pub(crate) execution: u64,
+    /// `None`, or the traceback.
+    pub(crate) error: Option<String>,
+    pub(crate) seconds: f64,
+}
+
+impl Pipeline {
+    /// A step of the stream is closed.
+    pub(super) fn on_step(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, report: StepReport) {
+        self.counts.missed = self.counts.missed.saturating_add(report.missed);
+        if self.driven.is_some() {
+            return self.on_driven_step(cx, streams, report);
         }
         if let Some(error) = too_long(&report) {
-            // It cannot be told to a worker: counted as failed, and nobody waits for it.
-            pipeline.counts.ran(true);
-            pipeline.last_error = Some(error);
-            let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-            if let Some(attachment) = attachment {
-                let effects = self.coordinator(state, &stream).release(
-                    attachment,
-                    report.id.run,
-                    report.id.step,
-                    false,
-                );
-                self.apply(state, &stream, effects);
-            }
-            return;
+            // It cannot be told to a worker: it counts as failed, and nobody waits for it.
+            self.counts.ran(true);
+            self.last_error = Some(error);
+            return self.release(streams, (report.id.run, report.id.step), false);
         }
-        pipeline.waiting.push_back(Waiting { report, attempt: 0, again: false });
-        self.pipeline_next(state, name);
+        self.queue.push_back(QueuedStep { report, attempt: 0, again: false });
+        self.run_next(cx, streams);
     }
 
     /// Runs the next step, if all workers that take part are ready and none runs.
-    pub(super) fn pipeline_next(&self, state: &mut State, name: &str) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if pipeline.running.is_some() || state.common.members.pauses() {
+    pub(super) fn run_next(&mut self, cx: &mut Context<'_>, streams: &dyn Streams) {
+        if self.running.is_some() || cx.members().pauses() {
             return;
         }
-        let Some(next) = pipeline.waiting.front().map(|waiting| &waiting.report.id) else { return };
-        let Some(members) = pipeline.members(next.run, next.step) else { return };
-        let Some(Waiting { report, attempt, again }) = pipeline.waiting.pop_front() else { return };
-        pipeline.settle_begun((report.id.run, report.id.step), attempt);
-        pipeline.counts.last = pipeline.counts.last.saturating_add(1);
-        let (number, done, counts) = (pipeline.counts.last, pipeline.last_step, pipeline.counts);
+        let Some(next) = self.queue.front().map(QueuedStep::step) else { return };
+        let Some(members) = self.members_for(next) else { return };
+        let Some(QueuedStep { report, attempt, again }) = self.queue.pop_front() else { return };
+        self.settle_begun(next, attempt);
+        self.counts.last = self.counts.last.saturating_add(1);
         let taking_part: BTreeSet<ServerId> = members.iter().map(|member| member.server).collect();
-        let view = &self.standing().view;
-        let has_worker = |id: &ServerId| taking_part.contains(id);
-        let beside_all = state.answers.is_empty() && view.members.iter().all(has_worker);
-        pipeline.running = Some(Execution {
-            number,
-            run: report.id.run,
-            step: report.id.step,
+        self.running = Some(Execution {
+            number: self.counts.last,
+            step: next,
             attempt,
-            waiting_for: taking_part.clone(),
-            holders: taking_part,
+            awaited: taking_part.clone(),
+            holders: taking_part.clone(),
             report: (!again).then(|| report.clone()),
             lost_worker: false,
             errors: Vec::new(),
             started: Instant::now(),
         });
+        let view = &cx.server.standing().view;
+        let has_worker = |id: &ServerId| taking_part.contains(id);
+        let beside_all = streams.are_holders_members() && view.members.iter().all(has_worker);
+        self.order(cx, &members, beside_all, &report, attempt);
+    }
+
+    /// Tells the servers of the execution that has just begun.
+    fn order(
+        &self,
+        cx: &mut Context<'_>,
+        members: &[CommMember],
+        beside_all: bool,
+        report: &StepReport,
+        attempt: u32,
+    ) {
         for (rank, member) in members.iter().enumerate() {
             let order = Execute {
-                execution: number,
-                done,
-                counts,
+                execution: self.counts.last,
+                done: self.last_step,
+                counts: self.counts,
                 attempt,
-                members: members.clone(),
+                members: members.to_vec(),
                 rank: rank as u32,
                 beside_all,
                 report: report.clone(),
             };
-            let message = pipelines::Message::Execute { pipeline: name.to_owned(), order: Box::new(order) };
-            self.tell(state, member.server, message);
+            let pipeline = self.spec.name.clone();
+            cx.tell(member.server, Message::Execute { pipeline, order: Box::new(order) });
         }
     }
 
-    pub(super) fn pipeline_executed(
-        &self,
-        state: &mut State,
-        name: &str,
-        from: ServerId,
-        execution: u64,
-        error: Option<String>,
-        seconds: f64,
-    ) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let Some(running) = pipeline.running.as_mut().filter(|running| running.number == execution) else {
-            return;
+    /// The workers that are to run a step; `None` while one of them is not ready. Of a step that ranks drive, those that were
+    /// there when it was activated and are still, or all if none is.
+    fn members_for(&self, step: (RunNumber, StepNumber)) -> Option<Vec<CommMember>> {
+        let fixed = self.driven.as_ref().and_then(|driven| driven.workers_of(step));
+        let left = fixed.map(|(workers, alone)| {
+            (workers.intersection(&self.servers).copied().collect::<BTreeSet<ServerId>>(), alone)
+        });
+        let servers = match &left {
+            Some((left, alone)) if !left.is_empty() || *alone => left,
+            _ => &self.servers,
         };
-        running.waiting_for.remove(&from);
-        if let Some(error) = error {
-            match running.errors.iter_mut().find(|(known, _)| *known == error) {
-                Some((_, servers)) => servers.push(from),
-                None => running.errors.push((error, vec![from])),
-            }
-        }
-        pipeline.last_seconds =
-            seconds.max(if running.waiting_for.is_empty() { 0.0 } else { pipeline.last_seconds });
-        if !running.waiting_for.is_empty() {
-            return;
-        }
-        let Some(mut done) = pipeline.running.take() else { return };
-        // Before the next step is begun: there may always be one that waits.
-        done.holders.retain(|server| !pipeline.leaving.contains(server));
-        self.end_leaving_workers(state, name);
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        if done.lost_worker
-            && let Some(report) = done.report
-        {
-            pipeline.counts.repeated = pipeline.counts.repeated.saturating_add(1);
-            pipeline.last_error = Some(format!("step {}, run again: {}", done.step, told(&done.errors)));
-            if !done.holders.is_empty() {
-                let kept = Kept { run: done.run, step: done.step, holders: done.holders };
-                pipeline.kept.insert(done.number, kept);
-            }
-            pipeline.waiting.push_front(Waiting { report, attempt: done.attempt, again: true });
-            return self.pipeline_next(state, name);
-        }
-        pipeline.last_step = Some((done.run, done.step));
-        pipeline.last_seconds = done.started.elapsed().as_secs_f64();
-        pipeline.counts.ran(!done.errors.is_empty());
-        if !done.errors.is_empty() {
-            let mut text = format!("step {}: {}", done.step, told(&done.errors));
-            text.truncate(text.floor_char_boundary(64 << 10));
-            pipeline.last_error = Some(text);
-        }
-        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-        if !done.holders.is_empty() {
-            let kept = Kept { run: done.run, step: done.step, holders: done.holders };
-            pipeline.kept.insert(done.number, kept);
-        }
-        let pinned = pipeline.uses(done.run, done.step);
-        if let Some(driven) = &pipeline.driven {
-            let let_go_of = !driven.holds(done.run, done.step) && !pinned;
-            let failure = || {
-                let text = format!("pipeline '{name}' failed at step {}: {}", done.step, told(&done.errors));
-                Error::new(ErrorKind::PipelineFailed, text)
-            };
-            let outcome = match done.errors.is_empty() {
-                true => Ok(DriveAnswer::Executed { ran: true, seconds: pipeline.last_seconds }),
-                false => Err(failure()),
-            };
-            self.driven_executed(state, name, (done.run, done.step), outcome);
-            if let Some(attachment) = attachment.filter(|_| let_go_of) {
-                // Another run has begun meanwhile.
-                let effects =
-                    self.coordinator(state, &stream).release(attachment, done.run, done.step, false);
-                self.apply(state, &stream, effects);
-            }
-            return self.driven_goes_on(state, name, false);
-        }
-        if let Some(attachment) = attachment {
-            let effects = self.coordinator(state, &stream).release(attachment, done.run, done.step, pinned);
-            self.apply(state, &stream, effects);
-        }
-        self.pipeline_next(state, name);
+        let ready = servers.iter().map(|server| self.ready.get(server).cloned());
+        ready.collect::<Option<Vec<_>>>().filter(|ready| !ready.is_empty())
     }
 
-    /// A worker shows no memory of an execution's step any more; of none, if it is gone.
-    pub(super) fn pipeline_released(
-        &self,
-        state: &mut State,
-        name: &str,
+    /// A worker has ended an execution, or will never do so.
+    pub(super) fn on_executed(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
         from: ServerId,
-        execution: Option<u64>,
+        outcome: WorkerOutcome,
     ) {
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        let meant = |number: u64| execution.is_none_or(|execution| execution == number);
-        if let Some(running) = pipeline.running.as_mut().filter(|running| meant(running.number)) {
+        let WorkerOutcome { execution, error, seconds } = outcome;
+        let running = self.running.as_mut().filter(|running| running.number == execution);
+        let Some(running) = running else { return };
+        running.awaited.remove(&from);
+        error.into_iter().for_each(|error| running.note_error(error, from));
+        let longest = if running.awaited.is_empty() { 0.0 } else { self.last_seconds };
+        self.last_seconds = seconds.max(longest);
+        if !running.awaited.is_empty() {
+            return;
+        }
+        let Some(mut done) = self.running.take() else { return };
+        // Before the next step is begun: there may always be one that waits.
+        done.holders.retain(|server| !self.leaving.contains(server));
+        self.end_leaving_workers(cx, streams);
+        if done.lost_worker
+            && let Some(report) = done.report.take()
+        {
+            self.counts.repeated = self.counts.repeated.saturating_add(1);
+            let (step, errors) = (done.step.1, done.describe_errors());
+            self.last_error = Some(format!("step {step}, run again: {errors}"));
+            self.hold(&done);
+            self.queue.push_front(QueuedStep { report, attempt: done.attempt, again: true });
+            return self.run_next(cx, streams);
+        }
+        self.finish(cx, streams, &done);
+    }
+
+    /// Workers still show memory of an execution's step.
+    fn hold(&mut self, done: &Execution) {
+        if !done.holders.is_empty() {
+            let held = HeldStep { step: done.step, holders: done.holders.clone() };
+            self.held.insert(done.number, held);
+        }
+    }
+
+    /// An execution is over, and its step will not be run again by itself.
+    fn finish(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, done: &Execution) {
+        self.last_step = Some(done.step);
+        self.last_seconds = done.started.elapsed().as_secs_f64();
+        self.counts.ran(!done.errors.is_empty());
+        if !done.errors.is_empty() {
+            let mut text = format!("step {}: {}", done.step.1, done.describe_errors());
+            text.truncate(text.floor_char_boundary(ERROR_MAX));
+            self.last_error = Some(text);
+        }
+        self.hold(done);
+        let pinned = self.uses(done.step);
+        let Some(driven) = &self.driven else {
+            self.release(streams, done.step, pinned);
+            return self.run_next(cx, streams);
+        };
+        let is_retired = !driven.holds(done.step) && !pinned;
+        let outcome = done.outcome(&self.spec.name, self.last_seconds);
+        self.on_driven_outcome(done.step, outcome);
+        if is_retired {
+            // Another run has begun meanwhile.
+            self.release(streams, done.step, false);
+        }
+        self.advance_driven(cx, streams, false);
+    }
+
+    /// A worker shows no memory of an execution's step any more; of no step at all without `execution`, since it is gone.
+    pub(super) fn on_released(&mut self, streams: &mut dyn Streams, from: ServerId, execution: Option<u64>) {
+        let is_meant = |number: u64| execution.is_none_or(|execution| execution == number);
+        if let Some(running) = self.running.as_mut().filter(|running| is_meant(running.number)) {
             running.holders.remove(&from);
         }
         let mut free = Vec::new();
-        pipeline.kept.retain(|number, kept| {
-            if meant(*number) {
-                kept.holders.remove(&from);
+        self.held.retain(|number, held| {
+            if is_meant(*number) {
+                held.holders.remove(&from);
             }
-            if kept.holders.is_empty() {
-                free.push((kept.run, kept.step));
+            if held.holders.is_empty() {
+                free.push(held.step);
             }
-            !kept.holders.is_empty()
+            !held.holders.is_empty()
         });
-        let driven = |run, step| pipeline.driven.as_ref().is_some_and(|driven| driven.holds(run, step));
-        free.retain(|(run, step)| !pipeline.uses(*run, *step) && !driven(*run, *step));
-        let (attachment, stream) = (pipeline.attachment, pipeline.spec.stream.clone());
-        if let Some(attachment) = attachment {
-            for (run, step) in free {
-                let effects = self.coordinator(state, &stream).release(attachment, run, step, false);
-                self.apply(state, &stream, effects);
-            }
+        let is_driven = |step| self.driven.as_ref().is_some_and(|driven| driven.holds(step));
+        free.retain(|step| !self.uses(*step) && !is_driven(*step));
+        for step in free {
+            self.release(streams, step, false);
         }
     }
-
-    pub(super) fn pipeline_worker_gone(
-        &self,
-        state: &mut State,
-        name: &str,
-        from: ServerId,
-        why: WorkerGone<'_>,
-    ) {
-        self.pipeline_released(state, name, from, None);
-        let Some(pipeline) = state.pipelines.coordinated.get_mut(name) else { return };
-        pipeline.ready.remove(&from);
-        let error = match why {
-            WorkerGone::Left => "its server left",
-            WorkerGone::Failed(error) => {
-                pipeline.last_error = Some(worker_gone(name, from, error).text);
-                error
-            }
-        };
-        if pipeline.created.is_some() {
-            // It never was ready: most likely its code is wrong, and starting it again will not help.
-            let failure = Error::new(ErrorKind::PipelineFailed, worker_gone(name, from, error).text);
-            return self.pipeline_failed(state, name, &failure);
-        }
-        let running = pipeline.running.as_ref().filter(|running| running.waiting_for.contains(&from));
-        if let Some(execution) = running.map(|running| running.number) {
-            let text = worker_gone(name, from, error).text;
-            self.pipeline_executed(state, name, from, execution, Some(text), 0.0);
-        }
-    }
-}
-
-/// Why a worker is gone.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum WorkerGone<'a> {
-    /// With its server, as somebody wanted.
-    Left,
-    Failed(&'a str),
 }
 
 /// Why a step cannot be told to a worker, if there is too much to tell of it.

@@ -1,6 +1,6 @@
 //! What was run of a pipeline whose coordinator has died, as the servers with workers tell it.
 
-use super::Pipeline;
+use super::pipeline::Pipeline;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_wire::execution::{OpenExecution, PipelineCounts, PipelineHistory};
 use std::collections::BTreeMap;

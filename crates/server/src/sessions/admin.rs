@@ -56,7 +56,7 @@ impl Session {
                 Ok(Some(Reply::Done))
             }
             Request::FindPipeline { name } => {
-                let (stream, driven) = node.find_pipeline(&name)?;
+                let (stream, driven) = node.state.lock().pipelines.find(&name)?;
                 Ok(Some(Reply::Pipeline { stream, driven }))
             }
             Request::LeaveGroup { discard, patience_ms } => {
@@ -96,7 +96,7 @@ impl Session {
             () = tokio::time::sleep(patience) => Error::timeout(format!(
                 "the workers of pipeline '{name}' were not ready within {patience:?}, {}: does its code wait for \
                  something when it is imported or made? It may take longer with another timeout",
-                node.awaited_workers(&name, creation)
+                node.state.lock().pipelines.awaited_workers(&name, creation)
             )),
             said = self.client.receiver.next() => match said {
                 Ok(Some(_)) => Error::protocol("a message while a pipeline was being created"),

@@ -3,6 +3,7 @@
 use super::client::{Client, log_unanswered};
 use super::reading::Reading;
 use super::{RoleSession, check_no_payload, not_spoken};
+use crate::pipelines::WorkerHost;
 use forebay_core::Result;
 use forebay_wire::client::worker::{Reply, Request};
 use forebay_wire::frame::Frame;
@@ -41,7 +42,11 @@ impl RoleSession for Session {
         let request = frame.header.request;
         let failed = match frame.protocol()? {
             Protocol::Worker => {
-                self.client.node.worker_said(&self.pipeline, self.instance, frame.message::<Request>()?);
+                self.client.node.on_worker_request(
+                    &self.pipeline,
+                    self.instance,
+                    frame.message::<Request>()?,
+                );
                 self.client.finish(request, Ok(Some(Reply::Done)))?
             }
             Protocol::Reading => self.reading.on_frame(&self.client, &frame).await?,

@@ -40,6 +40,11 @@ impl Coordination {
         self.coordinators.get(stream)
     }
 
+    /// The same, to be told something.
+    pub(crate) fn get_mut(&mut self, stream: &str) -> Option<&mut StreamCoordinator> {
+        self.coordinators.get_mut(stream)
+    }
+
     /// Whether this server coordinates a stream.
     pub(crate) fn has(&self, stream: &str) -> bool {
         self.coordinators.contains_key(stream)

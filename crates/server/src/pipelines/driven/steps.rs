@@ -1,6 +1,5 @@
-//! What the coordinator of a pipeline knows of the steps that ranks drive.
+//! The steps of a pipeline that ranks drive, as its coordinator knows them.
 
-use super::super::Pipeline;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind, Result};
@@ -9,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many steps are remembered that were let go of.
-pub(super) const PASSED_MAX: usize = 64;
+/// How many retired steps are remembered.
+pub(super) const RETIRED_MAX: usize = 64;
 /// How long a closed step is held that was activated, maybe, at a coordinator which has died, if no rank is heard of.
 pub(super) const UNHEARD: Duration = Duration::from_secs(120);
 /// As `UNHEARD`, of steps that closed since: whoever ends a step that it drives says so at once.
@@ -18,20 +17,20 @@ pub(super) const UNHEARD_SINCE: Duration = Duration::from_secs(5);
 
 /// The steps of a pipeline that ranks drive.
 #[derive(Debug, Default)]
-pub(in crate::pipelines) struct Driven {
+pub(in crate::pipelines) struct DrivenSteps {
     pub(super) run: RunNumber,
     /// Those that some rank has not deactivated.
     pub(super) steps: BTreeMap<StepNumber, DrivenStep>,
     /// By step and rank: what is activated once there is room.
     pub(super) awaiting_room: BTreeMap<(StepNumber, u32), (Option<ServerId>, Asker)>,
-    /// The ranks of the run that were heard of, and what they told last.
-    pub(super) heard: BTreeMap<u32, Heard>,
+    /// What each rank of the run told last, of those that were heard of.
+    pub(super) heard: BTreeMap<u32, RankNews>,
     /// Another server has coordinated the pipeline: closed steps may be active although no rank was heard of yet.
     pub(super) inherited: bool,
     /// Its steps are being taken over.
     pub(super) taking_over: bool,
-    /// Steps that were let go of, the latest last.
-    pub(super) passed: VecDeque<StepNumber>,
+    /// Steps that are active no more, the latest last.
+    pub(super) retired: VecDeque<StepNumber>,
     /// The servers whose workers run the next step that is activated, as ranks were told.
     pub(super) promised: Option<BTreeSet<ServerId>>,
     /// Answers that are to be sent.
@@ -40,13 +39,13 @@ pub(in crate::pipelines) struct Driven {
 
 /// What a rank has told.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct RankNews {
     pub(super) active: BTreeSet<StepNumber>,
     /// The last step that it has activated.
     pub(super) latest: StepNumber,
 }
 
-impl Heard {
+impl RankNews {
     /// Whether the rank has deactivated a step, or left it out.
     pub(super) fn is_done_with(&self, step: StepNumber) -> bool {
         step <= self.latest && !self.active.contains(&step)
@@ -74,7 +73,7 @@ pub(super) struct DrivenStep {
     /// By rank: the execution that it asks for.
     pub(super) waiting: BTreeMap<u32, (u32, Asker)>,
     /// Until when it waits for some rank to be heard of.
-    pub(super) unheard: Instant,
+    pub(super) unheard_until: Instant,
 }
 
 /// Whether a step was run, and how long that took, or what failed.
@@ -82,13 +81,13 @@ pub(super) type Outcome = Result<DriveAnswer>;
 
 /// Where a question came from: the home of the rank, and what it calls it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
-    pub(super) server: ServerId,
-    pub(super) token: u64,
+pub(in crate::pipelines) struct Asker {
+    pub(in crate::pipelines) server: ServerId,
+    pub(in crate::pipelines) token: u64,
 }
 
 impl DrivenStep {
-    pub(super) fn new(done: BTreeSet<u32>, unheard: Instant) -> DrivenStep {
+    pub(super) fn new(done: BTreeSet<u32>, unheard_until: Instant) -> DrivenStep {
         DrivenStep {
             server: None,
             workers: None,
@@ -99,7 +98,7 @@ impl DrivenStep {
             queued: false,
             outcomes: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            unheard,
+            unheard_until,
         }
     }
 
@@ -109,28 +108,31 @@ impl DrivenStep {
     }
 }
 
-impl Driven {
+impl DrivenSteps {
     /// Another server has coordinated the pipeline.
     pub(in crate::pipelines) fn inherit(&mut self) {
         self.inherited = true;
     }
 
-    /// The pipeline is told of the steps that are closed, whether another server has coordinated it; of more when that is
-    /// over.
-    pub(in crate::pipelines) fn takes_over(&mut self) -> bool {
-        self.taking_over = self.inherited;
+    /// Whether another server has coordinated the pipeline.
+    pub(in crate::pipelines) fn is_inherited(&self) -> bool {
         self.inherited
     }
 
-    pub(in crate::pipelines) fn has_taken_over(&mut self) {
+    /// From now on the pipeline is told of the steps that have closed at the coordinator before, if there was one.
+    pub(in crate::pipelines) fn begin_takeover(&mut self) {
+        self.taking_over = self.inherited;
+    }
+
+    /// The pipeline was told of all steps that had closed before.
+    pub(in crate::pipelines) fn end_takeover(&mut self) {
         self.taking_over = false;
     }
 
     /// The servers whose workers are to run a step, if there are such; and whether only these may.
     pub(in crate::pipelines) fn workers_of(
         &self,
-        run: RunNumber,
-        step: StepNumber,
+        (run, step): (RunNumber, StepNumber),
     ) -> Option<(&BTreeSet<ServerId>, bool)> {
         let step = self.steps.get(&step).filter(|_| run == self.run)?;
         step.workers.as_ref().map(|workers| (workers, step.server.is_some()))
@@ -141,14 +143,14 @@ impl Driven {
         self.steps.keys().copied().collect()
     }
 
-    /// Whether a step is not let go of.
-    pub(in crate::pipelines) fn holds(&self, run: RunNumber, step: StepNumber) -> bool {
+    /// Whether a step is active, or was told of and not retired.
+    pub(in crate::pipelines) fn holds(&self, (run, step): (RunNumber, StepNumber)) -> bool {
         run == self.run && self.steps.contains_key(&step)
     }
 
     /// A rank tells which steps are active.
     pub(super) fn hear(&mut self, drive: &Drive) {
-        let heard = Heard { active: drive.active.iter().copied().collect(), latest: drive.latest };
+        let heard = RankNews { active: drive.active.iter().copied().collect(), latest: drive.latest };
         for (number, step) in &mut self.steps {
             if heard.is_done_with(*number) {
                 step.done.insert(drive.rank);
@@ -175,7 +177,7 @@ impl Driven {
     /// Whether a step has waited long enough for some rank to be heard of.
     pub(super) fn is_unheard(&self, step: &DrivenStep) -> bool {
         let unheard = step.workers.is_none() && self.heard.is_empty();
-        unheard && (!self.inherited || Instant::now() > step.unheard)
+        unheard && (!self.inherited || Instant::now() > step.unheard_until)
     }
 
     /// What somebody asked for is known. Who only told something waits for no answer.
@@ -192,44 +194,22 @@ impl Driven {
         let rooms = std::mem::take(&mut self.awaiting_room).into_values().map(|(.., answer)| answer);
         executions.into_iter().chain(rooms).collect()
     }
-}
 
-impl Pipeline {
-    /// A rank tells of a step: from now on it is known who runs it, and the next one.
-    pub(super) fn activate(&mut self, step: StepNumber, server: Option<ServerId>) -> Result<DriveAnswer> {
-        let (name, servers) = (&self.spec.name, &self.servers);
-        let driven = self.driven.as_mut().ok_or_else(|| Error::internal("a pipeline that is not driven"))?;
-        let known = driven.steps.get(&step).filter(|known| known.workers.is_some());
-        if let Some(known) = known.filter(|known| known.server != server) {
-            let who = |server: Option<ServerId>| server.map_or("all servers".to_owned(), |s| s.to_string());
-            return Err(Error::conflict(format!(
-                "step {step} was activated for pipeline '{name}' on {}, and now on {}: all ranks must use one handle",
-                who(known.server),
-                who(server)
-            )));
+    /// What must hold after each event.
+    #[cfg(test)]
+    pub(in crate::pipelines) fn sanity_check(&self) -> std::result::Result<(), String> {
+        if self.retired.len() > RETIRED_MAX {
+            return Err(format!("{} retired steps are remembered", self.retired.len()));
         }
-        let ready: BTreeSet<ServerId> = match server {
-            Some(one) if servers.contains(&one) => BTreeSet::from([one]),
-            Some(one) => {
-                let there: Vec<String> = servers.iter().map(ServerId::to_string).collect();
-                return Err(Error::not_found(format!(
-                    "pipeline '{name}' has no worker on {one}; it has some on {}",
-                    there.join(", ")
-                )));
+        if !self.answers.is_empty() {
+            return Err(format!("{} answers were not sent", self.answers.len()));
+        }
+        let is_alone = |step: &DrivenStep| step.queued && (step.wanted.is_none() || step.report.is_none());
+        match self.steps.iter().find(|(_, step)| is_alone(step)) {
+            Some((number, _)) => {
+                Err(format!("step {number} is to be run, but nobody asks for it, or it is not there"))
             }
-            None => self.ready.keys().filter(|server| !self.leaving.contains(server)).copied().collect(),
-        };
-        if driven.entry(step).workers.is_none() {
-            let promised = driven.promised.replace(ready.clone()).filter(|_| server.is_none());
-            let entry = driven.entry(step);
-            entry.server = server;
-            entry.workers = Some(promised.unwrap_or_else(|| ready.clone()));
-            entry.next = ready;
+            None => Ok(()),
         }
-        let entry = driven.entry(step);
-        Ok(DriveAnswer::Activated {
-            workers: entry.workers.iter().flatten().copied().collect(),
-            next: entry.next.iter().copied().collect(),
-        })
     }
 }

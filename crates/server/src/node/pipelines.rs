@@ -1,0 +1,353 @@
+//! Pipelines within a server: which of its events they are told of, and what follows from them for its streams.
+
+use super::{Node, Shared, State};
+use crate::context::Context;
+use crate::pipelines::{
+    Creation, LocalWorkers, Pipelines, StreamEvent, Streams, WorkerHost, WorkerOutcome, WorkerStart,
+    keep_alive,
+};
+use crate::process::Process;
+use crate::questions::Answer;
+use crate::streams::attachments::{Attachments, Delivery};
+use crate::streams::coordination::Coordination;
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber};
+use forebay_core::steps::{Attachment, AttachmentId, Effect, Start, StreamCoordinator};
+use forebay_core::{Error, Result};
+use forebay_transport::asynchronous::Outbox;
+use forebay_wire::client::worker::Request;
+use forebay_wire::drive::Drive;
+use forebay_wire::execution::PipelineSpec;
+use forebay_wire::peer::pipelines::Message;
+use forebay_wire::peer::streams;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the processes of workers may take to end when the server ends.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it is looked whether they have ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The streams of this server while its pipelines handle an event.
+struct StreamsAtHand<'a> {
+    coordination: &'a mut Coordination,
+    attachments: &'a mut Attachments,
+    have_all_told: bool,
+    are_holders_members: bool,
+    /// What is to be done after the event, in order.
+    consequences: Vec<Consequence>,
+}
+
+/// What follows for streams and pipelines from what pipelines did with a stream.
+enum Consequence {
+    /// What a stream's coordinator says must be done.
+    Effects(String, Vec<Effect>),
+    /// A pipeline is to be told something after all that was to be done before.
+    Tell(StreamEvent),
+}
+
+impl Streams for StreamsAtHand<'_> {
+    fn attach(
+        &mut self,
+        cx: &Context<'_>,
+        stream: &str,
+        pipeline: &str,
+        id: AttachmentId,
+        attachment: Attachment,
+        start: Start,
+    ) -> Result<()> {
+        let pipeline = pipeline.to_owned();
+        self.attachments.add(id, Delivery::Pipeline { name: pipeline.clone() });
+        let effects = self.coordination.at(cx, stream).attach(id, attachment, start)?;
+        self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
+        self.consequences.push(Consequence::Tell(StreamEvent::Attached { pipeline }));
+        Ok(())
+    }
+
+    fn release(
+        &mut self,
+        stream: &str,
+        id: AttachmentId,
+        (run, step): (RunNumber, StepNumber),
+        pinned: bool,
+    ) {
+        if let Some(coordinator) = self.coordination.get_mut(stream) {
+            let effects = coordinator.release(id, run, step, pinned);
+            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
+        }
+    }
+
+    fn detach(&mut self, stream: &str, id: AttachmentId) {
+        self.attachments.remove(id);
+        if let Some(coordinator) = self.coordination.get_mut(stream) {
+            let effects = coordinator.detach(id);
+            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
+        }
+    }
+
+    fn coordinator(&self, stream: &str) -> Option<&StreamCoordinator> {
+        self.coordination.get(stream)
+    }
+
+    fn was_attached(&self, stream: &str, id: AttachmentId) -> bool {
+        self.attachments.is_known(stream, id)
+    }
+
+    fn have_all_told(&self) -> bool {
+        self.have_all_told
+    }
+
+    fn are_holders_members(&self) -> bool {
+        self.are_holders_members
+    }
+}
+
+impl Node {
+    /// Tells the pipelines of an event, and then does what follows for streams.
+    ///
+    /// Of steps that this delivers to pipelines, they are told with the next `drain`, before any other message: each caller
+    /// calls that before it unlocks the state. That is as good as telling them amid their event, since whatever is told of a
+    /// step neither takes back what the event has decided, nor is looked at by what is left of it: a step is put behind those
+    /// that wait, and begins to run if none does.
+    fn with_pipelines<T>(
+        &self,
+        state: &mut State,
+        event: impl FnOnce(&mut Pipelines, &mut Context<'_>, &mut StreamsAtHand<'_>) -> T,
+    ) -> T {
+        let have_all_told = self.all_told(state);
+        let mut streams = StreamsAtHand {
+            coordination: &mut state.coordination,
+            attachments: &mut state.attachments,
+            have_all_told,
+            are_holders_members: state.answers.is_empty(),
+            consequences: Vec::new(),
+        };
+        let mut cx = Context { server: &self.shared, common: &mut state.common };
+        let result = event(&mut state.pipelines, &mut cx, &mut streams);
+        for consequence in streams.consequences {
+            match consequence {
+                Consequence::Effects(stream, effects) => self.apply(state, &stream, effects),
+                Consequence::Tell(event) => state.stream_events.push_back(event),
+            }
+        }
+        result
+    }
+
+    /// Tells the pipelines of an event from outside the server's own messages.
+    fn tell_pipelines<T>(
+        &self,
+        event: impl FnOnce(&mut Pipelines, &mut Context<'_>, &mut StreamsAtHand<'_>) -> T,
+    ) -> T {
+        let mut state = self.state.lock();
+        let result = self.with_pipelines(&mut state, event);
+        self.drain(&mut state);
+        result
+    }
+
+    /// A stream tells a pipeline something.
+    pub(super) fn on_stream_event(&self, state: &mut State, event: StreamEvent) {
+        self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_stream_event(cx, streams, event));
+    }
+
+    /// A message about pipelines.
+    pub(crate) fn on_pipelines(&self, state: &mut State, from: ServerId, message: Message) {
+        use Message as M;
+        match message {
+            M::StartWorker { creation, spec } => self.start_worker(state, from, creation, spec),
+            M::StopWorker { pipeline, creation } => {
+                state.pipelines.workers_mut().on_stop(&pipeline, creation)
+            }
+            M::Execute { pipeline, mut order } => {
+                state.directory.complete(&mut order.report);
+                self.with_pipelines(state, |pipelines, cx, _| {
+                    pipelines.workers_mut().on_execute(cx, from, pipeline, order);
+                });
+            }
+            M::History { pipeline, creation, history } => {
+                state.pipelines.workers_mut().on_history(&pipeline, creation, history);
+            }
+            M::TakeOverPipeline { epoch, creation, spec, member, history } => {
+                if self.takes_over_from(state, (from, epoch), &spec.stream) {
+                    self.with_pipelines(state, |pipelines, cx, streams| {
+                        pipelines.on_take_over(cx, streams, from, (creation, spec), (member, history));
+                    });
+                }
+            }
+            M::Drive { token, drive } => self.drive_pipeline(state, from, token, drive),
+            M::Driven { token, result } => state.common.questions.answer(token, Answer::Driven(result)),
+            M::Redirect { token, server } => state.common.questions.answer(token, Answer::Redirect(server)),
+            M::WorkerReady { .. }
+            | M::WorkerGone { .. }
+            | M::WorkerLeaves { .. }
+            | M::Released { .. }
+            | M::Executed { .. } => self.on_told_of_worker(state, from, message),
+        }
+    }
+
+    /// A server tells of its worker.
+    fn on_told_of_worker(&self, state: &mut State, from: ServerId, message: Message) {
+        use Message as M;
+        self.with_pipelines(state, |pipelines, cx, streams| match message {
+            M::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
+                pipelines.on_worker_ready(cx, streams, (&pipeline, creation), member, needs);
+            }
+            M::WorkerGone { pipeline, creation, error } => {
+                pipelines.on_worker_gone(cx, streams, (&pipeline, creation), from, &error);
+            }
+            M::WorkerLeaves { pipeline, creation } => {
+                pipelines.on_worker_leaves(cx, streams, (&pipeline, creation), from);
+            }
+            M::Released { pipeline, execution } => {
+                pipelines.on_released(streams, (&pipeline, from), execution);
+            }
+            M::Executed { pipeline, execution, error, seconds } => {
+                let outcome = WorkerOutcome { execution, error, seconds };
+                pipelines.on_executed(cx, streams, (&pipeline, from), outcome);
+            }
+            // Of another server's worker than the sender's; the rest is not about workers.
+            _ => {}
+        });
+    }
+
+    /// Whether this server takes a stream over from a coordinator that has died, as another one tells it in this epoch; if a
+    /// third one does, the sender is told so.
+    fn takes_over_from(&self, state: &mut State, (from, epoch): (ServerId, Epoch), stream: &str) -> bool {
+        if let Some(server) = self.elsewhere(state, epoch, stream) {
+            self.tell(state, from, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
+            return false;
+        }
+        state.locations.note_heard_of(epoch);
+        true
+    }
+
+    /// A rank of which another server is the home wants something of a pipeline: it is answered by whichever server
+    /// coordinates the pipeline's stream, once that is known.
+    fn drive_pipeline(&self, state: &mut State, from: ServerId, token: u64, drive: Box<Drive>) {
+        match self.place_of(state, &drive.stream) {
+            Some(server) if server == self.id => {
+                self.with_pipelines(state, |pipelines, cx, streams| {
+                    pipelines.on_drive(cx, streams, (from, token), &drive);
+                });
+            }
+            Some(server) => drop(self.tell(state, from, Message::Redirect { token, server })),
+            None => {
+                if !state.locations.defer(from, Message::Drive { token, drive }) {
+                    let error = Error::unreachable("too many ranks ask while the group changes");
+                    self.tell(state, from, Message::Driven { token, result: Err(error) });
+                }
+            }
+        }
+    }
+
+    /// Ranks of a stream may have left, or time has passed: its pipelines that are driven go on.
+    pub(crate) fn look_at_driven(&self, state: &mut State, stream: Option<&str>) {
+        self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_ranks_changed(cx, streams, stream));
+    }
+
+    /// All servers have told of the workers beside them.
+    pub(crate) fn settle_pipelines(&self, state: &mut State) {
+        self.with_pipelines(state, |pipelines, cx, streams| pipelines.settle(cx, streams));
+    }
+
+    /// A server died.
+    pub(crate) fn pipelines_peer_gone(&self, state: &mut State, peer: ServerId) {
+        self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_peer_gone(cx, streams, peer));
+    }
+
+    /// Servers have joined.
+    pub(crate) fn pipelines_grow(&self, state: &mut State, joined: &[ServerId]) {
+        self.with_pipelines(state, |pipelines, cx, _| pipelines.on_servers_joined(cx, joined));
+    }
+
+    /// A server does not leave after all, maybe this one.
+    pub(crate) fn pipelines_stay(&self, state: &mut State, server: ServerId) {
+        self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_server_stays(cx, streams, server));
+    }
+
+    /// This server leaves: the others are told what was run of its pipelines.
+    pub(crate) fn pipelines_pause(&self, state: &mut State) {
+        self.with_pipelines(state, |pipelines, cx, _| pipelines.tell_histories(cx));
+    }
+
+    /// This server leaves: its workers are to run nothing more.
+    pub(crate) fn let_workers_go(&self) {
+        self.tell_pipelines(|pipelines, cx, _| pipelines.workers().announce_leaving(cx));
+    }
+
+    /// Another server coordinates a stream: it is told of the workers of the stream's pipelines here.
+    pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
+        self.with_pipelines(state, |pipelines, cx, _| pipelines.workers_mut().tell_again(cx, stream, to));
+    }
+
+    /// Creates a pipeline, for an administrator.
+    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<Creation> {
+        self.tell_pipelines(|pipelines, cx, _| pipelines.create(cx, spec))
+    }
+
+    /// An administrator waits no more for a pipeline to be ready.
+    pub(crate) fn pipeline_given_up(&self, name: &str, creation: u64, error: &Error) {
+        self.tell_pipelines(|pipelines, cx, streams| {
+            pipelines.on_given_up(cx, streams, (name, creation), error);
+        });
+    }
+
+    /// Ends a pipeline and its workers, for an administrator.
+    pub(crate) fn destroy_pipeline(&self, name: &str) -> Result<()> {
+        self.tell_pipelines(|pipelines, cx, streams| pipelines.destroy(cx, streams, name))
+    }
+
+    /// Starts a worker, and again whenever it dies, until it is stopped.
+    fn start_worker(&self, state: &mut State, coordinator: ServerId, creation: u64, spec: PipelineSpec) {
+        let stream = spec.stream.clone();
+        let start = state.pipelines.workers_mut().on_start(coordinator, creation, spec);
+        if self.standing().view.members.contains(&coordinator) {
+            self.note_place(state, &stream, coordinator);
+        } else {
+            // It has died since it said so: the one that takes its place does not know of this worker yet.
+            let to = self.coordinator_of(state, &stream);
+            self.tell_workers_again(state, &stream, to);
+        }
+        self.supervise(start);
+    }
+
+    fn supervise(&self, start: WorkerStart) {
+        if let Some(node) = self.me.upgrade() {
+            tokio::spawn(keep_alive(node, start));
+        }
+    }
+
+    /// A worker's process has connected.
+    pub(crate) fn worker_connected(&self, pipeline: &str, instance: u64, outbox: Arc<Outbox>) -> Result<()> {
+        self.with_workers(|workers| workers.on_connected(pipeline, instance, outbox))
+    }
+
+    /// A worker's connection ended.
+    pub(crate) fn worker_disconnected(&self, pipeline: &str, outbox: &Arc<Outbox>) {
+        self.with_workers(|workers| workers.on_disconnected(pipeline, outbox));
+    }
+
+    /// The server ends: so do its workers. Waits for their processes, but not for long.
+    pub(crate) async fn stop_workers(&self) {
+        let pids = self.with_workers(LocalWorkers::stop_all);
+        let deadline = Instant::now() + STOP_PATIENCE;
+        let is_alive = |pid: &u32| Process::watch(*pid).is_ok();
+        while pids.iter().any(is_alive) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl WorkerHost for Node {
+    fn server(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn with_workers<T>(&self, note: impl FnOnce(&mut LocalWorkers) -> T) -> T {
+        note(self.state.lock().pipelines.workers_mut())
+    }
+
+    fn on_worker_request(&self, pipeline: &str, instance: u64, request: Request) {
+        self.tell_pipelines(|pipelines, cx, _| {
+            pipelines.workers_mut().on_request(cx, pipeline, instance, request);
+        });
+    }
+}
