@@ -166,7 +166,7 @@ impl Node {
             let staged = self.store.lock().usage().staged;
             return Some(format!("it holds {} steps, of {staged} bytes", state.held.len()));
         }
-        state.space.is_used().then(|| "it holds blocks of the space".to_owned())
+        state.space.holds_blocks().then(|| "it holds blocks of the space".to_owned())
     }
 
     /// This server stays after all.
@@ -329,7 +329,7 @@ impl Node {
     /// What is here that no other server would answer for, in order, but for what is given up.
     fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<ReplicaUnit> {
         let steps: BTreeSet<StepId> = state.held.keys().cloned().chain(state.ledger.all_steps()).collect();
-        let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.all_held());
+        let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.held_units());
         let able = self.able_guardians(state).len();
         let is_given_up =
             |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
@@ -383,7 +383,7 @@ impl Node {
             let rank = member.ranks.keys().map(|(_, rank)| *rank).min().unwrap_or(0);
             return Some(format!("rank {rank} of stream '{stream}' to end its step"));
         }
-        if state.space.is_put_to() {
+        if state.space.has_open_puts() {
             return Some("blocks that are just put into the space".to_owned());
         }
         if state.directory.has_endings() {

@@ -1,5 +1,7 @@
 //! The server's state, shared by all its tasks.
 
+mod space;
+
 use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::attachments::Attachments;

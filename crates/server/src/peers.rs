@@ -111,6 +111,15 @@ impl Peers {
         Some(ToTell { server: server.clone(), messages, waiting, direct })
     }
 
+    /// What is told to a server, in tests of one component: there nobody sends it.
+    #[cfg(test)]
+    pub(crate) fn overhear(
+        &self,
+        server: &ServerEntry,
+    ) -> Option<mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>> {
+        self.add(server).map(|to_tell| to_tell.messages)
+    }
+
     /// A server is needed no more: what is queued for it is still told, and then the connection ends.
     pub(crate) fn remove(&self, server: ServerId) {
         self.queues.write().remove(&server);

@@ -1,6 +1,7 @@
 //! Which server coordinates which stream: the one that the view has it fall to, unless it was coordinated elsewhere before.
 //! (Design note 10.)
 
+use crate::members::Members;
 use crate::node::{Node, State};
 use crate::surroundings::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
@@ -75,8 +76,7 @@ impl Node {
 
     /// Whether every other member has told which streams it coordinates in the place of others.
     pub(crate) fn knows_places(&self, state: &State, view: &View) -> bool {
-        let told = |id: &ServerId| state.places.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
-        view.members.iter().all(|id| *id == self.id || told(id) || state.common.members.is_gone(*id))
+        state.places.are_known(self.id, &state.common.members, view)
     }
 
     /// Waits until every other member has told what follows from the view in force: blocks that are registered with this
@@ -208,6 +208,12 @@ pub(crate) struct Places {
 const DEFERRED_MAX: usize = 1 << 16;
 
 impl Places {
+    /// Whether every other member has told which streams it coordinates in the place of others.
+    pub(crate) fn are_known(&self, me: ServerId, members: &Members, view: &View) -> bool {
+        let told = |id: &ServerId| self.told.get(id).is_some_and(|epoch| *epoch >= view.epoch);
+        view.members.iter().all(|id| *id == me || told(id) || members.is_gone(*id))
+    }
+
     /// Another server tells what follows from the view of this epoch.
     pub(crate) fn heard_of(&mut self, epoch: Epoch) {
         self.heard_of = self.heard_of.max(epoch);
