@@ -337,7 +337,7 @@ impl Node {
                     let known = state.space.range_of(*key).is_some();
                     let mut ranges = step.ranges.iter().map(held);
                     match step.space.filter(|_| !known).and_then(|block| Some((ranges.next()?, block))) {
-                        Some((held, block)) => state.space.take(held, block, view.epoch),
+                        Some((held, block)) => state.space.take_over(held, block, view.epoch),
                         None => {
                             self.free_unseen(ranges, view.epoch);
                             step.ranges.clear();

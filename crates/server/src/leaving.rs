@@ -166,7 +166,7 @@ impl Node {
             let staged = self.store.lock().usage().staged;
             return Some(format!("it holds {} steps, of {staged} bytes", state.holdings.len()));
         }
-        state.space.is_used().then(|| "it holds blocks of the space".to_owned())
+        state.space.holds_blocks().then(|| "it holds blocks of the space".to_owned())
     }
 
     /// This server stays after all.
@@ -314,7 +314,7 @@ impl Node {
     fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<ReplicaUnit> {
         let steps: BTreeSet<StepId> =
             state.holdings.steps().cloned().chain(state.ranks.ledger().all_steps()).collect();
-        let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.all_held());
+        let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.held_units());
         let able = self.able_guardians(state).len();
         let is_given_up =
             |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
@@ -367,7 +367,7 @@ impl Node {
         if let Some((stream, rank)) = state.ranks.first() {
             return Some(format!("rank {rank} of stream '{stream}' to end its step"));
         }
-        if state.space.is_put_to() {
+        if state.space.has_open_puts() {
             return Some("blocks that are just put into the space".to_owned());
         }
         if state.directory.has_endings() {

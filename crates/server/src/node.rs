@@ -17,6 +17,8 @@ mod takeover;
 pub(crate) use crate::streams::holdings::Held;
 pub(crate) use takeover::known_of_runs;
 
+mod space;
+
 use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::checking::Checking;

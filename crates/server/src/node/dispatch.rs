@@ -3,13 +3,12 @@
 use super::{Node, State};
 use crate::questions::Answer;
 use crate::silence::ToDo;
-use crate::space::Registration;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{BackTo, Joined, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
-use forebay_wire::peer::{PeerMessage, cluster, directory, replication, space};
+use forebay_wire::peer::{PeerMessage, cluster, directory, replication};
 use std::sync::Arc;
 
 impl Node {
@@ -20,7 +19,9 @@ impl Node {
             PeerMessage::Streams(message) => self.on_streams(state, from, message),
             PeerMessage::Replication(message) => self.on_replication(state, from, message),
             PeerMessage::Directory(message) => self.on_directory(state, from, message),
-            PeerMessage::Space(message) => self.on_space(state, from, message),
+            PeerMessage::Space(message) => {
+                self.with_space(state, |space, cx, group| space.on_message(cx, group, from, message));
+            }
             PeerMessage::Pipelines(message) => self.on_pipelines(state, from, message),
         }
     }
@@ -70,28 +71,6 @@ impl Node {
             M::Unregister { token, id, blocks } => self.step_unregister(state, from, token, &id, &blocks),
             M::Unregistered { token } => self.step_registered(state, token, Vec::new(), None),
             M::HandOver { id, owned } => self.step_know(state, &id, owned),
-        }
-    }
-
-    fn on_space(&self, state: &mut State, from: ServerId, message: space::Message) {
-        use space::Message as M;
-        match message {
-            M::Register { token, step, description, report } => {
-                self.space_register(state, from, Registration { token, step, description, report });
-            }
-            M::Registered { token, result } => self.space_registered(state, token, result),
-            M::HandOver { step, description, report } => {
-                self.space_know(state, from, step, description, report);
-            }
-            M::Unregister { field, step, blocks } => self.space_unregister(state, field, step, blocks),
-            M::Revoke { token, description } => self.space_revoke(state, from, token, description),
-            M::Forget { token, field, step, description } => {
-                self.space_forget(state, field, step, description);
-                self.tell(state, from, M::Done { token });
-            }
-            M::Done { token } => state.common.questions.answer(token, Answer::Done(Ok(()))),
-            M::Free { token, locations } => self.space_free_held(state, (from, token), &locations),
-            M::Freed { token } => self.space_freed(state, from, token),
         }
     }
 

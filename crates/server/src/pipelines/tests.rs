@@ -176,7 +176,7 @@ impl Bench {
 
     /// Something happens, and what the stream has to say to it; all that must hold does afterwards.
     fn event<T>(&mut self, event: impl FnOnce(&mut Pipelines, &mut Context<'_>, &mut TestStreams) -> T) -> T {
-        let mut cx = Context { server: self.node.shared(), common: &mut self.common };
+        let mut cx = Context { server: &self.node, common: &mut self.common };
         let result = event(&mut self.pipelines, &mut cx, &mut self.streams);
         self.pipelines.sanity_check().unwrap();
         while let Some(event) = self.streams.events.pop_front() {

@@ -2,10 +2,12 @@
 
 use super::client::Client;
 use crate::node::Node;
+use crate::space::FieldAtStep;
+use crate::space::owner::search::Search;
 use crate::surroundings::HashMap;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::client::space::{Reply, Search as Wanted};
+use forebay_wire::client::space::{Reply, Search as Request};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,11 +23,11 @@ const WAITING_MAX: usize = 4096;
 pub(super) struct Searches {
     /// Those that wait for what is not there yet.
     waiting: JoinSet<()>,
-    known: Arc<Mutex<HashMap<u64, Search>>>,
+    known: Arc<Mutex<HashMap<u64, Progress>>>,
 }
 
 /// What became of a search so far.
-enum Search {
+enum Progress {
     /// It is being asked for.
     Begun,
     /// It waits.
@@ -41,14 +43,14 @@ impl Searches {
         &mut self,
         client: &Client,
         request: u64,
-        wanted: Wanted,
+        wanted: Request,
     ) -> Result<Option<Reply>> {
         let Searches { waiting, known } = self;
         while waiting.try_join_next().is_some() {}
         if request == 0 || known.lock().contains_key(&request) {
             return Err(Error::protocol("a search without a number of its own"));
         }
-        known.lock().insert(request, Search::Begun);
+        known.lock().insert(request, Progress::Begun);
         let (node, searches) = (client.node.clone(), known.clone());
         let mut found = Box::pin(async move { find(&node, &searches, request, wanted).await });
         let at_once = poll_fn(|context| Poll::Ready(found.as_mut().poll(context))).await;
@@ -69,8 +71,8 @@ impl Searches {
                 tracing::info!("a client that waits for an array is not answered: {error}");
             }
         });
-        if let Some(search @ Search::Begun) = known.lock().get_mut(&request) {
-            *search = Search::Waits(abort);
+        if let Some(search @ Progress::Begun) = known.lock().get_mut(&request) {
+            *search = Progress::Waits(abort);
         }
         Ok(None)
     }
@@ -83,19 +85,19 @@ impl Searches {
     /// The client is not there any more to be told of anything. What was found stays held.
     pub(super) fn wait_no_more(&mut self) {
         self.waiting.abort_all();
-        self.known.lock().retain(|_, search| matches!(search, Search::Holds(_)));
+        self.known.lock().retain(|_, search| matches!(search, Progress::Holds(_)));
     }
 
     /// Whether the client may look at something that was found.
     pub(super) fn hold_something(&self) -> bool {
-        self.known.lock().values().any(|search| matches!(search, Search::Holds(_)))
+        self.known.lock().values().any(|search| matches!(search, Progress::Holds(_)))
     }
 
     /// The client looks at nothing any more.
     pub(super) fn release_all(&self, node: &Node) {
         let known = std::mem::take(&mut *self.known.lock());
         for search in known.into_values() {
-            if let Search::Holds(lease) = search {
+            if let Progress::Holds(lease) = search {
                 node.space_release(lease);
             }
         }
@@ -106,7 +108,7 @@ impl Searches {
 fn tell(
     node: &Node,
     outbox: &Outbox,
-    searches: &Mutex<HashMap<u64, Search>>,
+    searches: &Mutex<HashMap<u64, Progress>>,
     request: u64,
     answer: Result<Reply>,
 ) -> Result<()> {
@@ -121,25 +123,25 @@ fn tell(
 }
 
 /// The client has finished with what was found, or does not wait for it any more.
-fn release(node: &Node, searches: &Mutex<HashMap<u64, Search>>, request: u64) {
+fn release(node: &Node, searches: &Mutex<HashMap<u64, Progress>>, request: u64) {
     let search = searches.lock().remove(&request);
     match search {
-        Some(Search::Holds(lease)) => node.space_release(lease),
-        Some(Search::Waits(abort)) => abort.abort(),
-        Some(Search::Begun) | None => {}
+        Some(Progress::Holds(lease)) => node.space_release(lease),
+        Some(Progress::Waits(abort)) => abort.abort(),
+        Some(Progress::Begun) | None => {}
     }
 }
 
 /// Looks for something, and holds what is found unless the client has given up meanwhile.
 async fn find(
     node: &Node,
-    searches: &Mutex<HashMap<u64, Search>>,
+    searches: &Mutex<HashMap<u64, Progress>>,
     request: u64,
-    wanted: Wanted,
+    wanted: Request,
 ) -> Result<Reply> {
-    let Wanted { field, step, region, shape, patience_ms } = wanted;
+    let Request { field, step, region, shape, patience_ms } = wanted;
     let patience = Duration::from_millis(patience_ms);
-    let found = node.space_find(&field, step, region.as_ref(), shape.as_ref(), patience).await;
+    let found = node.space_find(Search::new(FieldAtStep { field, step }, region, shape), patience).await;
     // Nothing is waited for from here on: what is held is known to be.
     let lease = found.as_ref().ok().and_then(|found| found.as_ref()).map_or(0, |found| found.lease);
     if !note_end(&mut searches.lock(), request, lease) {
@@ -155,9 +157,9 @@ async fn find(
 }
 
 /// A search has ended, with what is held if that is not 0. Returns whether the client is there to hold it.
-fn note_end(searches: &mut HashMap<u64, Search>, request: u64, lease: u64) -> bool {
+fn note_end(searches: &mut HashMap<u64, Progress>, request: u64, lease: u64) -> bool {
     match searches.get_mut(&request) {
-        Some(search) if lease != 0 => *search = Search::Holds(lease),
+        Some(search) if lease != 0 => *search = Progress::Holds(lease),
         Some(_) => drop(searches.remove(&request)),
         None => return lease == 0,
     }

@@ -6,6 +6,7 @@ use super::searches::Searches;
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
 use crate::node::Held;
+use crate::space::FieldAtStep;
 use forebay_core::directory::check_block_fits;
 use forebay_core::steps::check_replicas;
 use forebay_core::{Error, Result};
@@ -96,7 +97,7 @@ impl Session {
                 Ok(None)
             }
             Request::Remove { field, step } => {
-                if !self.client.node.space_remove(&field, step).await? {
+                if !self.client.node.space_remove(&FieldAtStep { field, step }).await? {
                     return Ok(Some(Reply::NotOwned));
                 }
                 self.may_acknowledge(header).await?;
@@ -164,12 +165,11 @@ impl Session {
             }
             _ => self.take(header, block, bytes).await?,
         };
-        let kept = node.space_keep(put, bytes, held, self.client.patience).await;
-        let kept = match kept {
+        let put = match node.space_put(put, bytes, held, self.client.patience).await {
             Ok(()) => self.may_acknowledge(header).await,
             failed => failed,
         };
-        kept.map(|()| Some(Reply::Done))
+        put.map(|()| Some(Reply::Done))
     }
 
     /// Takes the bytes of a block that come over the connection.
@@ -202,9 +202,9 @@ impl Session {
                 receiver.payload_into(&mapping, held.offset, header).await
             }
         };
-        let kept =
+        let committed =
             filled.and_then(|()| node.store.lock().commit(held.arena, held.offset, held.generation, bytes));
-        if let Err(error) = kept {
+        if let Err(error) = committed {
             node.free([held]);
             return Err(error);
         }

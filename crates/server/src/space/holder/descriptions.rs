@@ -4,7 +4,7 @@
 //! their parts alone. A description that is taken back is answered for only when nothing is on its way any more,
 //! so that nothing is registered under it after that.
 
-use super::{Key, check_same};
+use super::FieldAtStep;
 use crate::surroundings::HashMap;
 use forebay_core::Result;
 use forebay_core::contract::Field;
@@ -15,17 +15,17 @@ const IDLE_MAX: usize = 1024;
 
 /// The descriptions that this server knows.
 #[derive(Debug, Default)]
-pub(super) struct Described {
+pub(super) struct Descriptions {
     by_number: HashMap<DescriptionNumber, Description>,
     /// The one in force, as far as is known.
-    latest: HashMap<Key, DescriptionNumber>,
+    latest: HashMap<FieldAtStep, DescriptionNumber>,
     /// Fields whose description was asked for, by the question's token.
-    asked: HashMap<u64, (Key, Field)>,
+    asked: HashMap<u64, (FieldAtStep, Field)>,
 }
 
 #[derive(Debug)]
 struct Description {
-    key: Key,
+    key: FieldAtStep,
     field: Field,
     /// How many puts are registering under it now.
     in_flight: u32,
@@ -33,18 +33,18 @@ struct Description {
     revoked: Vec<(ServerId, u64)>,
 }
 
-impl Described {
+impl Descriptions {
     /// A put begins to register: under which description, if one is known. Fails if the field is another.
-    pub(super) fn begin(&mut self, key: &Key, field: &Field) -> Result<Option<DescriptionNumber>> {
+    pub(super) fn begin(&mut self, key: &FieldAtStep, field: &Field) -> Result<Option<DescriptionNumber>> {
         let Some(number) = self.latest.get(key).copied() else { return Ok(None) };
         let Some(description) = self.by_number.get_mut(&number) else { return Ok(None) };
-        check_same(&description.field, field, key.1)?;
+        key.check_same(&description.field, field)?;
         description.in_flight += 1;
         Ok(Some(number))
     }
 
     /// A description is asked for.
-    pub(super) fn ask(&mut self, token: u64, key: Key, field: Field) {
+    pub(super) fn ask(&mut self, token: u64, key: FieldAtStep, field: Field) {
         self.asked.insert(token, (key, field));
     }
 
@@ -69,6 +69,7 @@ impl Described {
         if description.in_flight > 0 || description.revoked.is_empty() {
             return Vec::new();
         }
+        self.doubt(number);
         self.by_number.remove(&number).map_or(Vec::new(), |description| description.revoked)
     }
 
@@ -95,6 +96,20 @@ impl Described {
             }
         }
     }
+
+    /// Checks what always holds between two events.
+    pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
+        for (key, number) in &self.latest {
+            if self.by_number.get(number).is_none_or(|description| description.key != *key) {
+                return Err(format!("description {number} of {key} is in force but not known"));
+            }
+        }
+        let idle = |description: &Description| description.in_flight == 0 && !description.revoked.is_empty();
+        match self.by_number.values().find(|description| idle(description)) {
+            Some(description) => Err(format!("a revoked description of {} is in no use", description.key)),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -108,32 +123,36 @@ mod tests {
 
     #[test]
     fn a_description_in_use_is_answered_for_when_that_ends() {
-        let mut described = Described::default();
-        let key = || ("T".to_owned(), 4);
-        assert_eq!(described.begin(&key(), &field(5)).unwrap(), None);
-        described.ask(1, key(), field(5));
-        described.answered(1, Some(77));
-        assert_eq!(described.begin(&key(), &field(5)).unwrap(), Some(77));
-        assert!(described.begin(&key(), &field(6)).is_err());
-        assert!(!described.revoke(77, ServerId(2), 9));
-        assert_eq!(described.begin(&key(), &field(5)).unwrap(), None, "it is in force no more");
-        assert_eq!(described.end(77), []);
-        assert_eq!(described.end(77), [(ServerId(2), 9)]);
-        assert!(described.revoke(77, ServerId(2), 10));
-        assert!(described.by_number.is_empty() && described.latest.is_empty() && described.asked.is_empty());
+        let mut descriptions = Descriptions::default();
+        let key = || FieldAtStep::new("T", 4);
+        assert_eq!(descriptions.begin(&key(), &field(5)).unwrap(), None);
+        descriptions.ask(1, key(), field(5));
+        descriptions.answered(1, Some(77));
+        assert_eq!(descriptions.begin(&key(), &field(5)).unwrap(), Some(77));
+        assert!(descriptions.begin(&key(), &field(6)).is_err());
+        assert!(!descriptions.revoke(77, ServerId(2), 9));
+        assert_eq!(descriptions.begin(&key(), &field(5)).unwrap(), None, "it is in force no more");
+        assert_eq!(descriptions.end(77), []);
+        assert_eq!(descriptions.end(77), [(ServerId(2), 9)]);
+        assert!(descriptions.revoke(77, ServerId(2), 10));
+        assert!(
+            descriptions.by_number.is_empty()
+                && descriptions.latest.is_empty()
+                && descriptions.asked.is_empty()
+        );
     }
 
     #[test]
     fn those_that_are_not_in_use_are_forgotten() {
-        let mut described = Described::default();
+        let mut descriptions = Descriptions::default();
         for n in 1..4 * IDLE_MAX as u64 {
-            described.ask(n, ("T".to_owned(), n), field(5));
-            described.answered(n, Some(n.into()));
+            descriptions.ask(n, FieldAtStep::new("T", n), field(5));
+            descriptions.answered(n, Some(n.into()));
             if n % 100 != 0 {
-                described.end(n.into());
+                descriptions.end(n.into());
             }
         }
-        assert!(described.by_number.len() <= IDLE_MAX && described.latest.len() <= IDLE_MAX);
-        assert_eq!(described.begin(&("T".to_owned(), 100), &field(5)).unwrap(), Some(100));
+        assert!(descriptions.by_number.len() <= IDLE_MAX && descriptions.latest.len() <= IDLE_MAX);
+        assert_eq!(descriptions.begin(&FieldAtStep::new("T", 100), &field(5)).unwrap(), Some(100));
     }
 }

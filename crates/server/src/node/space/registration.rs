@@ -1,0 +1,189 @@
+//! Registering a block of the space with the owners of all tiles that it touches, or with none: the waits of
+//! `space/holder/registration.rs`.
+
+use super::{Node, OWNERS_PATIENCE};
+use crate::questions::Answer;
+use crate::space::holder::registration::{OwnerQuestion, OwnerReply, OwnerRequest, RegistrationOutcome};
+use crate::space::{FieldAtStep, PendingAnswer};
+use forebay_core::block::BlockRecord;
+use forebay_core::contract::Field;
+use forebay_core::ids::{DescriptionNumber, ServerId};
+use forebay_core::steps::FieldReport;
+use forebay_core::tiles::TileMap;
+use forebay_core::{Error, ErrorKind, Result};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Within this, a server that has died is given up, and others hold its seats.
+const GIVEN_UP: Duration = Duration::from_secs(3);
+/// How long to wait before a block is registered again.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+
+/// A block that is being registered.
+struct Block<'a> {
+    key: &'a FieldAtStep,
+    field: &'a Field,
+    record: &'a BlockRecord,
+    /// Until when its owners may answer.
+    deadline: Instant,
+}
+
+impl Block<'_> {
+    /// Asks an owner to register the block.
+    fn request(&self, owner: ServerId, description: DescriptionNumber) -> OwnerRequest {
+        let report = FieldReport::new(self.field.clone(), vec![self.record.clone()]);
+        OwnerRequest { owner, description, report }
+    }
+
+    /// Asks the server that describes the field for the description alone.
+    fn description_request(&self, owner: ServerId) -> OwnerRequest {
+        OwnerRequest { owner, description: 0, report: FieldReport::new(self.field.clone(), Vec::new()) }
+    }
+}
+
+impl Node {
+    /// Registers a block: under which description. An owner that has just died has a successor soon.
+    pub(super) async fn space_register(
+        &self,
+        key: &FieldAtStep,
+        field: &Field,
+        record: &BlockRecord,
+    ) -> Result<DescriptionNumber> {
+        let given_up = Instant::now() + GIVEN_UP;
+        loop {
+            let block = Block { key, field, record, deadline: Instant::now() + OWNERS_PATIENCE };
+            let registered = self.space_register_with_owners(&block).await;
+            match registered {
+                Err(error) if error.kind == ErrorKind::Unreachable && Instant::now() < given_up => {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+                registered => return registered,
+            }
+        }
+    }
+
+    async fn space_register_with_owners(&self, block: &Block<'_>) -> Result<DescriptionNumber> {
+        let seats = &self.standing().roster.seats;
+        let tiles = self.in_space(|_, _, group| group.tiles(seats, block.key, block.field.shape.as_deref()));
+        if tiles.is_single() {
+            return self.space_register_with_one(block, tiles.descriptor().unwrap_or(self.id)).await;
+        }
+        loop {
+            if let Some(description) = self.space_register_with_several(block, &tiles).await? {
+                return Ok(description);
+            }
+            // It was removed meanwhile: described anew.
+            if Instant::now() >= block.deadline {
+                let text = format!("{} is removed again and again while it is put", block.key);
+                return Err(Error::timeout(text));
+            }
+        }
+    }
+
+    /// Registers a block of a field that has one owner, which describes it as well.
+    async fn space_register_with_one(&self, block: &Block<'_>, owner: ServerId) -> Result<DescriptionNumber> {
+        let mut description = 0;
+        for (owner, reply) in self.space_ask(block, [block.request(owner, 0)], false).await {
+            match reply {
+                OwnerReply::Registered(number) => description = number,
+                OwnerReply::Stale => {
+                    return Err(Error::internal("a description of no number is not in force"));
+                }
+                OwnerReply::Refused(error) => return Err(error),
+                OwnerReply::Silent(error) => {
+                    self.space_unregister(block, [owner]);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(description)
+    }
+
+    /// Registers a block of a field that has several owners: under which description. `None` if the description that this
+    /// server knew is no longer in force.
+    async fn space_register_with_several(
+        &self,
+        block: &Block<'_>,
+        tiles: &TileMap,
+    ) -> Result<Option<DescriptionNumber>> {
+        let describer = tiles.descriptor().unwrap_or(self.id);
+        let mut owners = tiles.owners_of(&block.record.extent.interior());
+        let known = self.in_space(|space, _, _| space.holder.begin_registration(block.key, block.field))?;
+        let mut replies = Vec::new();
+        let description = match known {
+            Some(description) => description,
+            None => {
+                // The part of the server that describes the field goes with the question.
+                let owns_part = owners.iter().position(|owner| *owner == describer);
+                let request = match owns_part.map(|at| owners.remove(at)) {
+                    Some(_) => block.request(describer, 0),
+                    None => block.description_request(describer),
+                };
+                replies = self.space_ask(block, [request], true).await;
+                match replies.last() {
+                    Some((_, OwnerReply::Registered(description))) => *description,
+                    _ => 0,
+                }
+            }
+        };
+        if description > 0 {
+            let requests = owners.into_iter().map(|owner| block.request(owner, description));
+            replies.extend(self.space_ask(block, requests, false).await);
+        }
+        let outcome = RegistrationOutcome::of(replies);
+        let has_failed = outcome.has_failed();
+        if has_failed {
+            self.space_unregister(block, outcome.may_know);
+        }
+        if description > 0 {
+            self.in_space(|space, cx, _| space.holder.end_registration(cx, description, outcome.is_stale));
+        }
+        match outcome.failure {
+            Some(error) => Err(error),
+            None => Ok((!has_failed).then_some(description)),
+        }
+    }
+
+    /// Asks several owners at once to register a block: what each of them says.
+    async fn space_ask(
+        &self,
+        block: &Block<'_>,
+        requests: impl IntoIterator<Item = OwnerRequest>,
+        remember: bool,
+    ) -> Vec<(ServerId, OwnerReply)> {
+        let asked = self.in_space(|space, cx, _| space.holder.ask_owners(cx, block.key, requests, remember));
+        let mut replies = Vec::new();
+        for OwnerQuestion { owner, range, pending } in asked {
+            let reply = self.space_reply(block, owner, pending).await;
+            if let (OwnerReply::Refused(_) | OwnerReply::Stale, Some(range)) = (&reply, range) {
+                self.in_space(|space, _, _| space.holder.let_go(owner, range));
+            }
+            replies.push((owner, reply));
+        }
+        replies
+    }
+
+    /// Waits for what an owner says.
+    async fn space_reply(
+        &self,
+        block: &Block<'_>,
+        owner: ServerId,
+        pending: Option<PendingAnswer>,
+    ) -> OwnerReply {
+        let fails = |how: &str| format!("{owner}, which owns a part of {}, {how}", block.key);
+        let gone = || OwnerReply::Refused(Error::unreachable(fails("is gone")));
+        let Some(PendingAnswer { token, answer, .. }) = pending else { return gone() };
+        let reply = match timeout_at(block.deadline, answer).await {
+            Ok(Ok(Answer::Described(result))) => return OwnerReply::from(result),
+            Ok(_) => gone(),
+            Err(_) => OwnerReply::Silent(Error::timeout(fails("did not answer in time"))),
+        };
+        self.in_space(|space, cx, _| space.holder.give_up_question(cx, token));
+        reply
+    }
+
+    /// Has owners let go of a block that could not be registered with all.
+    fn space_unregister(&self, block: &Block<'_>, owners: impl IntoIterator<Item = ServerId>) {
+        self.in_space(|space, cx, _| space.holder.unregister(cx, block.key, block.record, owners));
+    }
+}
