@@ -1,6 +1,6 @@
 //! Requests over a connection: asked and awaited at once, or asked now and collected later.
 
-use crate::connection::receive::Undecoded;
+use crate::connection::receive::RawAnswer;
 use crate::connection::rpc::{Payload, Rpc, lock};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::Header;
@@ -146,8 +146,8 @@ impl Rpc {
     }
 
     /// What an answer says. One that says what failed is an error; one that cannot be read breaks the connection.
-    fn decode<Q: Request>(&self, answer: Undecoded) -> Result<Answer<Q::Reply>> {
-        let Undecoded { frame, beside: descriptors } = answer;
+    fn decode<Q: Request>(&self, answer: RawAnswer) -> Result<Answer<Q::Reply>> {
+        let RawAnswer { frame, beside: descriptors } = answer;
         let said: Result<Q::Reply> =
             frame.message().map_err(|error| lock(&self.receiver).break_with(error))?;
         Ok(Answer { message: said?, header: frame.header, descriptors })

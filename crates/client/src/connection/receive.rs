@@ -18,7 +18,7 @@ const LOOK_AT_MEMBERS_MAX: Duration = Duration::from_secs(4);
 const SKIP: u64 = 64 << 10;
 
 /// An answer as it came, with its descriptors: whoever asked knows how to decode it.
-pub(super) type Undecoded = Answer<Vec<OwnedFd>>;
+pub(super) type RawAnswer = Answer<Vec<OwnedFd>>;
 
 impl Rpc {
     /// The next event that the server tells, no later than `deadline`, as `take` makes it: that is called in the order in which
@@ -36,7 +36,7 @@ impl Rpc {
     }
 
     /// The answer to a request, no later than `deadline`.
-    pub(super) fn answer_to(&self, request: u64, deadline: Instant, what: &str) -> Result<Undecoded> {
+    pub(super) fn answer_to(&self, request: u64, deadline: Instant, what: &str) -> Result<RawAnswer> {
         self.wait(deadline, what, |inbox| inbox.requests.take_answer(request))
     }
 

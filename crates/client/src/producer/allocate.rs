@@ -4,7 +4,7 @@ use crate::connection::rpc::lock;
 use crate::producer::block_bytes::put_block;
 use crate::producer::options::{Allocation, Block};
 use crate::producer::rank::Producer;
-use crate::producer::state::{Allocated, no_step};
+use crate::producer::state::{AllocatedBlock, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::put_target::PutTarget;
 use forebay_core::block::Stats;
@@ -50,7 +50,7 @@ impl Producer {
         let put = put_block(block, Bytes::Inline(Box::default()), None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         let stats = field.stats && stats::supported(field.dtype);
-        open.allocations.insert(id, Allocated { target, grant, dtype: field.dtype, stats, put });
+        open.allocations.insert(id, AllocatedBlock { target, grant, dtype: field.dtype, stats, put });
         // Memory of no bytes has an address of its own too, where no range begins.
         let nowhere = (id / 4095 * 4096 + 1 + id % 4095) % memory.len();
         let offset = grant.map_or(nowhere, |grant| grant.offset);
@@ -85,7 +85,7 @@ impl Producer {
     /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait, unless a server
     /// that is not the home holds the block; reads the memory once if the field has statistics.
     pub fn commit(&self, id: u64) -> Result<()> {
-        let Allocated { target, grant, dtype, stats, mut put } = self.take_allocation(id)?;
+        let AllocatedBlock { target, grant, dtype, stats, mut put } = self.take_allocation(id)?;
         if let (true, Some(grant), Some(arena)) = (stats, grant, &target.arena) {
             let mut computed = Stats::EMPTY;
             arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
@@ -138,7 +138,7 @@ impl Producer {
 
     /// Gives back what `alloc` gave, unpublished. Does not wait.
     pub fn abort(&self, id: u64) -> Result<()> {
-        let Allocated { target, grant, put, .. } = self.take_allocation(id)?;
+        let AllocatedBlock { target, grant, put, .. } = self.take_allocation(id)?;
         lock(&self.state).forget(&put.field, put.number);
         match grant.map_or(Ok(()), |grant| target.give_back(&grant)) {
             // The memory is gone with its server.
@@ -147,7 +147,7 @@ impl Producer {
         }
     }
 
-    fn take_allocation(&self, id: u64) -> Result<Allocated> {
+    fn take_allocation(&self, id: u64) -> Result<AllocatedBlock> {
         let mut state = self.state()?;
         let open = state.open.as_mut().ok_or_else(|| no_step("a commit"))?;
         open.allocations.remove(&id).ok_or_else(|| {

@@ -14,13 +14,13 @@ use std::sync::MutexGuard;
 
 /// What a step was begun with.
 #[derive(Debug, Default)]
-struct Begun {
+struct StepStart {
     grants: Vec<Grant>,
     phase: OpenPhase,
 }
 
 /// What came of beginning a step, with the state: `None` if staging is given up.
-type Beginning<'a> = (MutexGuard<'a, State>, Option<Begun>);
+type Beginning<'a> = (MutexGuard<'a, State>, Option<StepStart>);
 
 impl Producer {
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
@@ -49,7 +49,7 @@ impl Producer {
         if !state.staging.is_active() {
             state.skipped += 1;
         }
-        let Begun { grants, phase } = begun.unwrap_or_default();
+        let StepStart { grants, phase } = begun.unwrap_or_default();
         let members = Some(self.group.known());
         state.last = Some(step);
         state.open = Some(OpenStep { step, time, phase, members, grants, ..OpenStep::default() });
@@ -72,14 +72,14 @@ impl Producer {
             return self.ask_to_begin(state, &home, step, time);
         }
         if !is_wanted {
-            return Ok((state, Some(Begun { phase: OpenPhase::Passing, ..Begun::default() })));
+            return Ok((state, Some(StepStart { phase: OpenPhase::Passing, ..StepStart::default() })));
         }
         let began = Request::BeganAlone { step, time, ended: false };
         // The home is told at once where steps were left out: other ranks may wait for this one there.
         let is_next = state.last.and_then(|last| last.checked_add(1)) == Some(step);
         let told = if is_next { home.rpc.queue(&began) } else { home.rpc.tell(&began) };
         told.or_else(|error| self.on_home_lost(&mut state, error))?;
-        let begun = state.staging.is_active().then(Begun::default);
+        let begun = state.staging.is_active().then(StepStart::default);
         Ok((state, begun))
     }
 
@@ -112,7 +112,7 @@ impl Producer {
                     lock(&self.state).last = Some(step);
                     return Err(error);
                 }
-                return Ok((state, Some(Begun { grants, phase: OpenPhase::Staging })));
+                return Ok((state, Some(StepStart { grants, phase: OpenPhase::Staging })));
             }
             Ok(Reply::LetGo) => self.on_let_go(&mut state),
             Ok(other) => return Err(unexpected(&other)),

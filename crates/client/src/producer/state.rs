@@ -66,16 +66,16 @@ pub(super) struct OpenStep {
     pub(super) keys: HashSet<(String, u64)>,
     pub(super) blocks: u64,
     pub(super) dropped: bool,
-    pub(super) allocations: HashMap<u64, Allocated>,
+    pub(super) allocations: HashMap<u64, AllocatedBlock>,
     /// Other servers than the home that blocks of this step went to.
     pub(super) elsewhere: BTreeMap<ServerId, Arc<PutTarget>>,
     pub(super) counts: Counts,
     pub(super) outstanding: OutstandingPuts,
 }
 
-/// Memory that was given and not yet committed.
+/// A block whose memory was given to the caller, and is not committed yet.
 #[derive(Debug)]
-pub(super) struct Allocated {
+pub(super) struct AllocatedBlock {
     pub(super) target: Arc<PutTarget>,
     /// `None` for a block without elements.
     pub(super) grant: Option<Grant>,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 /// An arena, for reading. When nobody looks at it any more, its server is told so.
 #[derive(Debug)]
 pub(crate) struct ReadableArena {
-    mapped: Mapped,
+    mapped: ArenaMapping,
     guard: ForkGuard,
     rpc: Arc<Rpc>,
     /// The number by which the server knows this reader of the arena.
@@ -20,7 +20,7 @@ pub(crate) struct ReadableArena {
 }
 
 #[derive(Debug)]
-enum Mapped {
+enum ArenaMapping {
     /// The whole arena, and what of it was brought into the mapping.
     Whole(Arc<Mapping>, Mutex<RangeSet>),
     /// The process has no address space for the whole (arenas are large, and there is one for each rank): each block is mapped
@@ -31,8 +31,8 @@ enum Mapped {
 impl ReadableArena {
     pub(super) fn new(file: OwnedFd, bytes: u64, rpc: Arc<Rpc>, reader: u64) -> ReadableArena {
         let mapped = match Mapping::new(file.as_fd(), bytes, Access::Read) {
-            Ok(mapping) => Mapped::Whole(Arc::new(mapping), Mutex::default()),
-            Err(_) => Mapped::Parts(file),
+            Ok(mapping) => ArenaMapping::Whole(Arc::new(mapping), Mutex::default()),
+            Err(_) => ArenaMapping::Parts(file),
         };
         ReadableArena { mapped, guard: ForkGuard::new(), rpc, reader }
     }
@@ -40,8 +40,8 @@ impl ReadableArena {
     /// A mapping that shows a range, and where the range starts in it. Valid as long as this arena lives.
     pub(crate) fn show(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
         match &self.mapped {
-            Mapped::Whole(mapping, _) => Ok((mapping.clone(), offset)),
-            Mapped::Parts(file) => {
+            ArenaMapping::Whole(mapping, _) => Ok((mapping.clone(), offset)),
+            ArenaMapping::Parts(file) => {
                 let before = offset % PAGE;
                 let part = Mapping::part(file.as_fd(), offset - before, pages(before + bytes), Access::Read)?;
                 Ok((Arc::new(part), before))
@@ -53,7 +53,7 @@ impl ReadableArena {
     pub(crate) fn show_all(&self, offset: u64, bytes: u64) -> Result<(Arc<Mapping>, u64)> {
         let (mapping, start) = self.show(offset, bytes)?;
         match &self.mapped {
-            Mapped::Whole(_, populated) => {
+            ArenaMapping::Whole(_, populated) => {
                 let mut populated = lock(populated);
                 let end = offset + pages(bytes);
                 if !populated.contains(offset, end) {
@@ -61,7 +61,7 @@ impl ReadableArena {
                     populated.insert(offset, end);
                 }
             }
-            Mapped::Parts(_) => mapping.populate(start, bytes),
+            ArenaMapping::Parts(_) => mapping.populate(start, bytes),
         }
         Ok((mapping, start))
     }
