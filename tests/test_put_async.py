@@ -86,7 +86,7 @@ def test_more_than_may_be_outstanding(one: forebay.LocalGroup) -> None:
 def test_failures_are_told_once(own_place: object, told_by: str) -> None:
     """A block that no server can ever hold: told by the wait, else by the step's end, and then by nobody."""
     with (
-        forebay.local(budget=1 << 20) as small,
+        forebay.local(budget_bytes=1 << 20) as small,
         forebay.Consumer("s", group=small.path, timeout=20) as reader,
         forebay.Producer("s", group=small.path, timeout=20, transport="tcp") as sim,
     ):
@@ -122,7 +122,7 @@ def test_failures_are_told_once(own_place: object, told_by: str) -> None:
 
 def test_no_room_is_a_gap(own_place: object) -> None:
     with (
-        forebay.local(budget=1 << 20) as small,
+        forebay.local(budget_bytes=1 << 20) as small,
         forebay.Consumer("s", group=small.path, timeout=20) as reader,
         forebay.Producer("s", group=small.path, timeout=20, transport="tcp") as sim,
     ):

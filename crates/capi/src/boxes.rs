@@ -1,16 +1,14 @@
 //! Blocks, fields and selections: from C's description to ours.
 #![allow(unsafe_code, reason = "descriptions are full of C's pointers")]
 
-use crate::abi::{
-    FB_ASSOCIATION_CELL, FB_ASSOCIATION_VERTEX, FB_MEMORY_HOST, fb_block, fb_field, fb_selection,
-};
+use crate::abi::{FB_MEMORY_HOST, fb_block, fb_field, fb_selection};
 use crate::arguments;
 use forebay_client::core::block::Extent;
-use forebay_client::core::contract::{Association, Field};
+use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::{Dims, MAX_NDIM};
 use forebay_client::store::strided::{Source, Target};
-use forebay_client::{Error, ErrorKind, Result, Selection};
+use forebay_client::{Choice, Error, ErrorKind, Result, Selection};
 
 /// A block as a caller describes it, checked as far as that goes without its field.
 pub(crate) struct Given<'a> {
@@ -93,15 +91,7 @@ pub(crate) unsafe fn field(given: &fb_field) -> Result<Field> {
         let placed = ndim == 0 || !given.shape.is_null();
         let mut field = Field::new(name, dtype, placed.then_some(&shape[..]), ndim);
         field.every = given.every;
-        field.association = match given.association {
-            FB_ASSOCIATION_CELL => Association::Cell,
-            FB_ASSOCIATION_VERTEX => Association::Vertex,
-            other => {
-                return Err(Error::invalid(format!(
-                    "field->association is {other}: use FB_ASSOCIATION_CELL (0) or FB_ASSOCIATION_VERTEX (1)"
-                )));
-            }
-        };
+        field.association = Choice::of_number(given.association, "field->association")?;
         for (d, dim) in arguments::optional_numbers(given.dims, ndim).enumerate() {
             field.dims.push(arguments::text(dim, &format!("field->dims[{d}]"))?.to_owned());
         }

@@ -1,16 +1,15 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 
+use crate::declared::ConsumerOptions;
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions, look_again};
+use crate::group::{Group, look_again};
 use crate::holder::{ARENAS_KEPT, Holders};
-use crate::pins::PIN_BYTES;
 use crate::presence::{Presence, Tries};
 use crate::rpc::{Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
 use crate::step::Step;
 use crate::turn::Turn;
 use forebay_core::attr::Attrs;
-use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
@@ -26,41 +25,6 @@ const WINDOW_MAX: u32 = 1024;
 /// How long no server may be found to attach at when the one that coordinated the stream is gone: until the group has
 /// given that up.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
-
-/// How to open a consumer.
-#[derive(Debug, Clone)]
-pub struct ConsumerOptions {
-    /// The group.
-    pub group: GroupOptions,
-    /// The stream's name; it need not exist yet.
-    pub stream: String,
-    /// What is needed.
-    pub needs: Needs,
-    /// How many steps may be held at once, 1 to 1024; more wait in the stream, under its policy.
-    pub window: u32,
-    /// With which step to begin.
-    pub start: Start,
-    /// Whether to go on with the next run when one ends.
-    pub follow: bool,
-    /// How many bytes of earlier steps arrays may keep in the servers' memory; beyond that, blocks of further
-    /// steps are copied. `None`: 1 GiB. One step may be kept whatever its size.
-    pub pin_bytes: Option<u64>,
-}
-
-impl ConsumerOptions {
-    /// All fields of a stream, with all defaults.
-    pub fn new(stream: &str) -> ConsumerOptions {
-        ConsumerOptions {
-            group: GroupOptions::default(),
-            stream: stream.to_owned(),
-            needs: Needs::All { every: 1 },
-            window: 4,
-            start: Start::Next,
-            follow: false,
-            pin_bytes: None,
-        }
-    }
-}
 
 /// A reader of a stream.
 #[derive(Debug)]
@@ -135,7 +99,7 @@ impl Consumer {
             held: Vec::new(),
             back: None,
         };
-        let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes.unwrap_or(PIN_BYTES)));
+        let holders = Arc::new(Holders::with_pins(group.clone(), options.pin_bytes));
         let (link, from) = attach_to(&group, &attach, &holders, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {

@@ -1,5 +1,6 @@
 //! Finding a group and connecting to its servers.
 
+use crate::declared::Choice;
 use crate::rpc::{LOOK_AT_MEMBERS, Rpc};
 use crate::seconds::sane;
 use forebay_core::ids::ServerId;
@@ -28,12 +29,7 @@ pub enum TransportChoice {
 impl TransportChoice {
     /// The choice of this name: `auto`, `shm` or `tcp`.
     pub fn parse(name: &str) -> Result<TransportChoice> {
-        match name {
-            "auto" => Ok(TransportChoice::Auto),
-            "shm" => Ok(TransportChoice::Shm),
-            "tcp" => Ok(TransportChoice::Tcp),
-            _ => Err(Error::invalid(format!("transport '{name}' is not known: use auto, shm or tcp"))),
-        }
+        Choice::of_name(name)
     }
 }
 

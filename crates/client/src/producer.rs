@@ -8,10 +8,11 @@ mod options;
 mod put;
 mod put_again;
 
-pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
+pub use options::{Allocation, Block, OnLoss, Outcome};
 pub(crate) use put::{Counted, gather, put_block};
 pub(crate) use put_again::{WhereBytes, Written};
 
+use crate::declared::ProducerOptions;
 use crate::fork::ForkGuard;
 use crate::group::{Group, Known};
 use crate::particles::Species;
@@ -147,7 +148,7 @@ impl Producer {
             size: options.size,
             policy: options.policy,
             keep: options.keep,
-            queue_bytes: options.queue_bytes.unwrap_or(1 << 30),
+            queue_bytes: options.queue_bytes,
             continues: options.continues,
             replicas: options.replicas,
             durability: options.durability,

@@ -1,8 +1,9 @@
 //! The space: arrays put and got by name, step and region, whoever put them.
 
 use crate::assemble::{self, Selection};
+use crate::declared::SpaceOptions;
 use crate::fork::ForkGuard;
-use crate::group::{Group, GroupOptions};
+use crate::group::Group;
 use crate::holder::{ARENAS_KEPT, Holders, Told};
 use crate::rpc::{Payload, Rpc, lock, unexpected};
 use crate::seconds::deadline_after;
@@ -30,23 +31,6 @@ const FIELDS_MAX: usize = 1024;
 /// Up to this size the bytes of a put go over the socket although memory is shared: one question instead of
 /// two, which costs more than copying so little twice.
 const SOCKET_MAX: u64 = 64 << 10;
-
-/// How to open a space.
-#[derive(Debug, Clone)]
-pub struct SpaceOptions {
-    /// The group.
-    pub group: GroupOptions,
-    /// How many servers hold each array that is put: all but one may die. At most as many as the group has when it is
-    /// opened, and 8; where servers go later, as many as are left.
-    pub replicas: u32,
-}
-
-impl SpaceOptions {
-    /// With one server that holds each array.
-    pub fn new(group: GroupOptions) -> SpaceOptions {
-        SpaceOptions { group, replicas: 1 }
-    }
-}
 
 /// Arrays by name, step and region. What is put stays until it is removed.
 #[derive(Debug)]

@@ -1,11 +1,7 @@
-//! How a producer is opened, and what it is given and gives back.
+//! What a producer is given and gives back.
 
-use crate::group::GroupOptions;
 use forebay_core::Result;
 use forebay_core::block::Extent;
-use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::placement::Placement;
-use forebay_core::steps::{Durability, Policy};
 use forebay_store::Mapping;
 use std::sync::Arc;
 
@@ -17,55 +13,6 @@ pub enum OnLoss {
     Skip,
     /// Waits for another server, as long as any wait may take, and then fails.
     Fail,
-}
-
-/// How to open a producer.
-#[derive(Debug, Clone)]
-pub struct ProducerOptions {
-    /// The group.
-    pub group: GroupOptions,
-    /// The stream's name.
-    pub stream: String,
-    /// This rank.
-    pub rank: u32,
-    /// How many ranks there are.
-    pub size: u32,
-    /// What happens to steps when readers or memory cannot keep up.
-    pub policy: Policy,
-    /// Closed steps to keep although nobody reads them.
-    pub keep: u32,
-    /// Bytes of closed steps that may wait for readers before the policy drops some; `None`: 1 GiB.
-    pub queue_bytes: Option<u64>,
-    /// The run, and the last step of it that is still true, that this one continues.
-    pub continues: Option<(RunNumber, StepNumber)>,
-    /// How many servers hold each block: all but one of them may die. 1 to 8.
-    pub replicas: u32,
-    /// When a block is safe of which several servers hold copies.
-    pub durability: Durability,
-    /// What to do when the servers are gone.
-    pub on_loss: OnLoss,
-    /// Which servers hold this rank's blocks; those of up to a KiB travel with the step and are not placed.
-    pub placement: Placement,
-}
-
-impl ProducerOptions {
-    /// One rank of one, with all defaults.
-    pub fn new(stream: &str) -> ProducerOptions {
-        ProducerOptions {
-            group: GroupOptions::default(),
-            stream: stream.to_owned(),
-            rank: 0,
-            size: 1,
-            policy: Policy::default(),
-            keep: 0,
-            queue_bytes: None,
-            continues: None,
-            replicas: 1,
-            durability: Durability::default(),
-            on_loss: OnLoss::default(),
-            placement: Placement::default(),
-        }
-    }
 }
 
 /// A block that is put: its field, number and box.
