@@ -69,8 +69,8 @@
 ! only the interior of a larger array, pass it as a section, u(2:nx+1, 2:ny+1): it is read where it lies.
 !
 ! What may be passed.  Arrays, sections of them and components of arrays, p(:)%x, are read and written where they
-! lie.  Of an expression, 2*u, the compiler makes a copy for the call, which is gone after it: give that to fb_put, not to
-! fb_put_async.  One defect of gfortran (12, at least) cannot be mended here: a pointer to a component, q => p%x, that
+! lie.  Of an expression, 2*u, the compiler makes a copy for the call; fb_put_async too is done with it when it
+! returns.  One defect of gfortran (12, at least) cannot be mended here: a pointer to a component, q => p%x, that
 ! another procedure associated than the one that passes it on arrives wrong in every call, Forebay's or not.  Pass
 ! p%x itself.
 !
@@ -193,8 +193,8 @@ module forebay
          put_int64_far, put_real32_far, put_real64_far, put_complex32_far, put_complex64_far
       ! end of what is generated
    end interface
-   ! The same without waiting for the server's answer: the array must stay as it is until fb_wait, fb_flush or
-   ! fb_producer_end has returned.
+   ! The same without waiting for the server's answer: fb_wait, fb_flush and fb_producer_end do that, and tell what failed.
+   ! The array is yours again when it returns, all the same.
    interface fb_put_async
       ! generated from interface/forebay.toml: generic put_async
       module procedure put_async_int32, put_async_int64, put_async_real32, put_async_real64, put_async_complex32, &
@@ -222,7 +222,7 @@ module forebay
          pipeline_stage_complex64_far
       ! end of what is generated
    end interface
-   ! As fb_put_async: the array must stay as it is until fb_pipeline_execute or fb_pipeline_deactivate has returned.
+   ! As fb_put_async: fb_pipeline_execute and fb_pipeline_deactivate wait for the answers.
    interface fb_pipeline_stage_async
       ! generated from interface/forebay.toml: generic pipeline_stage_async
       module procedure pipeline_stage_async_int32, pipeline_stage_async_int64, pipeline_stage_async_real32, &
@@ -413,15 +413,16 @@ contains
 
    ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
    ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
-   subroutine fb_particles(producer, species, names, dtypes, ndims, every, stats, stat, errmsg)
+   subroutine fb_particles(producer, species, names, dtypes, ndims, units, every, stats, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: species, names(:)
       integer, intent(in) :: dtypes(:)
       integer, intent(in), optional :: ndims(:), every
+      character(*), intent(in), optional :: units(:)   ! of each
       logical, intent(in), optional :: stats   ! of all of them
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(name_room, c_char), allocatable, target :: names_c(:)
+      character(name_room, c_char), allocatable, target :: names_c(:), units_c(:)
       type(c_field) :: fields(size(names))
       integer :: i
       if (.not. names_fit('names', names, stat, errmsg)) return
@@ -429,7 +430,11 @@ contains
       if (present(ndims)) then
          if (.not. one_each('ndims', size(ndims), size(names), stat, errmsg)) return
       end if
-      allocate (names_c(size(names)))
+      if (present(units)) then
+         if (.not. one_each('units', size(units), size(names), stat, errmsg)) return
+         if (.not. names_fit('units', units, stat, errmsg)) return
+      end if
+      allocate (names_c(size(names)), units_c(size(names)))
       do i = 1, size(names)
          names_c(i) = trim(names(i))//c_null_char
          fields(i)%struct_size = c_sizeof(fields(i))
@@ -437,6 +442,10 @@ contains
          fields(i)%dtype = dtypes(i)
          fields(i)%ndim = 1
          if (present(ndims)) fields(i)%ndim = ndims(i)
+         if (present(units)) then
+            units_c(i) = trim(units(i))//c_null_char
+            fields(i)%units = c_loc(units_c(i))
+         end if
          if (present(every)) fields(i)%every = every
          if (present(stats)) fields(i)%stats = merge(1, 0, stats)
       end do

@@ -262,8 +262,8 @@ typedef struct fb_producer_options {
 typedef struct fb_field {
     uint64_t struct_size;
     const char *name;
-    int32_t dtype;            /* FB_.. */
-    int32_t association;      /* FB_ASSOCIATION_.. */
+    int32_t dtype;            /* FB_... */
+    int32_t association;      /* FB_ASSOCIATION_... */
     uint32_t ndim;            /* 0 to 8 */
     uint32_t every;           /* offered at the steps whose number is a multiple of this (default 1) */
     const uint64_t *shape;    /* [ndim] the global shape; NULL for a field whose blocks have no place in one. With
@@ -304,7 +304,7 @@ typedef struct fb_block {
     uint64_t number;             /* tells apart several blocks of one rank, field and step */
     const void *data;            /* may be NULL if the block is empty */
     int32_t memory;              /* FB_MEMORY_HOST */
-    int32_t dtype;               /* FB_.. */
+    int32_t dtype;               /* FB_... */
     uint32_t ndim;
     uint32_t level;              /* refinement level. Offsets above 0 count in an index space of that level's own,
                                   * of any extent; such blocks are seen by fb_view, not by reads of regions */
@@ -366,8 +366,8 @@ int fb_demanded(fb_producer *producer, const char *field, int *demanded);
  * says so. An undemanded field costs one check, and a mistake in its block is told all the same. */
 int fb_put(fb_producer *producer, const fb_block *block);
 
-/* As fb_put, without waiting for the server's answer: block->data must stay as it is until fb_wait,
- * fb_flush or fb_producer_end has returned; all else that `block` points at is yours again on return.
+/* As fb_put, without waiting for the server's answer: fb_wait, fb_flush and fb_producer_end do that, and say what failed.
+ * The array is yours again on return here, too.
  *
  * No thread works behind your back.  Where the server is on this host there is no answer to wait for: the
  * block is copied at once, as fb_put does.  Over TCP its bytes are handed to the socket before this returns
@@ -486,7 +486,7 @@ typedef struct fb_consumer_options {
                               * are given (default 1) */
     uint32_t window;         /* how many steps may be held at once, 1 to 1024. More wait in the stream, under its
                               * policy (default 4) */
-    int32_t follow;          /* whether to go on with the next run when the simulation is restarted (default 0) */
+    int32_t follow;          /* whether to go on with the next run when the simulation is restarted (default 0: no) */
     int32_t start;           /* with which step to begin: FB_START_NEXT, the next step that begins;
                               * FB_START_OLDEST, the oldest that the stream keeps; or a cursor: where an earlier
                               * reader of the stream stopped, in this process or another, as fb_consumer_cursor
@@ -523,8 +523,8 @@ typedef struct fb_step_info {
 typedef struct fb_field_info {
     uint64_t struct_size;
     const char *name;
-    int32_t dtype;        /* FB_.. */
-    int32_t association;  /* FB_ASSOCIATION_.. */
+    int32_t dtype;        /* FB_... */
+    int32_t association;  /* FB_ASSOCIATION_... */
     uint32_t ndim;
     uint32_t every;       /* offered at the steps whose number is a multiple of this (default 1) */
     int32_t placed;       /* 1: it has a global shape; 0: its blocks have no place in one (default 0) */
@@ -564,7 +564,7 @@ typedef struct fb_view {
     uint64_t number;         /* as it was put */
     uint32_t rank;           /* who put it */
     uint32_t level;
-    int32_t dtype;           /* FB_.. */
+    int32_t dtype;           /* FB_... */
     uint32_t ndim;
     uint32_t server;         /* the number of the server that holds it */
     int32_t placed;          /* 0: an unplaced block, without an offset (default 0) */

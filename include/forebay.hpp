@@ -559,7 +559,8 @@ public:
         check(fb_put(rank(), &block));
         return outcome;
     }
-    // The same without waiting for the server's answer: the array must stay as it is until wait() or end().
+    // The same without waiting for the server's answer: the array is yours again on return, and wait(), flush()
+    // or end() tell what failed.
     template <class T> std::int32_t put_async(const std::string &field, const T *data, const Box &box) {
         std::int32_t outcome = FB_OUTCOME_STAGED;
         fb_block block = detail::block(field, dtype_of<T>::value, data, box);
@@ -789,7 +790,7 @@ public:
     template <class T> std::int32_t stage(const std::string &field, const T *data, const Box &box) {
         return this->put(field, data, box);
     }
-    // The same without waiting for the server's answer: the array must stay as it is until execute() or deactivate().
+    // The same without waiting for the server's answer: execute() or deactivate() tell what failed.
     template <class T> std::int32_t stage_async(const std::string &field, const T *data, const Box &box) {
         return this->put_async(field, data, box);
     }

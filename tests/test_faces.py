@@ -66,15 +66,18 @@ def test_a_difference_is_noticed(copy: Path) -> None:
     assert generate(copy, "--check").returncode == 0
 
 
+def add_option(root: Path, lines: str) -> None:
+    """Adds an option `haste` to those of a producer."""
+    table = f'[options.producer.members.haste]\n{lines}\ndoc = "How much haste there is."\n\n'
+    before = "# A rank that drives a pipeline"
+    changed(root / "interface" / "forebay.toml", before, table + before)
+    done = generate(root)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_option_reaches_all_languages(copy: Path) -> None:
     """Adding one is a table of the declaration."""
-    changed(
-        copy / "interface" / "forebay.toml",
-        "# A rank that drives a pipeline",
-        '[options.producer.members.haste]\ntype = "u32"\ndefault = 3\ndoc = "How much haste there is."\n\n'
-        "# A rank that drives a pipeline",
-    )
-    assert generate(copy).returncode == 0
+    add_option(copy, 'type = "u32"\ndefault = 3')
     expected = {
         "include/forebay.h": "uint32_t haste;           /* how much haste there is (default 3) */",
         "include/forebay.hpp": "std::uint32_t haste = 3;",
@@ -92,6 +95,30 @@ def test_an_option_reaches_all_languages(copy: Path) -> None:
         assert line in (copy / where).read_text(encoding="utf-8"), where
     # The struct is whole again: a member to come takes the place of what fills it up.
     assert "int32_t reserved;" in (copy / "include" / "forebay.h").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "lines, keyword, client",
+    [
+        ('type = "text"', "haste: str | None = None,", "pub haste: Option<String>,"),
+        ('type = "bool"\ndefault = true', "haste: bool = True,", "pub haste: bool,"),
+        ('type = "bytes"\ndefault = 4096', "haste: int = 1 << 12,", "pub haste: u64,"),
+        (
+            'type = "on_loss"\ndefault = "fail"',
+            'haste: _choices.OnLoss = "fail",',
+            "pub haste: OnLoss,",
+        ),
+    ],
+)
+def test_an_option_of_any_type(copy: Path, lines: str, keyword: str, client: str) -> None:
+    add_option(copy, lines)
+    assert keyword in (copy / "python" / "forebay" / "_producer.py").read_text(encoding="utf-8")
+    assert client in (copy / "crates" / "client" / "src" / "declared" / "options.rs").read_text(
+        encoding="utf-8"
+    )
+    if shutil.which("cc"):
+        header = copy / "include" / "forebay.h"
+        subprocess.run(["cc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", str(header)], check=True)
 
 
 @pytest.mark.parametrize(

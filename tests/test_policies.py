@@ -84,6 +84,34 @@ def test_block_waits_for_the_reader(own_place: Path, child: Callable[..., Child]
         assert sim.ended() == ["done"]
 
 
+def test_under_block_the_put_waits_for_room(own_place: Path, transport: str) -> None:
+    """A step begins although there is no room for its blocks: whatever needs some waits for it, and says so."""
+    whole = np.ones((512, 512))
+    with (
+        forebay.local(servers=1, budget_bytes=8 << 20) as group,
+        consumer(group, window=1, transport=transport) as reader,
+        producer(group, policy="block", timeout=1, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=whole.shape)
+        number, full = 0, ""
+        while not full:
+            step = sim.begin(number)
+            try:
+                step.put("U", whole)
+            except forebay.Full as error:
+                full = str(error)
+            sim.end()
+            number += 1
+        assert "found no room" in full
+        step = sim.begin(number)
+        ask = {"shm": lambda: step.alloc("U", whole.shape), "tcp": lambda: step.put("U", whole)}[transport]
+        with pytest.raises(forebay.Full, match="found no room"):
+            ask()
+        sim.end()
+        with reader.next() as found:
+            assert found.number == 0
+
+
 def test_block_fails_at_its_deadline_and_names_why(own_place: Path, transport: str) -> None:
     with forebay.local(servers=1, budget_bytes=8 << 20) as group:
         with consumer(group, window=1, transport=transport) as reader:

@@ -53,7 +53,7 @@ class Consumer:
     pin_bytes:
         Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
         further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
-        of one step may be kept whatever its size.
+        of one step may be kept whatever its size (default 1 GiB).
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class PipelineHandle:
     continues:
         After a restart from a checkpoint: the run, and its last step that is still true.
     queue_bytes:
-        Bytes of closed steps that may wait for readers before the policy drops some.
+        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
     replicas:
         How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is
         preferred; on one host it costs almost nothing, since the servers share the memory.
@@ -153,10 +153,10 @@ class PipelineHandle:
         self._producer.array(name, dtype=dtype, shape=shape, **options)
 
     def particles(
-        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], **options: Any
     ) -> None:
-        """Declares a particle species, as `Producer.particles` does."""
-        self._producer.particles(species, fields, every=every)
+        """Declares a particle species, as `Producer.particles` does, with its arguments."""
+        self._producer.particles(species, fields, **options)
 
     def buffer(self, name: str, *, every: int = 1) -> None:
         """Declares a buffer, as `Producer.buffer` does."""

@@ -68,7 +68,7 @@ class Producer:
     continues:
         After a restart from a checkpoint: the run, and its last step that is still true.
     queue_bytes:
-        Bytes of closed steps that may wait for readers before the policy drops some.
+        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
     replicas:
         How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is
         preferred; on one host it costs almost nothing, since the servers share the memory.
@@ -195,7 +195,13 @@ class Producer:
             self.attr(key, value, field=name)
 
     def particles(
-        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+        self,
+        species: str,
+        fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]],
+        *,
+        every: int = 1,
+        units: Mapping[str, str] | None = None,
+        stats: bool = False,
     ) -> None:
         """Adds a particle species: a group of fields that share one count.
 
@@ -203,7 +209,7 @@ class Producer:
         `{"x": ("f8", 3), "charge": "f4"}`. Each field is named `species/name` and has no global shape; its
         first dimension counts the particles. Within a step the blocks of a species that have one `number`
         must have one count, else `put` raises `Conflict`. Readers take `step.particles(species)`, or single
-        fields. Waits for an answer for each field.
+        fields. `units` are by field; `every` and `stats`, of all of them, are as in `array`. Waits for an answer for each field.
         """
         given: dict[str, _Offer] = {}
         for name, kind in fields.items():
@@ -213,8 +219,12 @@ class Producer:
             if components != 1:
                 offer = _Offer(offer.dtype, 2, placed=False, components=components)
             given[name] = offer
-        told = [(name, offer.dtype, offer.ndim, "") for name, offer in given.items()]
-        self._core.particles(species, told, _every(every))
+        of = units or {}
+        unknown = ", ".join(of.keys() - given.keys())
+        if unknown:
+            raise Invalid(f"species '{species}': units of {unknown}, which it does not have")
+        told = [(name, offer.dtype, offer.ndim, of.get(name, "")) for name, offer in given.items()]
+        self._core.particles(species, told, _every(every), stats)
         self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
 
     def buffer(self, name: str, *, every: int = 1) -> None:
@@ -355,8 +365,8 @@ class OpenStep:
         own, of any extent: readers see them among `blocks()`, and reads by region leave them out. Returns
         whether it was staged: an undemanded field costs one check.
 
-        With `wait=False` the server's answer is not waited for: `wait()`, or the step's end, does that and
-        raises what failed, and until then the array must stay as it is. That pays over TCP, where many
+        With `wait=False` the server's answer is not waited for: `wait()`, `flush()` of the producer, or the step's
+        end does that and raises what failed. The array is yours again on return all the same. That pays over TCP, where many
         blocks then share one journey; on one host there is no answer, and it changes nothing.
         """
         offer = self._offer(name)

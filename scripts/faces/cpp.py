@@ -38,7 +38,7 @@ class HeaderPlus:
         name, default = member.name, member.default
         if member.required:
             return [f"std::string {name}"]
-        if member.type == "group":
+        if member.type in ("group", "text"):
             return [f"std::string {name} = {{}}"]
         if member.type in ("seconds", "own_seconds"):
             return [f"double {name} = {-1 if default is None else default}"]
@@ -77,9 +77,9 @@ class HeaderPlus:
     def _assigned(self, member: Member) -> list[str]:
         name = member.name
         enum = self._declaration.enums.get(member.type)
-        if member.type == "group":
+        if member.type in ("group", "text") and not member.required:
             return [f"given.{name} = or_null(options.{name});"]
-        if member.type == "text" or (enum is not None and enum.by_name):
+        if member.required or (enum is not None and enum.by_name):
             return [f"given.{name} = options.{name}.c_str();"]
         if member.type == "bool":
             return [f"given.{name} = options.{name} ? 1 : 0;"]

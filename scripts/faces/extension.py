@@ -11,7 +11,7 @@ _TYPES = {
     "u64": "u64",
     "bytes": "u64",
     "bool": "bool",
-    "text": "String",
+    "text": "Option<String>",
     "needs": "given::Fields",
     "run_step": "Option<(u64, u64)>",
     "placement": "given::Placement",

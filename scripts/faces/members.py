@@ -152,7 +152,9 @@ def _parts(declaration: Declaration, member: Member) -> Iterator[CMember]:
     elif member.default is None or kind.c_zero == "NULL":
         yield _plain(member.name, kind, doc)
     else:
-        shown = byte_count(member.default) if member.type == "bytes" else int(member.default)
+        shown = byte_count(member.default) if member.type == "bytes" else str(int(member.default))
+        if doc.startswith("Whether"):
+            shown = f"{shown}: {'yes' if member.default else 'no'}"
         known = f"{clause(doc)} (default {shown})" if doc else f"default {shown}"
         number = float(member.default) if kind.rust == "f64" else int(member.default)
         yield _number(member.name, kind, known, number)

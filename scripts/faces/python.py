@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faces.declaration import Declaration, Member, Struct, Wrong
 from faces.regions import BANNER
-from faces.text import Words, wrapped
+from faces.text import Words, byte_count, clause, wrapped
 
 # Lines of a docstring.
 _WIDTH = 108
@@ -47,6 +47,8 @@ class Package:
         lines: list[str] = []
         for member in self._declaration.options[which].members:
             text = self._words.of(member.python if member.python is not None else member.doc)
+            if member.type == "bytes":
+                text = f"{clause(text)} (default {byte_count(member.default)})."
             lines += [f"    {member.name}:", *(f"        {line}" for line in wrapped(text, _WIDTH - 8))]
         return lines
 
@@ -117,7 +119,7 @@ class Package:
             "run_step": "tuple[int, int] | None",
             "placement": "_given.Placement",
             "start": "_choices.Start | tuple[int, int]",
-            "text": "str",
+            "text": "str | None",
         }
         if member.type in known:
             return known[member.type]

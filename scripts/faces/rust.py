@@ -127,6 +127,8 @@ class Rust:
             return "u64", name, f"1 << {default.bit_length() - 1}"
         if member.type == "bool":
             return "bool", name, str(default).lower()
+        if member.type == "text":
+            return "Option<String>", name, "None"
         if member.type == "needs":
             used.add("forebay_core::contract::Needs")
             return "Needs", "needs", "Needs::All { every: 1 }"
@@ -209,6 +211,8 @@ class Rust:
             return f'{name}: arguments::within(given.{name}, {member.low or 0}..={high}, "options->{name}")?'
         if member.type == "bool":
             return f'{name}: arguments::truth(given.{name}, "options->{name}")?'
+        if member.type == "text":
+            return f'{name}: arguments::optional_text(given.{name}, "options->{name}")?.map(str::to_owned)'
         if member.type in COMPOUND:
             called = "needs" if member.type == "needs" else name
             return f"{called}: compound::{called}(given)?"

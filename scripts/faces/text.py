@@ -58,7 +58,7 @@ def snake(name: str) -> str:
 
 def clause(text: str) -> str:
     """A text that goes on: without its full stop."""
-    return text.removesuffix(".")
+    return text if text.endswith("...") else text.removesuffix(".")
 
 
 def byte_count(number: int) -> str:

@@ -637,6 +637,7 @@ contains
       type(fb_producer) :: sim
       type(fb_consumer) :: viewer
       type(fb_step) :: step
+      type(fb_field_info) :: info
       type(fb_view) :: view
       real(real64) :: x(3, 40)
       real(real64), pointer :: shown(:, :)
@@ -649,7 +650,9 @@ contains
       call open_both(sim, viewer)
       call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dtypes has 1 entries for 2 names')
-      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], stats=.true.)
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], units=['m'], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'units has 1 entries for 2 names')
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], units=['mm', 'e '], stats=.true.)
       call fb_buffer(sim, 'log')
       call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'ions/x', x)
@@ -661,6 +664,8 @@ contains
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_step_block(step, 'ions/x', 1_int64, view)
       call check(all(view%stored == [3, 40]), 'the last dimension counts')
+      call fb_step_field(step, 'ions/charge', info)
+      call check(info%units == 'e' .and. .not. info%placed, 'its units')
       call c_f_pointer(view%data, shown, view%stored)
       call check(all(shown == x), 'its vectors')
       call check(view%has_stats .and. view%min == 1 .and. view%max == 120, 'their statistics')
