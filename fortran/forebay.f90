@@ -264,6 +264,22 @@ module forebay
    interface fb_producer_begin
       module procedure producer_begin_int32, producer_begin_int64
    end interface
+   ! A step of either kind of integer; what each does stands at pipeline_activate_int64 and the like.
+   interface fb_pipeline_activate
+      module procedure pipeline_activate_int32, pipeline_activate_int64
+   end interface
+   interface fb_pipeline_activate_async
+      module procedure pipeline_activate_async_int32, pipeline_activate_async_int64
+   end interface
+   interface fb_pipeline_execute
+      module procedure pipeline_execute_int32, pipeline_execute_int64
+   end interface
+   interface fb_pipeline_execute_async
+      module procedure pipeline_execute_async_int32, pipeline_execute_async_int64
+   end interface
+   interface fb_pipeline_deactivate
+      module procedure pipeline_deactivate_int32, pipeline_deactivate_int64
+   end interface
    interface fb_array
       module procedure array_int32, array_int64
    end interface
@@ -1166,7 +1182,7 @@ contains
 
    ! Begins a step.  `workers` is how many run it; 0 if staging was given up.  Up to 4 steps may be active.  Waits for an
    ! answer of the home server, and for slower ranks, as fb_pipeline_activate in forebay.h says.
-   subroutine fb_pipeline_activate(pipeline, step, time, workers, stat, errmsg)
+   subroutine pipeline_activate_int64(pipeline, step, time, workers, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
       real(real64), intent(in) :: time
@@ -1181,8 +1197,18 @@ contains
       call told(result, stat, errmsg)
    end subroutine
 
+   subroutine pipeline_activate_int32(pipeline, step, time, workers, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in) :: time
+      integer, intent(out), optional :: workers
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_activate_int64(pipeline, int(step, int64), time, workers, stat, errmsg)
+   end subroutine
+
    ! The same without waiting for the pipeline's coordinator: fb_request_wait does.
-   subroutine fb_pipeline_activate_async(pipeline, step, time, request, stat, errmsg)
+   subroutine pipeline_activate_async_int64(pipeline, step, time, request, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
       real(real64), intent(in) :: time
@@ -1192,9 +1218,19 @@ contains
       call told(c_pipeline_activate_async(pipeline%handle, step, time, request%handle), stat, errmsg)
    end subroutine
 
+   subroutine pipeline_activate_async_int32(pipeline, step, time, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in) :: time
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_activate_async_int64(pipeline, int(step, int64), time, request, stat, errmsg)
+   end subroutine
+
    ! Ends the step of this rank, and has the pipeline run on it once all ranks have ended it.  Waits until that is over,
    ! `timeout` seconds at most (default: as it was opened).  `ran` is whether the workers ran.
-   subroutine fb_pipeline_execute(pipeline, step, timeout, ran, stat, errmsg)
+   subroutine pipeline_execute_int64(pipeline, step, timeout, ran, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
       real(real64), intent(in), optional :: timeout
@@ -1208,8 +1244,18 @@ contains
       call told(result, stat, errmsg)
    end subroutine
 
+   subroutine pipeline_execute_int32(pipeline, step, timeout, ran, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in), optional :: timeout
+      logical, intent(out), optional :: ran
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_execute_int64(pipeline, int(step, int64), timeout, ran, stat, errmsg)
+   end subroutine
+
    ! The same without waiting for the execution: fb_request_wait does.
-   subroutine fb_pipeline_execute_async(pipeline, step, request, stat, errmsg)
+   subroutine pipeline_execute_async_int64(pipeline, step, request, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
       type(fb_request), intent(out) :: request
@@ -1218,13 +1264,30 @@ contains
       call told(c_pipeline_execute_async(pipeline%handle, step, request%handle), stat, errmsg)
    end subroutine
 
+   subroutine pipeline_execute_async_int32(pipeline, step, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_execute_async_int64(pipeline, int(step, int64), request, stat, errmsg)
+   end subroutine
+
    ! Has finished with a step, and ends it if fb_pipeline_execute has not.  Waits for nothing else.
-   subroutine fb_pipeline_deactivate(pipeline, step, stat, errmsg)
+   subroutine pipeline_deactivate_int64(pipeline, step, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       call told(c_pipeline_deactivate(pipeline%handle, step), stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_deactivate_int32(pipeline, step, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_deactivate_int64(pipeline, int(step, int64), stat, errmsg)
    end subroutine
 
    ! The steps that this rank has activated and not deactivated, in order; at most 4.  Never waits.

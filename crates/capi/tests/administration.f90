@@ -24,6 +24,7 @@ program administration
    call check(.not. fb_result_is_retryable(FB_INVALID), 'trying again does not help')
    call fb_admin_shutdown(admin)
    call fb_admin_close(admin)
+   deallocate (added)
 contains
    subroutine check(good, what)
       logical, intent(in) :: good

@@ -31,7 +31,7 @@ program driving
          call fb_request_free(request)
       end if
       call check(workers == 2 .and. ran, 'both workers ran')
-      call fb_pipeline_deactivate(handle, step)
+      call fb_pipeline_deactivate(handle, int(step))   ! of either kind
    end do
    call check(.not. fb_producer_lost(fb_pipeline_producer(handle), skipped) .and. skipped == 0, 'nothing is lost')
    call fb_pipeline_close(handle)

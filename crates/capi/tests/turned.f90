@@ -1,7 +1,26 @@
 ! The Fortran module: shapes, offsets, ghosts and sections are turned round and arrive where they should.
 ! What C sees of them is tested by the tutorial's pairs of languages.
+module placing
+   use forebay
+   use, intrinsic :: iso_c_binding
+   implicit none
+contains
+   function on_the_last(context, block) bind(C) result(server)
+      type(c_ptr), value :: context
+      type(fb_to_place), intent(in) :: block
+      integer(c_int64_t) :: server
+      integer, pointer :: calls
+      integer(c_int32_t), pointer :: servers(:)
+      call c_f_pointer(context, calls)
+      call c_f_pointer(block%servers, servers, [block%servers_count])
+      calls = calls + 1
+      server = servers(size(servers))
+   end function
+end module
+
 program turned
    use forebay
+   use placing, only: on_the_last
    use, intrinsic :: iso_c_binding
    use, intrinsic :: iso_fortran_env
    implicit none
@@ -38,6 +57,8 @@ program turned
       call views
    case ('fields')
       call fields
+   case ('placements')
+      call placements
    case ('attributes')
       call attributes
    case ('particles')
@@ -510,6 +531,36 @@ contains
       call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
       call check(fb_step_block_count(step, 'V', stat, text) == 0, 'no blocks')
       call fails(FB_NOT_FOUND, 'it has')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Which server holds a block, as a function says it.
+   subroutine placements
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64) :: u(20, 30)
+      integer :: asked
+      integer, target :: calls
+      u = 1
+      calls = 0
+      call fb_consumer_open(viewer, 'placements', timeout=20.0_real64)
+      call fb_producer_open(sim, 'placements', placement=FB_PLACEMENT_FUNCTION, place=c_funloc(on_the_last), &
+                            place_context=c_loc(calls))
+      call fb_array(sim, 'U', FB_F64, [20, 30])
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u(:, :15), offset=[0, 0])
+      call fb_put(sim, 'U', u(:, 16:), offset=[0, 15], number=1)
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      do asked = 1, 2
+         call fb_step_block(step, 'U', int(asked, int64), view)
+         call check(view%server == 1, 'it is on the last server')
+      end do
+      call check(calls == 2, 'it was asked for each block')
       call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
