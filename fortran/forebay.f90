@@ -331,102 +331,6 @@ contains
 
    ! ---- producer ------------------------------------------------------------------------------
 
-   ! Adds a field to the output contract, or changes its global shape from the next step on.  Without `shape`
-   ! the field's blocks have no place in a global array, and `ndim` says how many dimensions they have.  With `stats`
-   ! each block carries statistics of its interior, for fb_step_block to show.
-   subroutine array_int32(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
-                          stats, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      integer(int32), intent(in), optional :: shape(:)
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call declare(producer, name, dtype, given_int32(shape), ndim, dims, spacing, origin, units, association, every, &
-                   stats, stat, errmsg)
-   end subroutine
-
-   subroutine array_int64(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
-                          stats, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      integer(int64), intent(in) :: shape(:)
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call declare(producer, name, dtype, given_int64(shape), ndim, dims, spacing, origin, units, association, every, &
-                   stats, stat, errmsg)
-   end subroutine
-
-   subroutine declare(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, stats, &
-                      stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      type(numbers), intent(in) :: shape
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: name_c, units_c
-      character(name_room, c_char), allocatable, target :: dims_c(:)
-      type(c_ptr), allocatable, target :: dims_at(:)
-      integer(c_int64_t), allocatable, target :: shape_c(:)
-      real(c_double), allocatable, target :: spacing_c(:), origin_c(:)
-      type(c_field) :: field
-      integer :: d, n
-
-      n = 0
-      if (present(ndim)) n = ndim
-      if (shape%there) n = shape%n
-      if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return
-      if (.not. fits('dims', dims_given=present(dims), length=length_of(dims), n=n, stat=stat, errmsg=errmsg)) return
-      field%struct_size = c_sizeof(field)
-      field%dtype = dtype
-      field%ndim = n
-      name_c = c_text(name); field%name = c_loc(name_c)
-      if (shape%there) then
-         shape_c = shape%of(n:1:-1)
-         if (n > 0) field%shape = c_loc(shape_c)
-      end if
-      if (present(dims)) then
-         if (.not. names_fit('dims', dims, stat, errmsg)) return
-         allocate (dims_c(n), dims_at(n))
-         do d = 1, n
-            dims_c(d) = trim(dims(n + 1 - d))//c_null_char
-            dims_at(d) = c_loc(dims_c(d))
-         end do
-         if (n > 0) field%dims = c_loc(dims_at)
-      end if
-      if (present(spacing)) then
-         if (.not. fits('spacing', .true., size(spacing), n, stat, errmsg)) return
-         spacing_c = spacing(n:1:-1)
-         if (n > 0) field%spacing = c_loc(spacing_c)
-      end if
-      if (present(origin)) then
-         if (.not. fits('origin', .true., size(origin), n, stat, errmsg)) return
-         origin_c = origin(n:1:-1)
-         if (n > 0) field%origin = c_loc(origin_c)
-      end if
-      if (present(units)) then
-         units_c = c_text(units); field%units = c_loc(units_c)
-      end if
-      if (present(association)) field%association = association
-      if (present(every)) field%every = every
-      if (present(stats)) field%stats = merge(1, 0, stats)
-      call told(c_array(producer%handle, field), stat, errmsg)
-   end subroutine
-
    ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
    ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
    subroutine fb_particles(producer, species, names, dtypes, ndims, units, every, stats, stat, errmsg)
@@ -2018,12 +1922,6 @@ contains
       character(*), intent(inout), optional :: errmsg
       names_fit = all(len_trim(names) < name_room)
       if (.not. names_fit) call refused(what//': a name has at most 255 bytes', stat, errmsg)
-   end function
-
-   integer function length_of(list)
-      character(*), intent(in), optional :: list(:)
-      length_of = 0
-      if (present(list)) length_of = size(list)
    end function
 
    ! Text as C has it, without the blanks that Fortran fills up with.

@@ -263,20 +263,20 @@ typedef struct fb_field {
     uint64_t struct_size;
     const char *name;
     int32_t dtype;            /* FB_... */
-    int32_t association;      /* FB_ASSOCIATION_... */
     uint32_t ndim;            /* 0 to 8 */
-    uint32_t every;           /* offered at the steps whose number is a multiple of this (default 1) */
     const uint64_t *shape;    /* [ndim] the global shape; NULL for a field whose blocks have no place in one. With
                                * ndim 0 the field is one number of the whole stream, put by one rank */
-    const char *const *dims;  /* [ndim] names, slowest first; or NULL */
+    int32_t association;      /* FB_ASSOCIATION_... */
+    uint32_t every;           /* offered at the steps whose number is a multiple of this (default 1) */
+    const char *const *dims;  /* [ndim] the names of its dimensions, slowest first; or NULL */
     const double *spacing;    /* [ndim] the distance of neighbours in each dimension, or NULL */
     const double *origin;     /* [ndim] where the first element lies, or NULL */
     const char *units;        /* of its values, or NULL */
-    int32_t stats;            /* 1: keep statistics of each block's interior, for fb_view to show; complex types
-                               * have none (default 0) */
+    int32_t stats;            /* whether each block carries minimum, maximum, sum and counts of its interior, for
+                               * readers to see without its elements; complex types have none (default 0: no) */
     int32_t reserved;         /* 0 */
 } fb_field;
-#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct attribute */

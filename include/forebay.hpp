@@ -137,15 +137,26 @@ struct ProducerOptions {
 };
 // end of what is generated
 
+// generated from interface/forebay.toml: field options
 // What may be said of a field beside its name, type and shape.
 struct FieldOptions {
-    std::vector<std::string> dims = {}; // slowest first
-    std::vector<double> spacing = {}, origin = {};
-    std::string units = {};
+    // What its values belong to: FB_ASSOCIATION_CELL or FB_ASSOCIATION_VERTEX of the mesh.
     std::int32_t association = FB_ASSOCIATION_CELL;
+    // Offered at the steps whose number is a multiple of this.
     std::uint32_t every = 1;
-    bool stats = false; // keep statistics of each block's interior: see View
+    // The names of its dimensions, in the order of its shape.
+    std::vector<std::string> dims = {};
+    // The distance of neighbours, in each dimension.
+    std::vector<double> spacing = {};
+    // Where the first element lies, in each dimension.
+    std::vector<double> origin = {};
+    // The units of its values.
+    std::string units = {};
+    // Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see without its
+    // elements; complex types have none.
+    bool stats = false;
 };
+// end of what is generated
 
 // A field of a particle species.
 struct Property {
@@ -339,21 +350,23 @@ inline fb_block block(const std::string &field, std::int32_t dtype, const void *
 // `field` keeps what the struct points at, but for what `options` and `shape` hold.
 struct FieldStruct {
     FieldStruct(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
-        same_length("dims", options.dims.size(), ndim);
-        same_length("spacing", options.spacing.size(), ndim);
-        same_length("origin", options.origin.size(), ndim);
-        for (const std::string &dim : options.dims) dims.push_back(dim.c_str());
         field.name = name.c_str();
         field.dtype = dtype;
-        field.association = options.association;
         field.ndim = static_cast<std::uint32_t>(ndim);
-        field.every = options.every;
         field.shape = shape ? or_null(*shape) : nullptr;
+        // generated from interface/forebay.toml: given field
+        field.association = options.association;
+        field.every = options.every;
+        same_length("dims", options.dims.size(), ndim);
+        for (const std::string &label : options.dims) dims.push_back(label.c_str());
         field.dims = or_null(dims);
+        same_length("spacing", options.spacing.size(), ndim);
         field.spacing = or_null(options.spacing);
+        same_length("origin", options.origin.size(), ndim);
         field.origin = or_null(options.origin);
         field.units = or_null(options.units);
         field.stats = options.stats ? 1 : 0;
+        // end of what is generated
     }
 
     std::vector<const char *> dims;

@@ -23,13 +23,13 @@ from faces.rust import Rust
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Classes whose docstrings have a part about options.
+# Classes and functions whose docstrings have a part about options.
 DOCUMENTED = {
-    "python/forebay/_producer.py": {"Producer": "producer"},
-    "python/forebay/_consumer.py": {"Consumer": "consumer"},
-    "python/forebay/_space.py": {"Space": "space"},
-    "python/forebay/_admin.py": {"Admin": "admin"},
-    "python/forebay/_pipeline_handle.py": {"PipelineHandle": "pipeline_handle"},
+    "python/forebay/_producer.py": {"class Producer": "producer", "    def array": "field"},
+    "python/forebay/_consumer.py": {"class Consumer": "consumer"},
+    "python/forebay/_space.py": {"class Space": "space"},
+    "python/forebay/_admin.py": {"class Admin": "admin"},
+    "python/forebay/_pipeline_handle.py": {"class PipelineHandle": "pipeline_handle"},
 }
 
 
@@ -88,8 +88,9 @@ def _python(root: Path, declaration: Declaration) -> Iterator[tuple[str, str]]:
         texts[f"{folder}/{name}"] = _filled(root, f"{folder}/{name}", package.part)
     for where, classes in DOCUMENTED.items():
         text = _filled(root, where, package.part)
-        for class_name, options in classes.items():
-            text = documented(text, class_name, package.docs(options))
+        for head, options in classes.items():
+            indent = " " * (len(head) - len(head.lstrip()) + 4)
+            text = documented(text, head, indent, package.docs(options, indent))
         texts[where] = text
     for where, text in texts.items():
         ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", where, "-"]
@@ -100,14 +101,14 @@ def _filled(root: Path, where: str, part: Callable[[str, str], list[str]]) -> st
     return regions.filled((root / where).read_text(encoding="utf-8"), where, part)
 
 
-def documented(text: str, class_name: str, lines: list[str]) -> str:
-    """A module's text with these lines as what a class says of its parameters."""
-    before, head, rest = text.partition(f"\nclass {class_name}")
-    opened, title, rest = rest.partition("    Parameters\n    ----------\n")
-    _, close, after = rest.partition('\n    """\n')
-    if not (head and title and close):
-        raise Wrong(f"class {class_name} has no docstring with 'Parameters'")
-    return before + head + opened + title + "\n".join(lines) + close + after
+def documented(text: str, head: str, indent: str, lines: list[str]) -> str:
+    """A module's text with these lines as what a class or a function says of its parameters."""
+    before, begun, rest = text.partition(f"\n{head}")
+    opened, title, rest = rest.partition(f"{indent}Parameters\n{indent}----------\n")
+    _, close, after = rest.partition(f'\n{indent}"""\n')
+    if not (begun and title and close):
+        raise Wrong(f"{head.strip()} has no docstring with 'Parameters'")
+    return before + begun + opened + title + "\n".join(lines) + close + after
 
 
 def formatted(command: list[str], text: str) -> str:

@@ -121,6 +121,26 @@ def test_an_option_of_any_type(copy: Path, lines: str, keyword: str, client: str
         subprocess.run(["cc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", str(header)], check=True)
 
 
+def test_an_option_of_a_field_reaches_all_languages(copy: Path) -> None:
+    changed(
+        copy / "interface" / "forebay.toml",
+        "[structs.attribute]",
+        '[structs.field.members.mood]\noption = true\ntype = "text"\ndoc = "How it feels."\n\n[structs.attribute]',
+    )
+    done = generate(copy)
+    assert done.returncode == 0, done.stderr
+    expected = {
+        "include/forebay.h": "const char *mood;",
+        "include/forebay.hpp": "std::string mood = {};",
+        "fortran/forebay_open.inc": "character(*), intent(in), optional :: mood",
+        "python/forebay/_producer.py": 'mood: str = "",',
+        "crates/capi/src/options.rs": "field.mood =",
+        "crates/python/src/options.rs": "field.mood = self.mood;",
+    }
+    for where, line in expected.items():
+        assert line in (copy / where).read_text(encoding="utf-8"), where
+
+
 @pytest.mark.parametrize(
     "old, new, told",
     [

@@ -50,6 +50,15 @@ class AdminOptions(TypedDict):
     timeout: float | None
     transport: str
 
+class FieldOptions(TypedDict):
+    association: str
+    every: int
+    dims: list[str]
+    spacing: list[float]
+    origin: list[float]
+    units: str
+    stats: bool
+
 # end of what is generated
 
 class ReadBuffer:
@@ -69,18 +78,7 @@ class Producer:
     def lost(self) -> tuple[str, int] | None: ...
     def skipped(self) -> int: ...
     def array(
-        self,
-        name: str,
-        dtype: str,
-        ndim: int,
-        shape: list[int] | None,
-        every: int,
-        association: str,
-        dims: list[str],
-        spacing: list[float],
-        origin: list[float],
-        units: str,
-        stats: bool,
+        self, name: str, dtype: str, ndim: int, shape: list[int] | None, options: FieldOptions
     ) -> None: ...
     def particles(
         self, species: str, fields: list[tuple[str, str, int, str]], every: int, stats: bool

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from forebay import _arrays, _choices, _contract, _forebay, _given
 
@@ -95,4 +96,28 @@ def admin(
         "group": _given.group(group),
         "timeout": timeout,
         "transport": transport,
+    }
+
+
+def field(
+    name: str,
+    ndim: int,
+    *,
+    association: _choices.Association,
+    every: int,
+    dims: Sequence[str],
+    spacing: float | Sequence[float],
+    origin: float | Sequence[float],
+    units: str,
+    stats: bool,
+) -> _forebay.FieldOptions:
+    """What is said of a field beside its name, type and shape."""
+    return {
+        "association": association,
+        "every": _arrays.integer(every, "every", low=1, bits=32),
+        "dims": list(dims),
+        "spacing": _given.numbers(spacing, ndim, f"field '{name}': spacing"),
+        "origin": _given.numbers(origin, ndim, f"field '{name}': origin"),
+        "units": units,
+        "stats": stats,
     }

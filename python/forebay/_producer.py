@@ -148,21 +148,39 @@ class Producer:
         dtype: DTypeLike,
         shape: Sequence[int] | None = None,
         ndim: int | None = None,
+        # generated from interface/forebay.toml: field options
+        association: _choices.Association = "cell",
         every: int = 1,
         dims: Sequence[str] = (),
         spacing: float | Sequence[float] = (),
         origin: float | Sequence[float] = (),
         units: str = "",
-        association: _choices.Association = "cell",
         stats: bool = False,
+        # end of what is generated
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
         """Adds a field to the output contract, or gives it another global shape from the next step on.
 
         `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
-        many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
-        block carries minimum, maximum, sum and counts of its interior (not of complex types). `attrs` are set
-        as by `attr`. Waits for an answer.
+        many dimensions they have. `attrs` are set as by `attr`. Waits for an answer.
+
+        Parameters
+        ----------
+        association:
+            What its values belong to: `"cell"` or `"vertex"` of the mesh.
+        every:
+            Offered at the steps whose number is a multiple of this.
+        dims:
+            The names of its dimensions, in the order of its shape.
+        spacing:
+            The distance of neighbours: a number for all dimensions, or one for each.
+        origin:
+            Where the first element lies: a number for all dimensions, or one for each.
+        units:
+            The units of its values.
+        stats:
+            Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see
+            without its elements; complex types have none.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -173,23 +191,20 @@ class Producer:
             _arrays.integer(ndim, f"field '{name}': ndim", bits=16) if extents is None else len(extents)
         )
         kind = _arrays.dtype_name(dtype)
-        spread = [
-            _numbers(given, dimensions, f"field '{name}': {what}")
-            for what, given in (("spacing", spacing), ("origin", origin))
-        ]
-        self._core.array(
+        # generated from interface/forebay.toml: given field
+        given = _options.field(
             name,
-            kind,
             dimensions,
-            extents,
-            _every(every),
-            association,
-            list(dims),
-            spread[0],
-            spread[1],
-            units,
-            stats,
+            association=association,
+            every=every,
+            dims=dims,
+            spacing=spacing,
+            origin=origin,
+            units=units,
+            stats=stats,
         )
+        # end of what is generated
+        self._core.array(name, kind, dimensions, extents, given)
         self._offers[name] = _Offer(kind, dimensions, shape is not None)
         for key, value in (attrs or {}).items():
             self.attr(key, value, field=name)
@@ -473,16 +488,6 @@ def _number(number: int, level: int, name: str) -> tuple[int, int]:
         _arrays.integer(number, f"field '{name}': number"),
         _arrays.integer(level, f"field '{name}': level", bits=32),
     )
-
-
-def _numbers(given: float | Sequence[float], dimensions: int, what: str) -> list[float]:
-    """A number for each dimension, given as such or as one for all."""
-    try:
-        if np.ndim(given) == 0:
-            return [float(given)] * dimensions  # type: ignore[arg-type]
-        return [float(number) for number in given]  # type: ignore[union-attr]
-    except (TypeError, ValueError):
-        raise Invalid(f"{what}={given!r}: give a number, or one for each dimension") from None
 
 
 def _ghosts(stored: Sequence[int], ghost_low: Widths, ghost_high: Widths, name: str) -> _Ghosts:

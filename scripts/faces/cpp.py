@@ -15,11 +15,32 @@ class HeaderPlus:
         self._declaration = declaration
         self._words = Words(declaration, "c")
 
-    def part(self, name: str, _indent: str) -> list[str]:
+    def part(self, name: str, indent: str) -> list[str]:
         """The lines of one part: `options producer`, or `given producer`."""
+        if name == "field options":
+            return self._field_options()
+        if name == "given field":
+            lines = [
+                line for member in self._declaration.structs["field"].options for line in _of_field(member)
+            ]
+            return [f"{indent}{line}" for line in lines]
         what, _, which = name.partition(" ")
         struct = self._declaration.options[which]
         return self._options(struct) if what == "options" else self._given(struct)
+
+    def _field_options(self) -> list[str]:
+        lines = ["// What may be said of a field beside its name, type and shape.", "struct FieldOptions {"]
+        kinds = {
+            "labels": "std::vector<std::string>",
+            "numbers": "std::vector<double>",
+            "text": "std::string",
+        }
+        for member in self._declaration.structs["field"].options:
+            lines += [f"    // {line}" for line in wrapped(self._words.of(member.doc), WIDTH - 7)]
+            kind = kinds.get(member.type)
+            told = [f"{kind} {member.name} = {{}}"] if kind else self._members(member)
+            lines += [f"    {line};" for line in told]
+        return [*lines, "};"]
 
     def _options(self, struct: Struct) -> list[str]:
         lines = [f"// {struct.doc}", f"struct {struct.rust} {{"]
@@ -101,3 +122,24 @@ class HeaderPlus:
         if member.type == "start":
             lines += ["given.start_run = options.cursor.run;", "given.start_step = options.cursor.step;"]
         return lines
+
+
+def _of_field(member: Member) -> list[str]:
+    """How an option of a field becomes a member of the struct of C."""
+    name = member.name
+    if member.type == "labels":
+        return [
+            f'same_length("{name}", options.{name}.size(), ndim);',
+            f"for (const std::string &label : options.{name}) {name}.push_back(label.c_str());",
+            f"field.{name} = or_null({name});",
+        ]
+    if member.type == "numbers":
+        return [
+            f'same_length("{name}", options.{name}.size(), ndim);',
+            f"field.{name} = or_null(options.{name});",
+        ]
+    if member.type == "text":
+        return [f"field.{name} = or_null(options.{name});"]
+    if member.type == "bool":
+        return [f"field.{name} = options.{name} ? 1 : 0;"]
+    return [f"field.{name} = options.{name};"]

@@ -87,6 +87,8 @@ class Member:
     low: int | None = None
     high: int | None = None
     required: bool = False
+    option: bool = False
+    """Of a struct: an option of what it describes, in all languages."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """What the members mean that it has in C, where those are several."""
     c: str | None = None
@@ -114,6 +116,11 @@ class Struct:
     def rust(self) -> str:
         """Its name in the client."""
         return camel(self.c)
+
+    @property
+    def options(self) -> list[Member]:
+        """The members that are options in all languages."""
+        return [member for member in self.members if member.option]
 
     def member(self, name: str) -> Member:
         """The member of this name."""

@@ -24,8 +24,13 @@ def options(declaration: Declaration) -> str:
     lines = ["//! Options as the package hands them over, checked.", "//!", f"//! {BANNER.capitalize()}.", ""]
     own = [struct for struct in declaration.options.values() if struct.like is None]
     named = ", ".join(struct.rust for struct in own if struct.name != "admin")
-    lines += ["use crate::given;", "use crate::timeout::Timeout;"]
+    lines += [
+        "use crate::given;",
+        "use crate::timeout::Timeout;",
+        "use forebay_client::core::contract::Field;",
+    ]
     lines += [f"use forebay_client::{{GroupOptions, {named}}};", "use pyo3::prelude::*;"]
+    lines += ["", *_field(declaration)]
     for struct in own:
         lines += ["", *_struct(struct), "", *_conversion(declaration, struct)]
     return "\n".join(lines) + "\n"
@@ -82,3 +87,23 @@ def _converted(declaration: Declaration, member: Member) -> str:
     if member.type in declaration.enums:
         return f"{name}: given::choice(&self.{name})?"
     return f"{name}: self.{name}"
+
+
+def _field(declaration: Declaration) -> list[str]:
+    """What is said of a field."""
+    kinds = {"u32": "u32", "bool": "bool", "labels": "Vec<String>", "numbers": "Vec<f64>"}
+    options = declaration.structs["field"].options
+    lines = ["/// What is said of a field beside its name, type and shape.", "#[derive(FromPyObject)]"]
+    lines += ["#[pyo3(from_item_all)]", "pub(crate) struct FieldGiven {"]
+    lines += [f"    {member.name}: {kinds.get(member.type, 'String')}," for member in options]
+    lines += [
+        "}",
+        "",
+        "impl FieldGiven {",
+        "    pub(crate) fn apply(self, field: &mut Field) -> PyResult<()> {",
+    ]
+    for member in options:
+        is_choice = member.type in declaration.enums
+        value = f"given::choice(&self.{member.name})?" if is_choice else f"self.{member.name}"
+        lines += [f"        field.{member.name} = {value};"]
+    return [*lines, "        Ok(())", "    }", "}"]

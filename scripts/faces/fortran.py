@@ -67,12 +67,59 @@ class Module:
         return [*lines, "   end type"]
 
     def openings(self) -> str:
-        """`forebay_open.inc`: a procedure for each handle."""
-        lines = ["   ! Part of forebay.f90: how handles are opened.", "   !", f"   ! {LICENCE}", "   !"]
+        """`forebay_open.inc`: a procedure for each handle, and for fields."""
+        lines = [
+            "   ! Part of forebay.f90: how handles are opened, and fields declared.",
+            "   !",
+            f"   ! {LICENCE}",
+            "   !",
+        ]
         lines += [f"   ! {BANNER.capitalize()}."]
         for name, (kind, handle, doc) in OPENED.items():
             lines += ["", *self._opening(self._declaration.options[name], kind, handle, doc)]
+        lines += ["", *self._arrays()]
         return "\n".join(lines) + "\n"
+
+    def _arrays(self) -> list[str]:
+        """How a field is declared: its shape is of either kind of integer."""
+        options = self._declaration.structs["field"].options
+        names = ", ".join(member.name for member in options)
+        lines = [f"   ! {line}" for line in _DECLARES]
+        for member in options:
+            lines += self._documented(member)
+        for kind, optional in (("int32", ", optional"), ("int64", "")):
+            lines += broken(
+                f"   subroutine array_{kind}(producer, name, dtype, shape, ndim, {names}, stat, errmsg)"
+            )
+            lines += [*_DECLARED, f"      integer({kind}), intent(in){optional} :: shape(:)"]
+            lines += self._declarations(options)
+            call = f"call declare(producer, name, dtype, given_{kind}(shape), ndim, {names}, stat, errmsg)"
+            lines += [*broken(f"      {call}"), "   end subroutine", ""]
+        lines += broken(f"   subroutine declare(producer, name, dtype, shape, ndim, {names}, stat, errmsg)")
+        lines += [*_DECLARED, "      type(numbers), intent(in) :: shape", *self._declarations(options)]
+        for member in options:
+            lines += [
+                f"      {line}" for line in _ROOM.get(member.type, "").format(name=member.name).splitlines()
+            ]
+        lines += [f"      {line}" for line in _BEGINS]
+        for member in options:
+            lines += [f"      {line}" for line in _TURNED[member.type].format(name=member.name).splitlines()]
+        return [*lines, "      call told(c_array(producer%handle, field), stat, errmsg)", "   end subroutine"]
+
+    def _declarations(self, options: list[Member]) -> list[str]:
+        lines = ["      integer, intent(in), optional :: ndim"]
+        kinds = {"labels": "character(*)", "numbers": "real(real64)"}
+        for member in options:
+            if member.type in kinds:
+                lines += [f"      {kinds[member.type]}, intent(in), optional :: {member.name}(:)"]
+            else:
+                _, kind = self._arguments(member)[0]
+                lines += [f"      {kind}, intent(in), optional :: {member.name}"]
+        told = [
+            "      integer, intent(out), optional :: stat",
+            "      character(*), intent(inout), optional :: errmsg",
+        ]
+        return [*lines, *told]
 
     def _opening(self, struct: Struct, kind: str, handle: str, doc: str) -> list[str]:
         driven = struct.name == "pipeline_handle"
@@ -183,6 +230,74 @@ class Module:
             ]
         return both
 
+
+_DECLARES = wrapped(
+    "Adds a field to the output contract, or changes its global shape from the next step on. Without `shape` the field's "
+    "blocks have no place in a global array, and `ndim` says how many dimensions they have. All is in Fortran's order.",
+    WIDTH - 5,
+)
+
+_DECLARED = [
+    "      type(fb_producer), intent(in) :: producer",
+    "      character(*), intent(in) :: name",
+    "      integer, intent(in) :: dtype",
+]
+
+# What an option of a field needs that C is to see.
+_ROOM = {
+    "text": "character(:, c_char), allocatable, target :: {name}_c",
+    "labels": "character(name_room, c_char), allocatable, target :: {name}_c(:)\n"
+    "type(c_ptr), allocatable, target :: {name}_at(:)",
+    "numbers": "real(c_double), allocatable, target :: {name}_c(:)",
+}
+
+# How one that has an entry for each dimension is turned round.
+_TURNED = {
+    "labels": """\
+if (present({name})) then
+   if (.not. fits('{name}', .true., size({name}), n, stat, errmsg)) return
+   if (.not. names_fit('{name}', {name}, stat, errmsg)) return
+   allocate ({name}_c(n), {name}_at(n))
+   do d = 1, n
+      {name}_c(d) = trim({name}(n + 1 - d))//c_null_char
+      {name}_at(d) = c_loc({name}_c(d))
+   end do
+   if (n > 0) field%{name} = c_loc({name}_at)
+end if""",
+    "numbers": """\
+if (present({name})) then
+   if (.not. fits('{name}', .true., size({name}), n, stat, errmsg)) return
+   {name}_c = {name}(n:1:-1)
+   if (n > 0) field%{name} = c_loc({name}_c)
+end if""",
+    "text": """\
+if (present({name})) then
+   {name}_c = c_text({name}); field%{name} = c_loc({name}_c)
+end if""",
+    "bool": "if (present({name})) field%{name} = merge(1, 0, {name})",
+    "u32": "if (present({name})) field%{name} = {name}",
+    "association": "if (present({name})) field%{name} = {name}",
+}
+
+_BEGINS = [
+    "character(:, c_char), allocatable, target :: name_c",
+    "integer(c_int64_t), allocatable, target :: shape_c(:)",
+    "type(c_field) :: field",
+    "integer :: d, n",
+    "",
+    "n = 0",
+    "if (present(ndim)) n = ndim",
+    "if (shape%there) n = shape%n",
+    "if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return",
+    "field%struct_size = c_sizeof(field)",
+    "field%dtype = dtype",
+    "field%ndim = n",
+    "name_c = c_text(name); field%name = c_loc(name_c)",
+    "if (shape%there) then",
+    "   shape_c = shape%of(n:1:-1)",
+    "   if (n > 0) field%shape = c_loc(shape_c)",
+    "end if",
+]
 
 _FIELDS = [
     "if (present(fields)) then",

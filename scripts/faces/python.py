@@ -9,6 +9,20 @@ from faces.text import Words, byte_count, clause, wrapped
 # Lines of a docstring.
 _WIDTH = 108
 
+# Options of a field: as they are given, as the extension module takes them, and how one becomes the other.
+_FIELD = {
+    "association": ('_choices.Association = "cell"', "str", "{name}"),
+    "u32": ("int = 1", "int", '_arrays.integer({name}, "{name}", low=1, bits=32)'),
+    "labels": ("Sequence[str] = ()", "list[str]", "list({name})"),
+    "numbers": (
+        "float | Sequence[float] = ()",
+        "list[float]",
+        "_given.numbers({name}, ndim, f\"field '{{name}}': {name}\")",
+    ),
+    "text": ('str = ""', "str", "{name}"),
+    "bool": ("bool = False", "bool", "{name}"),
+}
+
 _CHECKED = {"u32": "bits=32", "u64": "", "bytes": ""}
 
 
@@ -30,6 +44,11 @@ class Package:
             return [f'    "{name}",' for name in self._names()]
         if name == "options as dictionaries":
             return self._dictionaries()
+        if name == "field options":
+            return [f"{indent}{member.name}: {_FIELD[member.type][0]}," for member in self._field()]
+        if name == "given field":
+            given = ", ".join(f"{member.name}={member.name}" for member in self._field())
+            return [f"{indent}given = _options.field(name, dimensions, {given})"]
         if what == "rank":
             struct = self._declaration.options[which.removeprefix("of ")]
             given = ", ".join(f"{member.name}={member.name}" for member in struct.members)
@@ -42,14 +61,16 @@ class Package:
             return [f"{indent}given = _options.{which}({', '.join(members)})"]
         raise Wrong(f"nothing is generated as '{name}'")
 
-    def docs(self, which: str) -> list[str]:
-        """What a class says of its options."""
+    def docs(self, which: str, indent: str) -> list[str]:
+        """What a class, or a function, says of its options."""
         lines: list[str] = []
-        for member in self._declaration.options[which].members:
+        members = self._field() if which == "field" else self._declaration.options[which].members
+        for member in members:
             text = self._words.of(member.python if member.python is not None else member.doc)
             if member.type == "bytes":
                 text = f"{clause(text)} (default {byte_count(member.default)})."
-            lines += [f"    {member.name}:", *(f"        {line}" for line in wrapped(text, _WIDTH - 8))]
+            body = wrapped(text, _WIDTH - 4 - len(indent))
+            lines += [f"{indent}{member.name}:", *(f"{indent}    {line}" for line in body)]
         return lines
 
     def choices(self) -> str:
@@ -76,6 +97,7 @@ class Package:
             "from __future__ import annotations",
             "",
             "import os",
+            "from collections.abc import Sequence",
             "",
             "from forebay import _arrays, _choices, _contract, _forebay, _given",
         ]
@@ -86,7 +108,21 @@ class Package:
             lines += [f") -> _forebay.{struct.rust}:", f'    """{struct.doc}"""', "    return {"]
             lines += [f'        "{member.name}": {_check(member)},' for member in shown]
             lines += ["    }"]
-        return "\n".join(lines) + "\n"
+        lines += ["", "", "def field(", "    name: str,", "    ndim: int,", "    *,"]
+        lines += [
+            f"    {member.name}: {_FIELD[member.type][0].partition(' = ')[0]}," for member in self._field()
+        ]
+        lines += [
+            ") -> _forebay.FieldOptions:",
+            '    """What is said of a field beside its name, type and shape."""',
+        ]
+        lines += ["    return {"]
+        for member in self._field():
+            lines += [f'        "{member.name}": {_FIELD[member.type][2].format(name=member.name)},']
+        return "\n".join([*lines, "    }"]) + "\n"
+
+    def _field(self) -> list[Member]:
+        return self._declaration.structs["field"].options
 
     def _structs(self) -> list[Struct]:
         return [struct for struct in self._declaration.options.values() if struct.like is None]
@@ -148,6 +184,8 @@ class Package:
                 if not member.required:
                     shown = kinds.get(member.type, self._type(member))
                     lines += [f"    {member.name}: {'str' if shown.startswith('_choices') else shown}"]
+        lines += ["", "class FieldOptions(TypedDict):"]
+        lines += [f"    {member.name}: {_FIELD[member.type][1]}" for member in self._field()]
         return [*lines, ""]
 
 

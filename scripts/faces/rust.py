@@ -169,18 +169,46 @@ class Rust:
         lines = ["//! Options: from C's structs to the client's.", "//!", f"//! {BANNER.capitalize()}."]
         lines += ['#![allow(unsafe_code, reason = "the structs are full of C\'s pointers")]', ""]
         structs = self._structs()
-        names = ", ".join(f"fb_{struct.c}" for struct in [*structs, self._declaration.options["admin"]])
+        names = ", ".join(
+            ["fb_field", *(f"fb_{s.c}" for s in [*structs, self._declaration.options["admin"]])]
+        )
         lines += [f"use crate::abi::{{{names}}};", "use crate::{arguments, compound};"]
+        lines += ["use forebay_client::core::contract::Field;"]
         lines += [
             f"use forebay_client::{{Choice, GroupOptions, Result, {', '.join(s.rust for s in structs)}}};"
         ]
         for struct in structs:
             lines += ["", *self._conversion(struct)]
+        lines += ["", *self._field_options()]
         admin = self._declaration.options["admin"]
         lines += ["", f"/// {admin.doc}", "///", "/// # Safety", "/// The header's terms."]
         lines += [f"pub(crate) unsafe fn {admin.c}(given: &fb_{admin.c}) -> Result<GroupOptions> {{"]
         lines += ["    // SAFETY: the caller vouches for it.", f"    unsafe {{ {_group(own=True)} }}", "}"]
         return "\n".join(lines) + "\n"
+
+    def _field_options(self) -> list[str]:
+        lines = [
+            "/// What is said of a field beside its name, type and shape.",
+            "///",
+            "/// # Safety",
+            "/// The header's terms.",
+        ]
+        lines += [
+            "pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Field) -> Result<()> {"
+        ]
+        lines += ["    // SAFETY: the caller vouches for it.", "    unsafe {"]
+        for member in self._declaration.structs["field"].options:
+            what, place = f"given.{member.name}", f'"field->{member.name}"'
+            made = {
+                "u32": what,
+                "bool": f"arguments::truth({what}, {place})?",
+                "text": f"arguments::optional_text({what}, {place})?.unwrap_or_default().to_owned()",
+                "labels": f"arguments::labels({what}, ndim, {place})?",
+                "numbers": f"arguments::optional_numbers({what}, ndim).collect()",
+            }
+            value = made.get(member.type, f"Choice::of_number({what}, {place})?")
+            lines += [f"        field.{member.name} = {value};"]
+        return [*lines, "    }", "    Ok(())", "}"]
 
     def _conversion(self, struct: Struct) -> list[str]:
         stream = any(member.required for member in struct.members)

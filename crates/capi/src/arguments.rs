@@ -152,6 +152,20 @@ pub(crate) unsafe fn optional_numbers<T: Copy>(given: *const T, count: usize) ->
     (0..count).map(move |index| unsafe { given.add(index).read_unaligned() })
 }
 
+/// A text for each dimension, or none if it is NULL.
+///
+/// # Safety
+/// As for [`numbers`] and [`text`].
+pub(crate) unsafe fn labels(given: *const *const c_char, count: usize, what: &str) -> Result<Vec<String>> {
+    // SAFETY: the caller vouches for it.
+    let texts = unsafe { optional_numbers(given, count) };
+    texts
+        .enumerate()
+        // SAFETY: as above.
+        .map(|(index, given)| unsafe { text(given, &format!("{what}[{index}]")) }.map(str::to_owned))
+        .collect()
+}
+
 /// A number of dimensions.
 pub(crate) fn dimensions(given: u32, what: &str) -> Result<usize> {
     match given as usize {

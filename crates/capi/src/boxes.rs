@@ -2,13 +2,13 @@
 #![allow(unsafe_code, reason = "descriptions are full of C's pointers")]
 
 use crate::abi::{FB_MEMORY_HOST, fb_block, fb_field, fb_selection};
-use crate::arguments;
+use crate::{arguments, options};
 use forebay_client::core::block::Extent;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::{Dims, MAX_NDIM};
 use forebay_client::store::strided::{Source, Target};
-use forebay_client::{Choice, Error, ErrorKind, Result, Selection};
+use forebay_client::{Error, ErrorKind, Result, Selection};
 
 /// A block as a caller describes it, checked as far as that goes without its field.
 pub(crate) struct Given<'a> {
@@ -90,15 +90,7 @@ pub(crate) unsafe fn field(given: &fb_field) -> Result<Field> {
         let shape: Dims = arguments::optional_numbers(given.shape, ndim).collect();
         let placed = ndim == 0 || !given.shape.is_null();
         let mut field = Field::new(name, dtype, placed.then_some(&shape[..]), ndim);
-        field.every = given.every;
-        field.association = Choice::of_number(given.association, "field->association")?;
-        for (d, dim) in arguments::optional_numbers(given.dims, ndim).enumerate() {
-            field.dims.push(arguments::text(dim, &format!("field->dims[{d}]"))?.to_owned());
-        }
-        field.spacing = arguments::optional_numbers(given.spacing, ndim).collect();
-        field.origin = arguments::optional_numbers(given.origin, ndim).collect();
-        field.units = arguments::optional_text(given.units, "field->units")?.unwrap_or_default().to_owned();
-        field.stats = arguments::truth(given.stats, "field->stats")?;
+        options::field_options(given, ndim, &mut field)?;
         Ok(field)
     }
 }

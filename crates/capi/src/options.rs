@@ -3,8 +3,9 @@
 //! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
 #![allow(unsafe_code, reason = "the structs are full of C's pointers")]
 
-use crate::abi::{fb_admin_options, fb_consumer_options, fb_producer_options, fb_space_options};
+use crate::abi::{fb_admin_options, fb_consumer_options, fb_field, fb_producer_options, fb_space_options};
 use crate::{arguments, compound};
+use forebay_client::core::contract::Field;
 use forebay_client::{Choice, ConsumerOptions, GroupOptions, ProducerOptions, Result, SpaceOptions};
 
 /// How to open a producer, with the name of its stream.
@@ -63,6 +64,24 @@ pub(crate) unsafe fn space_options(given: &fb_space_options) -> Result<SpaceOpti
             replicas: arguments::within(given.replicas, 1..=8, "options->replicas")?,
         })
     }
+}
+
+/// What is said of a field beside its name, type and shape.
+///
+/// # Safety
+/// The header's terms.
+pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Field) -> Result<()> {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        field.association = Choice::of_number(given.association, "field->association")?;
+        field.every = given.every;
+        field.dims = arguments::labels(given.dims, ndim, "field->dims")?;
+        field.spacing = arguments::optional_numbers(given.spacing, ndim).collect();
+        field.origin = arguments::optional_numbers(given.origin, ndim).collect();
+        field.units = arguments::optional_text(given.units, "field->units")?.unwrap_or_default().to_owned();
+        field.stats = arguments::truth(given.stats, "field->stats")?;
+    }
+    Ok(())
 }
 
 /// How to look after a group.

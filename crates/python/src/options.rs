@@ -4,8 +4,35 @@
 
 use crate::given;
 use crate::timeout::Timeout;
+use forebay_client::core::contract::Field;
 use forebay_client::{ConsumerOptions, GroupOptions, ProducerOptions, SpaceOptions};
 use pyo3::prelude::*;
+
+/// What is said of a field beside its name, type and shape.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct FieldGiven {
+    association: String,
+    every: u32,
+    dims: Vec<String>,
+    spacing: Vec<f64>,
+    origin: Vec<f64>,
+    units: String,
+    stats: bool,
+}
+
+impl FieldGiven {
+    pub(crate) fn apply(self, field: &mut Field) -> PyResult<()> {
+        field.association = given::choice(&self.association)?;
+        field.every = self.every;
+        field.dims = self.dims;
+        field.spacing = self.spacing;
+        field.origin = self.origin;
+        field.units = self.units;
+        field.stats = self.stats;
+        Ok(())
+    }
+}
 
 /// How to open a producer.
 #[derive(FromPyObject)]

@@ -3,8 +3,7 @@
 use crate::arrays::Array;
 use crate::buffers::WriteBuffer;
 use crate::errors::{raise, waiting};
-use crate::given;
-use crate::options::ProducerGiven;
+use crate::options::{FieldGiven, ProducerGiven};
 use forebay_client::core::block::Extent;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
@@ -17,25 +16,8 @@ use std::sync::Arc;
 pub(crate) struct Producer(pub(crate) Arc<forebay_client::Producer>);
 
 /// A field from what Python gave.
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn field(
-    name: &str,
-    dtype: &str,
-    ndim: usize,
-    shape: Option<Vec<u64>>,
-    every: u32,
-    association: &str,
-    dims: Vec<String>,
-    spacing: Vec<f64>,
-    origin: Vec<f64>,
-    units: String,
-    stats: bool,
-) -> PyResult<Field> {
-    let association = given::choice(association)?;
-    let mut field = Field::new(name, Dtype::parse(dtype).map_err(raise)?, shape.as_deref(), ndim);
-    (field.every, field.association, field.dims) = (every, association, dims);
-    (field.spacing, field.origin, field.units, field.stats) = (spacing, origin, units, stats);
-    Ok(field)
+pub(crate) fn field(name: &str, dtype: &str, ndim: usize, shape: Option<Vec<u64>>) -> PyResult<Field> {
+    Ok(Field::new(name, Dtype::parse(dtype).map_err(raise)?, shape.as_deref(), ndim))
 }
 
 /// Ghost widths, low and high, of each dimension; none if there are none.
@@ -90,7 +72,6 @@ impl Producer {
         Ok(lost.map(|(error, skipped)| (error.text, skipped)))
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn array(
         &self,
         py: Python<'_>,
@@ -98,15 +79,10 @@ impl Producer {
         dtype: &str,
         ndim: usize,
         shape: Option<Vec<u64>>,
-        every: u32,
-        association: &str,
-        dims: Vec<String>,
-        spacing: Vec<f64>,
-        origin: Vec<f64>,
-        units: String,
-        stats: bool,
+        options: FieldGiven,
     ) -> PyResult<()> {
-        let field = field(name, dtype, ndim, shape, every, association, dims, spacing, origin, units, stats)?;
+        let mut field = field(name, dtype, ndim, shape)?;
+        options.apply(&mut field)?;
         waiting(py, || self.0.array(field))
     }
 

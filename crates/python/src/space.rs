@@ -46,9 +46,7 @@ impl Space {
         array: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let array = Array::of(array, Dtype::parse(dtype).map_err(raise)?)?;
-        let (none, ndim) = (Vec::new, array.shape().len());
-        let field =
-            field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
+        let field = field(name, dtype, array.shape().len(), global)?;
         let put = SpacePut { field, step, extent: extent(name, offset, array.shape(), None)? };
         waiting(py, || self.space.put(&put, &array.source()?))
     }

@@ -64,10 +64,10 @@ sized!(
     fb_field, 80, {
         name: *const c_char = std::ptr::null(),
         dtype: i32 = 0,
-        association: i32 = 0,
         ndim: u32 = 0,
-        every: u32 = 1,
         shape: *const u64 = std::ptr::null(),
+        association: i32 = 0,
+        every: u32 = 1,
         dims: *const *const c_char = std::ptr::null(),
         spacing: *const f64 = std::ptr::null(),
         origin: *const f64 = std::ptr::null(),
