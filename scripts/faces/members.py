@@ -84,18 +84,23 @@ class CMember:
 
 
 def c_members(declaration: Declaration, struct: Struct) -> list[CMember]:
-    """The members after `struct_size`, without padding: the last may be one that makes the size whole."""
+    """The members after `struct_size`. What would be padding is a member that is reserved: one to come may take its place."""
     members = [part for member in struct.members for part in _parts(declaration, member)]
-    end, filled = 8, []
+    end = 8
+    filled: list[CMember] = []
+
+    def fill(size: int) -> int:
+        if end % size == 0:
+            return 0
+        count = sum(member.name.startswith("reserved") for member in filled)
+        filled.append(_plain(f"reserved{count + 1 if count else ''}", KINDS["i32"], "0"))
+        return 4
+
     for member in members:
-        size = min(member.kind.size, 8)
-        if end % size != 0:
-            raise Wrong(f"{struct.c}: padding before {member.name}: put a member of 4 bytes beside it")
+        end += fill(min(member.kind.size, 8))
         end += member.kind.size
         filled.append(member)
-    if end % 8 != 0:
-        filled.append(_plain("reserved", KINDS["i32"], "0"))
-        end += 4
+    end += fill(8)
     if not 8 < struct.first <= end:
         raise Wrong(f"{struct.c}: first is {struct.first}, and the struct has {end} bytes")
     return filled

@@ -197,6 +197,9 @@ class Rust:
             "pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Field) -> Result<()> {"
         ]
         lines += ["    // SAFETY: the caller vouches for it.", "    unsafe {"]
+        for part in c_members(self._declaration, self._declaration.structs["field"]):
+            if part.name.startswith("reserved"):
+                lines += [f'    arguments::unused(given.{part.name}, "field->{part.name}")?;']
         for member in self._declaration.structs["field"].options:
             what, place = f"given.{member.name}", f'"field->{member.name}"'
             made = {
@@ -217,8 +220,9 @@ class Rust:
         more = ", stream: &str" if stream else ""
         lines += [f"pub(crate) unsafe fn {struct.c}(given: &fb_{struct.c}{more}) -> Result<{struct.rust}> {{"]
         lines += ["    // SAFETY: the caller vouches for it.", "    unsafe {"]
-        if any(member.name == "reserved" for member in c_members(self._declaration, struct)):
-            lines += ['    arguments::unused(given.reserved, "options->reserved")?;']
+        for part in c_members(self._declaration, struct):
+            if part.name.startswith("reserved"):
+                lines += [f'    arguments::unused(given.{part.name}, "options->{part.name}")?;']
         lines += [f"    Ok({struct.rust} {{"]
         lines += [f"        group: {_group(own=False)}?,"]
         for member in struct.members:

@@ -82,7 +82,6 @@ impl<'a> Given<'a> {
 /// Its pointers are NULL or point at what the header says.
 pub(crate) unsafe fn field(given: &fb_field) -> Result<Field> {
     let ndim = arguments::dimensions(given.ndim, "field->ndim")?;
-    arguments::unused(given.reserved, "field->reserved")?;
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let name = arguments::text(given.name, "field->name")?;

@@ -73,6 +73,7 @@ pub(crate) unsafe fn space_options(given: &fb_space_options) -> Result<SpaceOpti
 pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Field) -> Result<()> {
     // SAFETY: the caller vouches for it.
     unsafe {
+        arguments::unused(given.reserved, "field->reserved")?;
         field.association = Choice::of_number(given.association, "field->association")?;
         field.every = given.every;
         field.dims = arguments::labels(given.dims, ndim, "field->dims")?;
