@@ -129,6 +129,7 @@ sanitize: build ## tests under valgrind, AddressSanitizer and Miri
 check: $(STAMPS)/python $(STAMPS)/cargo-deny ## formats, lints, types, dependencies
 	@$(STEP) "cargo fmt" cargo fmt --all --check
 	@$(STEP) "crate order" $(VENV)/bin/python scripts/check_crate_order.py
+	@$(STEP) "one declaration" $(VENV)/bin/python scripts/generate_faces.py --check
 	@$(STEP) "cargo deny" scripts/check_dependencies.sh $(VENV)/bin/cargo-deny
 	@$(STEP) "ruff" $(VENV)/bin/ruff check .
 	@$(STEP) "ruff format" $(VENV)/bin/ruff format --check .
@@ -141,6 +142,10 @@ $(STAMPS)/cargo-deny: Makefile | $(STAMPS)/python
 	    CARGO_PROFILE_DEV_DEBUG=0 $(STEP) "cargo-deny $(CARGO_DENY)" \
 	    cargo install cargo-deny --version $(CARGO_DENY) --locked --debug --force --root $(VENV)
 	@touch $@
+
+.PHONY: faces
+faces: $(STAMPS)/python ## make of interface/forebay.toml what all languages share
+	@$(VENV)/bin/python scripts/generate_faces.py
 
 .PHONY: fmt
 fmt: $(STAMPS)/python ## format all sources

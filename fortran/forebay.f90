@@ -4,17 +4,17 @@
 !
 ! Shipped as source, since module files differ from compiler to compiler.  There is one file to add to your
 ! build, this one: compile it with your own code and link with -lforebay.  It includes three that lie beside it:
-! forebay_c.inc, the structs and functions of forebay.h, and forebay_types.inc and forebay_far.inc, what must stand
-! there once for every type.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
+! forebay_c.inc, the structs and functions of forebay.h, forebay_open.inc, how handles are opened, and forebay_arrays.inc,
+! what must stand there once for every type.  It needs Fortran 2018 (assumed rank): gfortran 10 or newer.  There is no MPI in it.
 !
 !     use forebay
 !     type(fb_producer) :: sim
-!     call fb_producer_open(sim, 'grayscott', rank=rank, ranks=ranks)     ! rank counts from 0
+!     call fb_producer_open(sim, 'grayscott', rank=rank, size=size)     ! rank counts from 0
 !     call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'])
 !     do ...
-!        call fb_step_begin(sim, number, time)
-!        call fb_put(sim, 'U', u, start=[ix, iy, iz])
-!        call fb_step_end(sim)
+!        call fb_producer_begin(sim, number, time)
+!        call fb_put(sim, 'U', u, offset=[ix - 1, iy - 1, iz - 1])
+!        call fb_producer_end(sim)
 !     end do
 !     call fb_producer_close(sim)
 !
@@ -25,7 +25,7 @@
 !     length = len(text); call MPI_Bcast(length, 1, MPI_INTEGER, 0, comm, error)
 !     if (rank /= 0) allocate(character(length) :: text)
 !     call MPI_Bcast(text, length, MPI_CHARACTER, 0, comm, error)
-!     call fb_producer_open(sim, 'grayscott', group=text, rank=rank, ranks=ranks)
+!     call fb_producer_open(sim, 'grayscott', group=text, rank=rank, size=size)
 !
 ! and in a reader:
 !
@@ -33,7 +33,7 @@
 !     type(fb_step) :: step
 !     call fb_consumer_open(viewer, 'grayscott')
 !     do while (fb_consumer_next(viewer, step))
-!        call fb_get(step, 'U', plane, start=[1, 1, 32])
+!        call fb_get(step, 'U', plane, offset=[0, 0, 32])
 !        call fb_step_release(step)
 !     end do
 !     call fb_consumer_close(viewer)
@@ -42,17 +42,30 @@
 !
 !     type(fb_space) :: space
 !     call fb_space_open(space)
-!     call fb_space_put(space, 'T', t, step=7_int64, start=[i, 1])
-!     call fb_space_get(space, 'T', part, step=7_int64, start=[1, 1])
+!     call fb_space_put(space, 'T', t, step=7_int64, offset=[i - 1, 0])
+!     call fb_space_get(space, 'T', part, step=7_int64, offset=[0, 0])
 !     call fb_space_close(space)
+!
+! A pipeline that the ranks drive themselves (docs/driving.md):
+!
+!     type(fb_pipeline) :: mean
+!     call fb_pipeline_open(mean, 'mean', rank=rank, size=size)
+!     call fb_array(fb_pipeline_producer(mean), 'U', FB_F64, [nx, ny, nz])
+!     do ...
+!        call fb_pipeline_activate(mean, number, time)
+!        call fb_pipeline_stage(mean, 'U', u, offset=[ix - 1, iy - 1, iz - 1])
+!        call fb_pipeline_execute(mean, number)
+!        call fb_pipeline_deactivate(mean, number)
+!     end do
+!     call fb_pipeline_close(mean)
 !
 ! The order of dimensions.  Bytes are never transposed.  Everything here is in Fortran's order, the first
 ! dimension varying fastest, and is turned round on its way: U(x, y, z) of shape [nx, ny, nz] with dims
 ! ['x', 'y', 'z'] is U[z, y, x] of shape (nz, ny, nx) with dims ("z", "y", "x") in C and Python.
 !
-! Where things are.  `start` is the global index, counted from 1, of the block's first element in each
-! dimension, ghosts not counted: the local array u(1:n) that is part (i:i+n-1) of the whole has start=[i].
-! It is one more than `offset` in the other languages.  The array that is passed includes its ghosts; to put
+! Where things are.  `offset` is how many elements of the whole lie before the block's first one in each dimension, ghosts
+! not counted: the local array u(1:n) that is part (i:i+n-1) of the whole has offset=[i-1].  It counts from 0 here too, as
+! in the other languages, MPI and HDF5.  The array that is passed includes its ghosts; to put
 ! only the interior of a larger array, pass it as a section, u(2:nx+1, 2:ny+1): it is read where it lies.
 !
 ! What may be passed.  Arrays, sections of them and components of arrays, p(:)%x, are read and written where they
@@ -61,7 +74,7 @@
 ! another procedure associated than the one that passes it on arrives wrong in every call, Forebay's or not.  Pass
 ! p%x itself.
 !
-! Integers.  `start` and the shapes of fb_array, fb_alloc and fb_space_put may be of kind int32 or int64; all that can
+! Integers.  `offset` and the shapes of fb_array, fb_alloc and fb_space_put may be of kind int32 or int64; all that can
 ! only be small is a default integer.
 !
 ! Errors.  Every call takes `stat` (FB_OK or the kind of error) and `errmsg` (the text).  Without `stat` an
@@ -74,20 +87,23 @@ module forebay
    private
 
    ! The numbers of forebay.h.
+   ! generated from interface/forebay.toml: numbers
    integer, parameter, public :: FB_OK = 0, FB_INVALID = 1, FB_NOT_FOUND = 2, FB_TIMEOUT = 3, FB_LOST = 4, &
       FB_NOT_COVERED = 5, FB_CONFLICT = 6, FB_TYPE_MISMATCH = 7, FB_OUT_OF_BOUNDS = 8, FB_OVER_BUDGET = 9, &
       FB_FULL = 10, FB_CLOSED = 11, FB_WRONG_SECRET = 12, FB_WRONG_VERSION = 13, FB_UNREACHABLE = 14, &
       FB_PROTOCOL = 15, FB_CONNECTION_FILE = 16, FB_UNSUPPORTED = 17, FB_STEP_ORDER = 18, FB_FORKED = 19, &
       FB_ENDED = 20, FB_TORN = 21, FB_DROPPED = 22, FB_PIPELINE_FAILED = 23, FB_INTERNAL = 24, FB_IO = 25
-   integer, parameter, public :: FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, FB_U32 = 7, &
-      FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, FB_C128 = 15, &
-      FB_TEXT = 16
+   integer, parameter, public :: FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, &
+      FB_U32 = 7, FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, &
+      FB_C128 = 15, FB_TEXT = 16
    integer, parameter, public :: FB_ASSOCIATION_CELL = 0, FB_ASSOCIATION_VERTEX = 1
    integer, parameter, public :: FB_POLICY_DROP_OLDEST = 0, FB_POLICY_BLOCK = 1, FB_POLICY_LATEST = 2
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
-   integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1
    integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
+   integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1, FB_PLACEMENT_FUNCTION = 2
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2
+   integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
+   ! end of what is generated
 
    ! One rank of a simulation; a reader of a stream; a step as a reader holds it.
    type, public :: fb_producer
@@ -112,84 +128,157 @@ module forebay
       private
       type(c_ptr) :: handle = c_null_ptr
    end type
+   ! One rank that drives a pipeline itself; what a pipeline was asked for.
+   type, public :: fb_pipeline
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
+   type, public :: fb_request
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
+   ! What looks after a group.  Servers are named by their numbers.
+   type, public :: fb_admin
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
+   ! A name of a dimension.
+   type, public :: fb_label
+      character(:), allocatable :: text
+   end type
+   ! What a field is at a step, in Fortran's order of dimensions.
+   type, public :: fb_field_info
+      character(:), allocatable :: name
+      integer :: dtype = 0, association = FB_ASSOCIATION_CELL, ndim = 0, every = 1
+      logical :: placed = .false.                      ! whether it has a global shape
+      integer(int64), allocatable :: shape(:)          ! empty if it has none
+      type(fb_label), allocatable :: dims(:)           ! empty if the producer gave none, as the next two
+      real(real64), allocatable :: spacing(:), origin(:)
+      character(:), allocatable :: units
+   end type
    ! One block of a step, shown where it lies: call c_f_pointer(view%data, array, view%stored).
    type, public :: fb_view
       type(c_ptr) :: data = c_null_ptr                 ! read-only; null for an empty block
       integer :: dtype = 0, rank = 0, level = 0        ! FB_...; who put it; refinement level
       integer(int64) :: number = 0, bytes = 0
-      logical :: placed = .false.                      ! whether `start` means anything
-      integer(int64), allocatable :: start(:), shape(:), ghost_low(:), ghost_high(:)
+      integer :: server = 0                            ! the number of the one that holds it
+      logical :: placed = .false.                      ! whether `offset` means anything
+      integer(int64), allocatable :: offset(:), shape(:), ghost_low(:), ghost_high(:)
       integer(int64), allocatable :: stored(:)         ! of the array in memory: with its ghosts
       logical :: has_stats = .false.                   ! whether the five below mean anything: see fb_array
       real(real64) :: min = 0, max = 0, sum = 0        ! of the interior's finite elements; without any +inf, -inf, 0
       integer(int64) :: count = 0, non_finite = 0      ! how many elements are finite, and how many not
    end type
 
-   public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_step_begin, fb_demanded
+   public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_producer_begin, fb_demanded
    public :: fb_put, fb_put_address, fb_put_async, fb_put_async_address, fb_wait, fb_alloc, fb_commit, fb_abort
-   public :: fb_step_end, fb_flush, fb_producer_run, fb_producer_transport, fb_producer_lost, fb_producer_close
-   public :: fb_consumer_open, fb_consumer_next, fb_step_shape, fb_attr_get, fb_get, fb_get_address
+   public :: fb_producer_end, fb_flush, fb_producer_run, fb_producer_transport, fb_producer_lost, fb_producer_close
+   public :: fb_pipeline_open, fb_pipeline_producer, fb_pipeline_activate, fb_pipeline_activate_async
+   public :: fb_pipeline_stage, fb_pipeline_stage_async, fb_pipeline_execute, fb_pipeline_execute_async
+   public :: fb_pipeline_deactivate, fb_pipeline_active, fb_pipeline_close, fb_request_wait, fb_request_free
+   public :: fb_consumer_open, fb_consumer_next, fb_consumer_cursor, fb_step_field_name, fb_step_field, fb_step_shape
+   public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
-   public :: fb_status, fb_group_text, fb_version, fb_result_name
+   public :: fb_admin_open, fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
+   public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
+   public :: fb_group_text, fb_version, fb_result_name, fb_result_is_retryable
 
-   ! call fb_put(producer, field, array, [start], [ghost_low], [ghost_high], [number], [level], [stat], [errmsg])
-   ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.
+   ! call fb_put(producer, field, array, [offset], [ghost_low], [ghost_high], [number], [level], [outcome], [stat], [errmsg])
+   ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.  One copy; the array is yours again
+   ! when it returns.  `outcome` is FB_OUTCOME_...
    interface fb_put
-      module procedure put_int32, put_int64, put_real32
-      module procedure put_real64, put_complex32, put_complex64
-      module procedure put_int32_far, put_int64_far, put_real32_far
-      module procedure put_real64_far, put_complex32_far, put_complex64_far
+      ! generated from interface/forebay.toml: generic put
+      module procedure put_int32, put_int64, put_real32, put_real64, put_complex32, put_complex64, put_int32_far, &
+         put_int64_far, put_real32_far, put_real64_far, put_complex32_far, put_complex64_far
+      ! end of what is generated
    end interface
-   ! The same without waiting for the server's answer: the array must stay as it is until fb_wait or fb_step_end,
-   ! unless it is an expression.
+   ! The same without waiting for the server's answer: fb_wait, fb_flush and fb_producer_end do that, and tell what failed.
+   ! The array is yours again when it returns, all the same.
    interface fb_put_async
-      module procedure put_async_int32, put_async_int64, put_async_real32
-      module procedure put_async_real64, put_async_complex32, put_async_complex64
-      module procedure put_async_int32_far, put_async_int64_far, put_async_real32_far
-      module procedure put_async_real64_far, put_async_complex32_far, put_async_complex64_far
+      ! generated from interface/forebay.toml: generic put_async
+      module procedure put_async_int32, put_async_int64, put_async_real32, put_async_real64, put_async_complex32, &
+         put_async_complex64, put_async_int32_far, put_async_int64_far, put_async_real32_far, put_async_real64_far, &
+         put_async_complex32_far, put_async_complex64_far
+      ! end of what is generated
    end interface
    ! call fb_attr(producer, key, value, [field], [stat], [errmsg]) sets an attribute of the stream, or of a field,
    ! for the rest of the run.  Lists have one dimension, and are not turned round.
    interface fb_attr
       module procedure attr_logical, attr_int32, attr_int64, attr_real32, attr_real64, attr_text, attr_int32_list, &
-         attr_int64_list, attr_real64_list
+         attr_int64_list, attr_real64_list, attr_logical_list, attr_text_list
    end interface
    ! call fb_attr_get(step, key, value, [field], [stat], [errmsg]) reads one; its type must be the value's.
    interface fb_attr_get
       module procedure attr_get_logical, attr_get_int64, attr_get_real64, attr_get_text, attr_get_int64_list, &
-         attr_get_real64_list
+         attr_get_real64_list, attr_get_logical_list, attr_get_text_list
    end interface
-   ! call fb_space_put(space, name, array, step, [start], [shape], [stat], [errmsg]): keeps a part of an array of
+   ! call fb_pipeline_stage(pipeline, ...), as fb_put: a block of the step that was activated last.
+   interface fb_pipeline_stage
+      ! generated from interface/forebay.toml: generic pipeline_stage
+      module procedure pipeline_stage_int32, pipeline_stage_int64, pipeline_stage_real32, pipeline_stage_real64, &
+         pipeline_stage_complex32, pipeline_stage_complex64, pipeline_stage_int32_far, pipeline_stage_int64_far, &
+         pipeline_stage_real32_far, pipeline_stage_real64_far, pipeline_stage_complex32_far, &
+         pipeline_stage_complex64_far
+      ! end of what is generated
+   end interface
+   ! As fb_put_async: fb_pipeline_execute and fb_pipeline_deactivate wait for the answers.
+   interface fb_pipeline_stage_async
+      ! generated from interface/forebay.toml: generic pipeline_stage_async
+      module procedure pipeline_stage_async_int32, pipeline_stage_async_int64, pipeline_stage_async_real32, &
+         pipeline_stage_async_real64, pipeline_stage_async_complex32, pipeline_stage_async_complex64, &
+         pipeline_stage_async_int32_far, pipeline_stage_async_int64_far, pipeline_stage_async_real32_far, &
+         pipeline_stage_async_real64_far, pipeline_stage_async_complex32_far, pipeline_stage_async_complex64_far
+      ! end of what is generated
+   end interface
+   ! call fb_space_put(space, name, array, step, [offset], [shape], [stat], [errmsg]): keeps a part of an array of
    ! global `shape` (default: the part with what is before it).  For arrays of 0 to 4 dimensions.
    interface fb_space_put
-      module procedure space_put_int32, space_put_int64, space_put_real32
-      module procedure space_put_real64, space_put_complex32, space_put_complex64
-      module procedure space_put_int32_far, space_put_int64_far, space_put_real32_far
-      module procedure space_put_real64_far, space_put_complex32_far, space_put_complex64_far
+      ! generated from interface/forebay.toml: generic space_put
+      module procedure space_put_int32, space_put_int64, space_put_real32, space_put_real64, space_put_complex32, &
+         space_put_complex64, space_put_int32_far, space_put_int64_far, space_put_real32_far, space_put_real64_far, &
+         space_put_complex32_far, space_put_complex64_far
+      ! end of what is generated
    end interface
-   ! call fb_space_get(space, name, array, step, [start], [every], [timeout], [stat], [errmsg]): as much as the
-   ! array holds, waiting up to `timeout` seconds (default 30) until all of it was put.
+   ! call fb_space_get(space, name, array, step, [offset], [every], [timeout], [stat], [errmsg]): as much as the
+   ! array holds, waiting up to `timeout` seconds (default: as it was opened) until all of it was put.
    interface fb_space_get
-      module procedure space_get_int32, space_get_int64, space_get_real32
-      module procedure space_get_real64, space_get_complex32, space_get_complex64
-      module procedure space_get_int32_far, space_get_int64_far, space_get_real32_far
-      module procedure space_get_real64_far, space_get_complex32_far, space_get_complex64_far
+      ! generated from interface/forebay.toml: generic space_get
+      module procedure space_get_int32, space_get_int64, space_get_real32, space_get_real64, space_get_complex32, &
+         space_get_complex64, space_get_int32_far, space_get_int64_far, space_get_real32_far, space_get_real64_far, &
+         space_get_complex32_far, space_get_complex64_far
+      ! end of what is generated
    end interface
-   ! call fb_get(step, field, array, [start], [every], [stat], [errmsg]): as much as the array holds.
+   ! call fb_get(step, field, array, [offset], [every], [stat], [errmsg]): as much as the array holds.
    interface fb_get
-      module procedure get_int32, get_int64, get_real32
-      module procedure get_real64, get_complex32, get_complex64
-      module procedure get_int32_far, get_int64_far, get_real32_far
-      module procedure get_real64_far, get_complex32_far, get_complex64_far
+      ! generated from interface/forebay.toml: generic get
+      module procedure get_int32, get_int64, get_real32, get_real64, get_complex32, get_complex64, get_int32_far, &
+         get_int64_far, get_real32_far, get_real64_far, get_complex32_far, get_complex64_far
+      ! end of what is generated
    end interface
    ! Where an array lies in memory, in C's order.
    interface locate
       module procedure locate_int32, locate_int64, locate_real32, locate_real64, locate_complex32, locate_complex64
    end interface
-   ! Integers of either kind: the step's number; the shape; `start`, if it is present.
-   interface fb_step_begin
-      module procedure step_begin_int32, step_begin_int64
+   ! Integers of either kind: the step's number; the shape; `offset`, if it is present.
+   interface fb_producer_begin
+      module procedure producer_begin_int32, producer_begin_int64
+   end interface
+   ! A step of either kind of integer; what each does stands at pipeline_activate_int64 and the like.
+   interface fb_pipeline_activate
+      module procedure pipeline_activate_int32, pipeline_activate_int64
+   end interface
+   interface fb_pipeline_activate_async
+      module procedure pipeline_activate_async_int32, pipeline_activate_async_int64
+   end interface
+   interface fb_pipeline_execute
+      module procedure pipeline_execute_int32, pipeline_execute_int64
+   end interface
+   interface fb_pipeline_execute_async
+      module procedure pipeline_execute_async_int32, pipeline_execute_async_int64
+   end interface
+   interface fb_pipeline_deactivate
+      module procedure pipeline_deactivate_int32, pipeline_deactivate_int64
    end interface
    interface fb_array
       module procedure array_int32, array_int64
@@ -222,165 +311,38 @@ module forebay
       integer(c_int64_t) :: shape(max_ndim) = 0, strides(max_ndim) = 0
    end type
 
+   ! generated from interface/forebay.toml: to_place
+   type, bind(C), public :: fb_to_place
+      integer(c_int64_t) :: struct_size = 0
+      type(c_ptr) :: field = c_null_ptr
+      integer(c_int64_t) :: number = 0
+      integer(c_int32_t) :: rank = 0
+      integer(c_int32_t) :: ndim = 0
+      type(c_ptr) :: offset = c_null_ptr
+      type(c_ptr) :: shape = c_null_ptr
+      type(c_ptr) :: servers = c_null_ptr
+      integer(c_int64_t) :: servers_count = 0
+   end type
+   ! end of what is generated
+
    include 'forebay_c.inc'
 
 contains
 
    ! ---- producer ------------------------------------------------------------------------------
 
-   ! Joins the stream as one rank; ranks count from 0.  After a restart from a checkpoint, continues_run and
-   ! continues_step say which run goes on (see fb_producer_run), and the last step of it that is still true.
-   subroutine fb_producer_open(producer, stream, group, rank, ranks, policy, keep, timeout, transport, on_loss, &
-                               continues_run, continues_step, placement, queue_bytes, replicas, durability, &
-                               stat, errmsg)
-      type(fb_producer), intent(out) :: producer
-      character(*), intent(in) :: stream
-      character(*), intent(in), optional :: group, transport
-      integer, intent(in), optional :: rank, ranks, policy, keep, on_loss, placement, replicas, durability
-      real(real64), intent(in), optional :: timeout
-      integer(int64), intent(in), optional :: continues_run, continues_step, queue_bytes
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: stream_c, group_c, transport_c
-      type(c_producer_options) :: options
-
-      options%size = c_sizeof(options)
-      stream_c = c_text(stream); options%stream = c_loc(stream_c)
-      if (present(group)) then
-         group_c = c_text(group); options%group = c_loc(group_c)
-      end if
-      if (present(transport)) then
-         transport_c = c_text(transport); options%transport = c_loc(transport_c)
-      end if
-      if (present(rank)) options%rank = rank
-      if (present(ranks)) options%ranks = ranks
-      if (present(policy)) options%policy = policy
-      if (present(keep)) options%keep = keep
-      if (present(timeout)) options%timeout = timeout
-      if (present(on_loss)) options%on_loss = on_loss
-      if (present(placement)) options%placement = placement
-      if (present(queue_bytes)) options%queue_bytes = queue_bytes
-      if (present(replicas)) options%replicas = replicas
-      if (present(durability)) options%durability = durability
-      if (present(continues_run) .neqv. present(continues_step)) then
-         call refused('continues_run and continues_step go together: give both, or neither', stat, errmsg, FB_INVALID)
-         return
-      end if
-      if (present(continues_run)) then
-         options%has_continues = 1
-         options%continues_run = continues_run
-         options%continues_step = continues_step
-      end if
-      call told(c_producer_open(options, producer%handle), stat, errmsg)
-   end subroutine
-
-   ! Adds a field to the output contract, or changes its global shape from the next step on.  Without `shape`
-   ! the field's blocks have no place in a global array, and `ndim` says how many dimensions they have.  With `stats`
-   ! each block carries statistics of its interior, for fb_step_block to show.
-   subroutine array_int32(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
-                          stats, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      integer(int32), intent(in), optional :: shape(:)
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call declare(producer, name, dtype, given_int32(shape), ndim, dims, spacing, origin, units, association, every, &
-                   stats, stat, errmsg)
-   end subroutine
-
-   subroutine array_int64(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, &
-                          stats, stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      integer(int64), intent(in) :: shape(:)
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call declare(producer, name, dtype, given_int64(shape), ndim, dims, spacing, origin, units, association, every, &
-                   stats, stat, errmsg)
-   end subroutine
-
-   subroutine declare(producer, name, dtype, shape, ndim, dims, spacing, origin, units, association, every, stats, &
-                      stat, errmsg)
-      type(fb_producer), intent(in) :: producer
-      character(*), intent(in) :: name
-      integer, intent(in) :: dtype
-      type(numbers), intent(in) :: shape
-      integer, intent(in), optional :: ndim, association, every
-      character(*), intent(in), optional :: dims(:), units
-      real(real64), intent(in), optional :: spacing(:), origin(:)
-      logical, intent(in), optional :: stats
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: name_c, units_c
-      character(name_room, c_char), allocatable, target :: dims_c(:)
-      type(c_ptr), allocatable, target :: dims_at(:)
-      integer(c_int64_t), allocatable, target :: shape_c(:)
-      real(c_double), allocatable, target :: spacing_c(:), origin_c(:)
-      type(c_field) :: field
-      integer :: d, n
-
-      n = 0
-      if (present(ndim)) n = ndim
-      if (shape%there) n = shape%n
-      if (.not. fits('shape', .true., min(n, max_ndim), n, stat, errmsg)) return
-      if (.not. fits('dims', dims_given=present(dims), length=length_of(dims), n=n, stat=stat, errmsg=errmsg)) return
-      field%size = c_sizeof(field)
-      field%dtype = dtype
-      field%ndim = n
-      name_c = c_text(name); field%name = c_loc(name_c)
-      if (shape%there) then
-         shape_c = shape%of(n:1:-1)
-         if (n > 0) field%shape = c_loc(shape_c)
-      end if
-      if (present(dims)) then
-         if (.not. names_fit('dims', dims, stat, errmsg)) return
-         allocate (dims_c(n), dims_at(n))
-         do d = 1, n
-            dims_c(d) = trim(dims(n + 1 - d))//c_null_char
-            dims_at(d) = c_loc(dims_c(d))
-         end do
-         if (n > 0) field%dims = c_loc(dims_at)
-      end if
-      if (present(spacing)) then
-         if (.not. fits('spacing', .true., size(spacing), n, stat, errmsg)) return
-         spacing_c = spacing(n:1:-1)
-         if (n > 0) field%spacing = c_loc(spacing_c)
-      end if
-      if (present(origin)) then
-         if (.not. fits('origin', .true., size(origin), n, stat, errmsg)) return
-         origin_c = origin(n:1:-1)
-         if (n > 0) field%origin = c_loc(origin_c)
-      end if
-      if (present(units)) then
-         units_c = c_text(units); field%units = c_loc(units_c)
-      end if
-      if (present(association)) field%association = association
-      if (present(every)) field%every = every
-      if (present(stats)) field%stats = merge(1, 0, stats)
-      call told(c_array(producer%handle, field), stat, errmsg)
-   end subroutine
-
    ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
    ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
-   subroutine fb_particles(producer, species, names, dtypes, ndims, every, stats, stat, errmsg)
+   subroutine fb_particles(producer, species, names, dtypes, ndims, units, every, stats, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: species, names(:)
       integer, intent(in) :: dtypes(:)
       integer, intent(in), optional :: ndims(:), every
+      character(*), intent(in), optional :: units(:)   ! of each
       logical, intent(in), optional :: stats   ! of all of them
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(name_room, c_char), allocatable, target :: names_c(:)
+      character(name_room, c_char), allocatable, target :: names_c(:), units_c(:)
       type(c_field) :: fields(size(names))
       integer :: i
       if (.not. names_fit('names', names, stat, errmsg)) return
@@ -388,14 +350,22 @@ contains
       if (present(ndims)) then
          if (.not. one_each('ndims', size(ndims), size(names), stat, errmsg)) return
       end if
-      allocate (names_c(size(names)))
+      if (present(units)) then
+         if (.not. one_each('units', size(units), size(names), stat, errmsg)) return
+         if (.not. names_fit('units', units, stat, errmsg)) return
+      end if
+      allocate (names_c(size(names)), units_c(size(names)))
       do i = 1, size(names)
          names_c(i) = trim(names(i))//c_null_char
-         fields(i)%size = c_sizeof(fields(i))
+         fields(i)%struct_size = c_sizeof(fields(i))
          fields(i)%name = c_loc(names_c(i))
          fields(i)%dtype = dtypes(i)
          fields(i)%ndim = 1
          if (present(ndims)) fields(i)%ndim = ndims(i)
+         if (present(units)) then
+            units_c(i) = trim(units(i))//c_null_char
+            fields(i)%units = c_loc(units_c(i))
+         end if
          if (present(every)) fields(i)%every = every
          if (present(stats)) fields(i)%stats = merge(1, 0, stats)
       end do
@@ -404,7 +374,7 @@ contains
    end subroutine
 
    ! Adds a buffer: bytes, of another length at each step and rank if need be.  It is put with fb_put_address as
-   ! FB_U8 with one dimension and without `start`.
+   ! FB_U8 with one dimension and without `offset`.
    subroutine fb_buffer(producer, name, every, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: name
@@ -417,22 +387,22 @@ contains
       call told(c_buffer(producer%handle, c_text(name), period), stat, errmsg)
    end subroutine
 
-   subroutine step_begin_int64(producer, number, time, stat, errmsg)
+   subroutine producer_begin_int64(producer, number, time, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer(int64), intent(in) :: number
       real(real64), intent(in) :: time
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_step_begin(producer%handle, number, time), stat, errmsg)
+      call told(c_producer_begin(producer%handle, number, time), stat, errmsg)
    end subroutine
 
-   subroutine step_begin_int32(producer, number, time, stat, errmsg)
+   subroutine producer_begin_int32(producer, number, time, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer(int32), intent(in) :: number
       real(real64), intent(in) :: time
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_step_begin(producer%handle, int(number, c_int64_t), time), stat, errmsg)
+      call told(c_producer_begin(producer%handle, int(number, c_int64_t), time), stat, errmsg)
    end subroutine
 
    ! Whether something wants the field at the current step.
@@ -449,77 +419,77 @@ contains
 
    ! What fb_put does, for an array of any type that lies anywhere: `shape` in elements, ghosts included,
    ! `strides` in bytes (without: dense).
-   subroutine put_address_int32(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, number, &
-                             level, stat, errmsg)
+   subroutine put_address_int32(producer, field, dtype, address, shape, strides, offset, ghost_low, ghost_high, number, &
+                             level, outcome, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int32), intent(in), optional :: start(:)
+      integer(int32), intent(in), optional :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
+      integer, intent(out), optional :: outcome, stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .true., given_int32(start), ghost_low, ghost_high, number, &
-               level, stat, errmsg)
+      call put(producer, field, array, present(strides), .true., given_int32(offset), ghost_low, ghost_high, number, &
+               level, outcome, stat, errmsg)
    end subroutine
 
-   subroutine put_address_int64(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, number, &
-                             level, stat, errmsg)
+   subroutine put_address_int64(producer, field, dtype, address, shape, strides, offset, ghost_low, ghost_high, number, &
+                             level, outcome, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int64), intent(in) :: start(:)
+      integer(int64), intent(in) :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
+      integer, intent(out), optional :: outcome, stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .true., given_int64(start), ghost_low, ghost_high, number, &
-               level, stat, errmsg)
+      call put(producer, field, array, present(strides), .true., given_int64(offset), ghost_low, ghost_high, number, &
+               level, outcome, stat, errmsg)
    end subroutine
 
    ! The same without waiting for the server's answer: see fb_put_async.
-   subroutine put_async_address_int32(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
-                                   number, level, stat, errmsg)
+   subroutine put_async_address_int32(producer, field, dtype, address, shape, strides, offset, ghost_low, ghost_high, &
+                                   number, level, outcome, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int32), intent(in), optional :: start(:)
+      integer(int32), intent(in), optional :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
+      integer, intent(out), optional :: outcome, stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .false., given_int32(start), ghost_low, ghost_high, number, &
-               level, stat, errmsg)
+      call put(producer, field, array, present(strides), .false., given_int32(offset), ghost_low, ghost_high, number, &
+               level, outcome, stat, errmsg)
    end subroutine
 
-   subroutine put_async_address_int64(producer, field, dtype, address, shape, strides, start, ghost_low, ghost_high, &
-                                   number, level, stat, errmsg)
+   subroutine put_async_address_int64(producer, field, dtype, address, shape, strides, offset, ghost_low, ghost_high, &
+                                   number, level, outcome, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int64), intent(in) :: start(:)
+      integer(int64), intent(in) :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
+      integer, intent(out), optional :: outcome, stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call put(producer, field, array, present(strides), .false., given_int64(start), ghost_low, ghost_high, number, &
-               level, stat, errmsg)
+      call put(producer, field, array, present(strides), .false., given_int64(offset), ghost_low, ghost_high, number, &
+               level, outcome, stat, errmsg)
    end subroutine
 
    ! Waits until the server holds all that was put in this step with fb_put_async, or tells what failed.  `dropped`
@@ -558,38 +528,45 @@ contains
       if (present(strides)) array%strides(1:n) = strides(n:1:-1)
    end function
 
-   subroutine put(producer, field, array, strided, waits, start, ghost_low, ghost_high, number, level, stat, errmsg)
+   subroutine put(producer, field, array, strided, waits, offset, ghost_low, ghost_high, number, level, outcome, stat, &
+                  errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided, waits
-      type(numbers), intent(in) :: start
+      type(numbers), intent(in) :: offset
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
-      integer, intent(out), optional :: stat
+      integer, intent(out), optional :: outcome, stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
       integer(c_int64_t), target :: box(max_ndim, 4)
       type(c_block) :: block
+      integer(c_int32_t), target :: became
+      integer(c_int) :: result
       field_c = c_text(field)
       block%field = c_loc(field_c)
       block%dtype = array%dtype
       block%data = array%data
+      became = FB_OUTCOME_STAGED
+      block%outcome = c_loc(became)
       if (strided) block%strides = c_loc(array%strides)
-      if (.not. describe(block, box, array%shape(1:array%ndim), start, ghost_low, ghost_high, number, level, stat, errmsg)) &
+      if (.not. describe(block, box, array%shape(1:array%ndim), offset, ghost_low, ghost_high, number, level, stat, errmsg)) &
          return
       if (waits) then
-         call told(c_put(producer%handle, block), stat, errmsg)
+         result = c_put(producer%handle, block)
       else
-         call told(c_put_async(producer%handle, block), stat, errmsg)
+         result = c_put_async(producer%handle, block)
       end if
+      if (present(outcome)) outcome = became
+      call told(result, stat, errmsg)
    end subroutine
 
    ! Turns a block's box round.  `box` holds what the block then points at.
-   logical function describe(block, box, stored, start, ghost_low, ghost_high, number, level, stat, errmsg) result(good)
+   logical function describe(block, box, stored, offset, ghost_low, ghost_high, number, level, stat, errmsg) result(good)
       type(c_block), intent(inout) :: block
       integer(c_int64_t), intent(inout), target :: box(max_ndim, 4)
       integer(c_int64_t), intent(in) :: stored(:)   ! in C's order
-      type(numbers), intent(in) :: start
+      type(numbers), intent(in) :: offset
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -597,9 +574,9 @@ contains
       n = size(stored)
       good = .false.
       box = 0
-      if (start%there) then
-         if (.not. counts_from_1(start, n, stat, errmsg)) return
-         box(1:n, 1) = start%of(n:1:-1) - 1
+      if (offset%there) then
+         if (.not. counts_from_0(offset, n, stat, errmsg)) return
+         box(1:n, 1) = offset%of(n:1:-1)
          if (n > 0) block%offset = c_loc(box(1, 1))
       end if
       if (present(ghost_low)) then
@@ -615,7 +592,7 @@ contains
          call refused('the ghosts are negative, or wider than the array', stat, errmsg)
          return
       end if
-      block%size = c_sizeof(block)
+      block%struct_size = c_sizeof(block)
       block%ndim = n
       if (n > 0) then
          block%shape = c_loc(box(1, 2))
@@ -629,14 +606,14 @@ contains
 
    ! Gives memory of a staged block to compute into, dense, `shape` with ghosts: make it an array with
    ! c_f_pointer(address, array, shape).  Null if nothing wants the field; fb_commit then does nothing.
-   subroutine alloc_int32(producer, field, dtype, shape, address, start, ghost_low, ghost_high, number, level, stat, &
+   subroutine alloc_int32(producer, field, dtype, shape, address, offset, ghost_low, ghost_high, number, level, stat, &
                           errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       integer(int32), intent(in) :: shape(:)
       type(c_ptr), intent(out) :: address
-      integer(int32), intent(in), optional :: start(:)
+      integer(int32), intent(in), optional :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -648,19 +625,19 @@ contains
       field_c = c_text(field)
       block%field = c_loc(field_c)
       block%dtype = dtype
-      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int32(start), ghost_low, &
+      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int32(offset), ghost_low, &
                          ghost_high, number, level, stat, errmsg)) return
       call told(c_alloc(producer%handle, block, address), stat, errmsg)
    end subroutine
 
-   subroutine alloc_int64(producer, field, dtype, shape, address, start, ghost_low, ghost_high, number, level, stat, &
+   subroutine alloc_int64(producer, field, dtype, shape, address, offset, ghost_low, ghost_high, number, level, stat, &
                           errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       integer(int64), intent(in) :: shape(:)
       type(c_ptr), intent(out) :: address
-      integer(int64), intent(in), optional :: start(:)
+      integer(int64), intent(in), optional :: offset(:)
       integer, intent(in), optional :: ghost_low(:), ghost_high(:), number, level
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -672,7 +649,7 @@ contains
       field_c = c_text(field)
       block%field = c_loc(field_c)
       block%dtype = dtype
-      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int64(start), ghost_low, &
+      if (.not. describe(block, box, int(shape(size(shape):1:-1), c_int64_t), given_int64(offset), ghost_low, &
                          ghost_high, number, level, stat, errmsg)) return
       call told(c_alloc(producer%handle, block, address), stat, errmsg)
    end subroutine
@@ -696,11 +673,11 @@ contains
    end subroutine
 
    ! Ends the step of this rank.
-   subroutine fb_step_end(producer, stat, errmsg)
+   subroutine fb_producer_end(producer, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_step_end(producer%handle), stat, errmsg)
+      call told(c_producer_end(producer%handle), stat, errmsg)
    end subroutine
 
    ! Waits until the home server holds all that was put.
@@ -773,7 +750,7 @@ contains
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: key_c, field_c
       type(c_attribute) :: attribute
-      attribute%size = c_sizeof(attribute)
+      attribute%struct_size = c_sizeof(attribute)
       key_c = c_text(key); attribute%key = c_loc(key_c)
       if (present(field)) then
          field_c = c_text(field); attribute%field = c_loc(field_c)
@@ -894,6 +871,59 @@ contains
       call set_attr(producer, key, FB_F64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
    end subroutine
 
+   subroutine attr_logical_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      logical, intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int8_t), target :: given(size(value) + 1)
+      given(:size(value)) = merge(1_c_int8_t, 0_c_int8_t, value)
+      call set_attr(producer, key, FB_BOOL, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_text_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      character(*), intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(len(value) + 1, c_char), allocatable, target :: texts(:)
+      type(c_ptr), target :: given(size(value) + 1)
+      integer :: i
+      allocate (texts(size(value)))
+      do i = 1, size(value)
+         texts(i) = trim(value(i))//c_null_char
+         given(i) = c_loc(texts(i))
+      end do
+      call set_attr(producer, key, FB_TEXT, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   ! The key of one of the attributes of the stream, or of a field, counted from 1; empty past the last one, with
+   ! FB_NOT_FOUND.
+   function fb_attr_key(step, index, field, stat, errmsg) result(key)
+      type(fb_step), intent(in) :: step
+      integer, intent(in) :: index
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: key
+      character(:, c_char), allocatable :: field_c
+      type(c_ptr) :: found
+      integer(c_int) :: result
+      key = ''
+      if (index < 1) then
+         call refused('index counts from 1', stat, errmsg)
+         return
+      end if
+      if (present(field)) field_c = c_text(field)
+      result = c_attr_key(step%handle, field_c, int(index - 1, c_int64_t), found)
+      if (result == FB_OK) key = fortran_text(found)
+      call told(result, stat, errmsg)
+   end function
+
    ! Finds an attribute that is of this type, and a list or not.
    logical function find_attr(attribute, step, key, dtype, list, field, stat, errmsg) result(good)
       type(c_attribute), intent(out) :: attribute
@@ -903,15 +933,11 @@ contains
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: field_c
-      type(c_ptr) :: place
+      character(:, c_char), allocatable :: field_c
       integer(c_int) :: result
-      place = c_null_ptr
-      if (present(field)) then
-         field_c = c_text(field); place = c_loc(field_c)
-      end if
-      attribute%size = c_sizeof(attribute)
-      result = c_attr_get(step%handle, place, c_text(key), attribute)
+      if (present(field)) field_c = c_text(field)
+      attribute%struct_size = c_sizeof(attribute)
+      result = c_attr_get(step%handle, field_c, c_text(key), attribute)
       good = result == FB_OK
       if (good .and. (attribute%dtype /= dtype .or. attribute%list /= list)) then
          good = .false.
@@ -1012,59 +1038,219 @@ contains
       value = found
    end subroutine
 
-   ! ---- consumer ------------------------------------------------------------------------------
-
-   ! Attaches to a stream, which may not exist yet.  `fields` are the ones that are needed, by default all,
-   ! every `every` of the steps at which they are offered.
-   subroutine fb_consumer_open(consumer, stream, group, fields, every, timeout, transport, window, start, follow, &
-                               start_run, start_step, stat, errmsg)
-      type(fb_consumer), intent(out) :: consumer
-      character(*), intent(in) :: stream
-      character(*), intent(in), optional :: group, fields(:), transport
-      integer, intent(in), optional :: every, window, start
-      real(real64), intent(in), optional :: timeout
-      logical, intent(in), optional :: follow
-      integer(int64), intent(in), optional :: start_run, start_step
+   subroutine attr_get_logical_list(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      logical, allocatable, intent(out) :: value(:)
+      character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: stream_c, group_c, transport_c
-      character(name_room, c_char), allocatable, target :: fields_c(:)
-      type(c_need), allocatable, target :: needs(:)
-      type(c_consumer_options) :: options
-      integer :: i
-
-      options%size = c_sizeof(options)
-      stream_c = c_text(stream); options%stream = c_loc(stream_c)
-      if (present(group)) then
-         group_c = c_text(group); options%group = c_loc(group_c)
-      end if
-      if (present(transport)) then
-         transport_c = c_text(transport); options%transport = c_loc(transport_c)
-      end if
-      if (present(every)) options%every = every
-      if (present(fields)) then
-         if (.not. names_fit('fields', fields, stat, errmsg)) return
-         allocate (fields_c(size(fields)), needs(size(fields)))
-         do i = 1, size(fields)
-            fields_c(i) = trim(fields(i))//c_null_char
-            needs(i)%size = c_sizeof(needs(i))
-            needs(i)%field = c_loc(fields_c(i))
-            if (present(every)) needs(i)%every = every
-         end do
-         options%needs_count = size(fields)
-         if (size(fields) > 0) then
-            options%needs_stride = int(c_sizeof(needs(1)), c_int32_t)
-            options%needs = c_loc(needs)
-         end if
-      end if
-      if (present(timeout)) options%timeout = timeout
-      if (present(window)) options%window = window
-      if (present(start)) options%start = start
-      if (present(follow)) options%follow = merge(1, 0, follow)
-      if (present(start_run)) options%start_run = start_run
-      if (present(start_step)) options%start_step = start_step
-      call told(c_consumer_open(options, consumer%handle), stat, errmsg)
+      type(c_attribute) :: told_of
+      integer(c_int8_t), pointer :: found(:)
+      allocate (value(0))
+      if (.not. find_attr(told_of, step, key, FB_BOOL, 1, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found, [told_of%count])
+      value = found /= 0
    end subroutine
+
+   subroutine attr_get_text_list(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      type(fb_label), allocatable, intent(out) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      type(c_ptr), pointer :: found(:)
+      integer :: i
+      if (.not. find_attr(told_of, step, key, FB_TEXT, 1, field, stat, errmsg)) then
+         allocate (value(0))
+         return
+      end if
+      call c_f_pointer(told_of%values, found, [told_of%count])
+      allocate (value(size(found)))
+      do i = 1, size(found)
+         value(i)%text = fortran_text(found(i))
+      end do
+   end subroutine
+
+   ! ---- driving a pipeline --------------------------------------------------------------------
+
+   ! The rank, for fb_array, fb_particles, fb_buffer, fb_attr, fb_put, fb_alloc, fb_demanded, fb_producer_lost and the like.
+   ! It belongs to the handle: it is not begun, ended or closed.
+   function fb_pipeline_producer(pipeline) result(producer)
+      type(fb_pipeline), intent(in) :: pipeline
+      type(fb_producer) :: producer
+      if (c_pipeline_producer(pipeline%handle, producer%handle) /= FB_OK) producer%handle = c_null_ptr
+   end function
+
+   ! Begins a step.  `workers` is how many run it; 0 if staging was given up.  Up to 4 steps may be active.  Waits for an
+   ! answer of the home server, and for slower ranks, as fb_pipeline_activate in forebay.h says.
+   subroutine pipeline_activate_int64(pipeline, step, time, workers, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int64), intent(in) :: step
+      real(real64), intent(in) :: time
+      integer, intent(out), optional :: workers
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: count
+      integer(c_int) :: result
+      count = 0
+      result = c_pipeline_activate(pipeline%handle, step, time, count)
+      if (present(workers)) workers = count
+      call told(result, stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_activate_int32(pipeline, step, time, workers, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in) :: time
+      integer, intent(out), optional :: workers
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_activate_int64(pipeline, int(step, int64), time, workers, stat, errmsg)
+   end subroutine
+
+   ! The same without waiting for the pipeline's coordinator: fb_request_wait does.
+   subroutine pipeline_activate_async_int64(pipeline, step, time, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int64), intent(in) :: step
+      real(real64), intent(in) :: time
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_pipeline_activate_async(pipeline%handle, step, time, request%handle), stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_activate_async_int32(pipeline, step, time, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in) :: time
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_activate_async_int64(pipeline, int(step, int64), time, request, stat, errmsg)
+   end subroutine
+
+   ! Ends the step of this rank, and has the pipeline run on it once all ranks have ended it.  Waits until that is over,
+   ! `timeout` seconds at most (default: as it was opened).  `ran` is whether the workers ran.
+   subroutine pipeline_execute_int64(pipeline, step, timeout, ran, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int64), intent(in) :: step
+      real(real64), intent(in), optional :: timeout
+      logical, intent(out), optional :: ran
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: has_run, result
+      has_run = 0
+      result = c_pipeline_execute(pipeline%handle, step, own_timeout(timeout), has_run)
+      if (present(ran)) ran = has_run /= 0
+      call told(result, stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_execute_int32(pipeline, step, timeout, ran, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      real(real64), intent(in), optional :: timeout
+      logical, intent(out), optional :: ran
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_execute_int64(pipeline, int(step, int64), timeout, ran, stat, errmsg)
+   end subroutine
+
+   ! The same without waiting for the execution: fb_request_wait does.
+   subroutine pipeline_execute_async_int64(pipeline, step, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int64), intent(in) :: step
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_pipeline_execute_async(pipeline%handle, step, request%handle), stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_execute_async_int32(pipeline, step, request, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      type(fb_request), intent(out) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_execute_async_int64(pipeline, int(step, int64), request, stat, errmsg)
+   end subroutine
+
+   ! Has finished with a step, and ends it if fb_pipeline_execute has not.  Waits for nothing else.
+   subroutine pipeline_deactivate_int64(pipeline, step, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int64), intent(in) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_pipeline_deactivate(pipeline%handle, step), stat, errmsg)
+   end subroutine
+
+   subroutine pipeline_deactivate_int32(pipeline, step, stat, errmsg)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer(int32), intent(in) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call pipeline_deactivate_int64(pipeline, int(step, int64), stat, errmsg)
+   end subroutine
+
+   ! The steps that this rank has activated and not deactivated, in order; at most 4.  Never waits.
+   function fb_pipeline_active(pipeline, stat, errmsg) result(steps)
+      type(fb_pipeline), intent(in) :: pipeline
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(int64), allocatable :: steps(:)
+      integer(c_int64_t) :: found(4)
+      integer(c_int32_t) :: count
+      integer(c_int) :: result
+      count = 0
+      result = c_pipeline_active(pipeline%handle, found, count)
+      steps = found(1:count)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Waits for what was asked for, `timeout` seconds at most (default: as the handle was opened), and tells what the other
+   ! call would have.  After FB_TIMEOUT it can be waited for again.
+   subroutine fb_request_wait(request, timeout, workers, ran, stat, errmsg)
+      type(fb_request), intent(in) :: request
+      real(real64), intent(in), optional :: timeout
+      integer, intent(out), optional :: workers
+      logical, intent(out), optional :: ran
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: count
+      integer(c_int) :: has_run, result
+      count = 0
+      has_run = 0
+      result = c_request_wait(request%handle, own_timeout(timeout), count, has_run)
+      if (present(workers)) workers = count
+      if (present(ran)) ran = has_run /= 0
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Frees a request; what was asked for goes on.
+   subroutine fb_request_free(request, stat, errmsg)
+      type(fb_request), intent(inout) :: request
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = request%handle
+      request%handle = c_null_ptr
+      call told(c_request_free(handle), stat, errmsg)
+   end subroutine
+
+   ! Ends the stream for this rank, with all steps that are active.
+   subroutine fb_pipeline_close(pipeline, stat, errmsg)
+      type(fb_pipeline), intent(inout) :: pipeline
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = pipeline%handle
+      pipeline%handle = c_null_ptr
+      call told(c_pipeline_close(handle), stat, errmsg)
+   end subroutine
+
+   ! ---- consumer ------------------------------------------------------------------------------
 
    ! Waits for the next step; false when the simulation has ended, and after an error.
    logical function fb_consumer_next(consumer, step, timeout, stat, errmsg) result(found)
@@ -1074,13 +1260,10 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(c_step_info) :: info
-      real(c_double) :: patience
       integer(c_int) :: result
-      patience = -1
-      if (present(timeout)) patience = timeout
-      result = c_consumer_next(consumer%handle, patience, step%handle)
+      result = c_consumer_next(consumer%handle, own_timeout(timeout), step%handle)
       if (result == FB_OK) then
-         info%size = c_sizeof(info)
+         info%struct_size = c_sizeof(info)
          result = c_step_info_get(step%handle, info)
          step%run = info%run
          step%number = info%number
@@ -1097,6 +1280,61 @@ contains
       call told(result, stat, errmsg)
    end function
 
+   ! The name of one of the fields that the step has, counted from 1; empty past the last one, with FB_NOT_FOUND.
+   function fb_step_field_name(step, index, stat, errmsg) result(name)
+      type(fb_step), intent(in) :: step
+      integer, intent(in) :: index
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: name
+      type(c_ptr) :: found
+      integer(c_int) :: result
+      name = ''
+      if (index < 1) then
+         call refused('index counts from 1', stat, errmsg)
+         return
+      end if
+      result = c_step_field_name(step%handle, int(index - 1, c_int64_t), found)
+      if (result == FB_OK) name = fortran_text(found)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Tells a field's dtype, global shape, dimensions, spacing, origin, units and association at this step.
+   subroutine fb_step_field(step, field, info, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      type(fb_field_info), intent(out) :: info
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_field_info) :: found
+      integer(c_int) :: result
+      integer :: d, n
+      found%struct_size = c_sizeof(found)
+      result = c_step_field(step%handle, c_text(field), found)
+      n = 0
+      if (result == FB_OK) then
+         n = found%ndim
+         info%name = fortran_text(found%name)
+         info%units = fortran_text(found%units)
+         info%dtype = found%dtype
+         info%association = found%association
+         info%ndim = n
+         info%every = found%every
+         info%placed = found%placed /= 0
+      else
+         info%name = ''
+         info%units = ''
+      end if
+      info%shape = found%shape(merge(n, 0, info%placed):1:-1)
+      info%spacing = found%spacing(merge(n, 0, found%has_spacing /= 0):1:-1)
+      info%origin = found%origin(merge(n, 0, found%has_origin /= 0):1:-1)
+      allocate (info%dims(merge(n, 0, found%has_dims /= 0)))
+      do d = 1, size(info%dims)
+         info%dims(d)%text = fortran_text(found%dims(n + 1 - d))
+      end do
+      call told(result, stat, errmsg)
+   end subroutine
+
    ! A field's global shape at this step.
    function fb_step_shape(step, field, stat, errmsg) result(shape)
       type(fb_step), intent(in) :: step
@@ -1104,56 +1342,75 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       integer(int64), allocatable :: shape(:)
-      integer(c_int64_t) :: shape_c(max_ndim)
-      integer(c_int32_t) :: dtype, ndim
-      integer(c_int) :: result
-      ndim = max_ndim
-      shape_c = 0
-      result = c_step_field(step%handle, c_text(field), dtype, ndim, shape_c)
-      if (result /= FB_OK) ndim = 0
-      shape = shape_c(ndim:1:-1)
-      call told(result, stat, errmsg)
+      type(fb_field_info) :: info
+      integer :: result
+      character(1024) :: text
+      text = ''
+      call fb_step_field(step, field, info, result, text)
+      shape = info%shape
+      if (result /= FB_OK) then
+         call refused(trim(text), stat, errmsg, result)
+      else if (.not. info%placed) then
+         call refused('field '''//trim(field)//''' has no global shape: its blocks have no place in one; see fb_step_block', &
+                      stat, errmsg)
+      else if (present(stat)) then
+         stat = FB_OK
+      end if
    end function
 
+   ! Where another reader goes on: the run, and the step after the last one that came.  Before the first step has come it is
+   ! the one from which on this reader takes part, or FB_NOT_FOUND if that is not known yet.  Does not wait.
+   subroutine fb_consumer_cursor(consumer, run, step, stat, errmsg)
+      type(fb_consumer), intent(in) :: consumer
+      integer(int64), intent(out) :: run, step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      run = 0
+      step = 0
+      result = c_consumer_cursor(consumer%handle, run, step)
+      call told(result, stat, errmsg)
+   end subroutine
+
    ! What fb_get does, for an array of any type that lies anywhere: `strides` in bytes (without: dense).
-   subroutine get_address_int32(step, field, dtype, address, shape, strides, start, every, stat, errmsg)
+   subroutine get_address_int32(step, field, dtype, address, shape, strides, offset, every, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int32), intent(in), optional :: start(:)
+      integer(int32), intent(in), optional :: offset(:)
       integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call get(step, field, array, present(strides), given_int32(start), every, stat, errmsg)
+      call get(step, field, array, present(strides), given_int32(offset), every, stat, errmsg)
    end subroutine
 
-   subroutine get_address_int64(step, field, dtype, address, shape, strides, start, every, stat, errmsg)
+   subroutine get_address_int64(step, field, dtype, address, shape, strides, offset, every, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
       type(c_ptr), intent(in) :: address
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
-      integer(int64), intent(in) :: start(:)
+      integer(int64), intent(in) :: offset(:)
       integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call get(step, field, array, present(strides), given_int64(start), every, stat, errmsg)
+      call get(step, field, array, present(strides), given_int64(offset), every, stat, errmsg)
    end subroutine
 
-   subroutine get(step, field, array, strided, start, every, stat, errmsg)
+   subroutine get(step, field, array, strided, offset, every, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided
-      type(numbers), intent(in) :: start
+      type(numbers), intent(in) :: offset
       integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -1162,17 +1419,17 @@ contains
       type(c_selection) :: selection
       field_c = c_text(field)
       selection%field = c_loc(field_c)
-      if (.not. select_part(selection, box, array, strided, start, every, stat, errmsg)) return
+      if (.not. select_part(selection, box, array, strided, offset, every, stat, errmsg)) return
       call told(c_get(step%handle, selection), stat, errmsg)
    end subroutine
 
    ! Turns a selection round.  `box` and `array` hold what the selection then points at.
-   logical function select_part(selection, box, array, strided, start, every, stat, errmsg) result(good)
+   logical function select_part(selection, box, array, strided, offset, every, stat, errmsg) result(good)
       type(c_selection), intent(inout) :: selection
       integer(c_int64_t), intent(inout), target :: box(max_ndim, 2)
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided
-      type(numbers), intent(in) :: start
+      type(numbers), intent(in) :: offset
       integer, intent(in), optional :: every(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -1181,9 +1438,9 @@ contains
       good = .false.
       box(:, 1) = 0
       box(:, 2) = 1
-      if (start%there) then
-         if (.not. counts_from_1(start, n, stat, errmsg)) return
-         box(1:n, 1) = start%of(n:1:-1) - 1
+      if (offset%there) then
+         if (.not. counts_from_0(offset, n, stat, errmsg)) return
+         box(1:n, 1) = offset%of(n:1:-1)
       end if
       if (present(every)) then
          if (.not. fits('every', .true., size(every), n, stat, errmsg)) return
@@ -1193,7 +1450,7 @@ contains
          end if
          box(1:n, 2) = every(n:1:-1)
       end if
-      selection%size = c_sizeof(selection)
+      selection%struct_size = c_sizeof(selection)
       selection%dtype = array%dtype
       selection%ndim = n
       selection%offset = c_loc(box(1, 1))
@@ -1232,7 +1489,7 @@ contains
          call refused('index counts from 1', stat, errmsg)
          return
       end if
-      found%size = c_sizeof(found)
+      found%struct_size = c_sizeof(found)
       result = c_step_block(step%handle, c_text(field), index - 1, found)
       if (result == FB_OK) then
          n = found%ndim
@@ -1240,10 +1497,11 @@ contains
          view%dtype = found%dtype
          view%rank = found%rank
          view%level = found%level
+         view%server = found%server
          view%number = found%number
          view%bytes = found%bytes
          view%placed = found%placed /= 0
-         view%start = found%offset(n:1:-1) + 1
+         view%offset = found%offset(n:1:-1)
          view%shape = found%shape(n:1:-1)
          view%ghost_low = found%ghost_low(n:1:-1)
          view%ghost_high = found%ghost_high(n:1:-1)
@@ -1282,34 +1540,12 @@ contains
 
    ! ---- space ---------------------------------------------------------------------------------
 
-   ! Finds the group.  `replicas` servers hold each array that is put: all but one may die.
-   subroutine fb_space_open(space, group, timeout, transport, replicas, stat, errmsg)
-      type(fb_space), intent(out) :: space
-      character(*), intent(in), optional :: group, transport
-      real(real64), intent(in), optional :: timeout   ! seconds
-      integer, intent(in), optional :: replicas
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: group_c, transport_c
-      type(c_space_options) :: options
-      options%size = c_sizeof(options)
-      if (present(group)) then
-         group_c = c_text(group); options%group = c_loc(group_c)
-      end if
-      if (present(transport)) then
-         transport_c = c_text(transport); options%transport = c_loc(transport_c)
-      end if
-      if (present(timeout)) options%timeout = timeout
-      if (present(replicas)) options%replicas = replicas
-      call told(c_space_open(options, space%handle), stat, errmsg)
-   end subroutine
-
-   subroutine space_put(space, name, array, step, start, shape, stat, errmsg)
+   subroutine space_put(space, name, array, step, offset, shape, stat, errmsg)
       type(fb_space), intent(in) :: space
       character(*), intent(in) :: name
       type(placed_array), intent(in), target :: array
       integer(int64), intent(in) :: step
-      type(numbers), intent(in) :: start, shape
+      type(numbers), intent(in) :: offset, shape
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: name_c
@@ -1319,8 +1555,8 @@ contains
       type(numbers) :: from
       integer :: n
       n = array%ndim
-      from = start
-      if (.not. start%there) from = numbers(.true., n, 1)
+      from = offset
+      if (.not. offset%there) from = numbers(.true., n, 0)
       name_c = c_text(name)
       block%field = c_loc(name_c)
       block%dtype = array%dtype
@@ -1333,7 +1569,7 @@ contains
          if (.not. fits('shape', .true., shape%n, n, stat, errmsg)) return
          global(1:n) = shape%of(n:1:-1)
       end if
-      field%size = c_sizeof(field)
+      field%struct_size = c_sizeof(field)
       field%name = c_loc(name_c)
       field%dtype = array%dtype
       field%ndim = n
@@ -1341,12 +1577,12 @@ contains
       call told(c_space_put(space%handle, field, step, block), stat, errmsg)
    end subroutine
 
-   subroutine space_get(space, name, array, step, start, every, timeout, stat, errmsg)
+   subroutine space_get(space, name, array, step, offset, every, timeout, stat, errmsg)
       type(fb_space), intent(in) :: space
       character(*), intent(in) :: name
       type(placed_array), intent(in), target :: array
       integer(int64), intent(in) :: step
-      type(numbers), intent(in) :: start
+      type(numbers), intent(in) :: offset
       integer, intent(in), optional :: every(:)
       real(real64), intent(in), optional :: timeout
       integer, intent(out), optional :: stat
@@ -1354,13 +1590,10 @@ contains
       character(:, c_char), allocatable, target :: name_c
       integer(c_int64_t), target :: box(max_ndim, 2)
       type(c_selection) :: selection
-      real(c_double) :: patience
-      patience = 30
-      if (present(timeout)) patience = timeout
       name_c = c_text(name)
       selection%field = c_loc(name_c)
-      if (.not. select_part(selection, box, array, .true., start, every, stat, errmsg)) return
-      call told(c_space_get(space%handle, step, patience, selection), stat, errmsg)
+      if (.not. select_part(selection, box, array, .true., offset, every, stat, errmsg)) return
+      call told(c_space_get(space%handle, step, own_timeout(timeout), selection), stat, errmsg)
    end subroutine
 
    ! Removes what was put of a field at a step.
@@ -1384,16 +1617,125 @@ contains
       call told(c_space_close(handle), stat, errmsg)
    end subroutine
 
-   ! ---- general -------------------------------------------------------------------------------
+   ! ---- administration ------------------------------------------------------------------------
 
-   ! The status of a group as JSON; empty after an error.
-   function fb_status(group, stat, errmsg) result(json)
-      character(*), intent(in), optional :: group
+   ! What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); empty after an error.
+   function fb_admin_status(admin, stat, errmsg) result(json)
+      type(fb_admin), intent(in) :: admin
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:), allocatable :: json
-      json = text_of(c_admin_status, group, stat, errmsg)
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_admin_status(admin%handle, given)
+      json = ''
+      if (result == FB_OK) json = owned_text(given)
+      call told(result, stat, errmsg)
    end function
+
+   ! Starts `count` more servers on this machine, in the background, and waits until they are members; tells their numbers.
+   ! Needs the command forebay: the one that FOREBAY_COMMAND names, or the first on the path.
+   subroutine fb_admin_add_servers(admin, count, servers, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      integer, intent(in) :: count
+      integer, allocatable, intent(out), optional :: servers(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: added(max(count, 0))
+      integer(c_int) :: result
+      added = 0
+      result = c_admin_add_servers(admin%handle, int(count, c_int32_t), added)
+      if (present(servers)) servers = added
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Has a server leave the group and end; what it holds goes to the others first.  Waits until that is done.  With
+   ! `discard` it gives up what no other server can hold.
+   subroutine fb_admin_remove_server(admin, server, discard, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      integer, intent(in) :: server
+      logical, intent(in), optional :: discard
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_admin_remove_server(admin%handle, int(server, c_int32_t), yes(discard)), stat, errmsg)
+   end subroutine
+
+   ! Has the group go on after it lost half of its servers or more at once: tells which answer and which do not; only with
+   ! `force` are the latter given up.
+   subroutine fb_admin_heal(admin, force, answering, silent, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      logical, intent(in), optional :: force
+      integer, allocatable, intent(out), optional :: answering(:), silent(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t), parameter :: room = 4096
+      integer(c_int32_t) :: those(room), others(room), those_count, others_count
+      integer(c_int) :: result
+      those_count = 0
+      others_count = 0
+      result = c_admin_heal(admin%handle, yes(force), room, those, those_count, others, others_count)
+      if (present(answering)) answering = those(1:those_count)
+      if (present(silent)) silent = others(1:others_count)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Gives every server a worker that runs `code`, 'FILE.py:CLASS', and waits until all are ready.  `stream` is by default
+   ! the one that the class names, or the only one that the group has; `config` is JSON; `python` the Python to run it with.
+   ! With `driven` it runs when ranks say so, through fb_pipeline_open.  Needs the command forebay.
+   subroutine fb_admin_create_pipeline(admin, name, code, stream, config, python, driven, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      character(*), intent(in) :: name, code
+      character(*), intent(in), optional :: stream, config, python
+      logical, intent(in), optional :: driven
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: name_c, code_c, stream_c, config_c, python_c
+      type(c_pipeline_options) :: options
+      options%struct_size = c_sizeof(options)
+      name_c = c_text(name); options%name = c_loc(name_c)
+      code_c = c_text(code); options%code = c_loc(code_c)
+      if (present(stream)) then
+         stream_c = c_text(stream); options%stream = c_loc(stream_c)
+      end if
+      if (present(config)) then
+         config_c = c_text(config); options%config = c_loc(config_c)
+      end if
+      if (present(python)) then
+         python_c = c_text(python); options%python = c_loc(python_c)
+      end if
+      options%driven = yes(driven)
+      call told(c_admin_create_pipeline(admin%handle, options), stat, errmsg)
+   end subroutine
+
+   ! Ends a pipeline and its workers.
+   subroutine fb_admin_destroy_pipeline(admin, name, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      character(*), intent(in) :: name
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_admin_destroy_pipeline(admin%handle, c_text(name)), stat, errmsg)
+   end subroutine
+
+   ! Ends every server of the group.
+   subroutine fb_admin_shutdown(admin, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_admin_shutdown(admin%handle), stat, errmsg)
+   end subroutine
+
+   ! Frees the handle.
+   subroutine fb_admin_close(admin, stat, errmsg)
+      type(fb_admin), intent(inout) :: admin
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = admin%handle
+      admin%handle = c_null_ptr
+      call told(c_admin_close(handle), stat, errmsg)
+   end subroutine
+
+   ! ---- general -------------------------------------------------------------------------------
 
    ! The text of a group's connection file, once the group is complete, for one rank to hand to all others as their
    ! `group`; empty after an error. It holds the group's secret.
@@ -1402,35 +1744,35 @@ contains
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:), allocatable :: text
-      text = text_of(c_group_text, group, stat, errmsg)
+      character(:, c_char), allocatable :: group_c
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      if (present(group)) group_c = c_text(group)
+      result = c_group_text(group_c, given)
+      text = ''
+      if (result == FB_OK) text = owned_text(given)
+      call told(result, stat, errmsg)
    end function
 
-   ! What a function of the library says of a group.
-   function text_of(ask, group, stat, errmsg) result(text)
-      interface
-         function ask(group, text) bind(C) result(r)
-            import :: c_int, c_ptr
-            type(c_ptr), value :: group
-            type(c_ptr), intent(out) :: text
-            integer(c_int) :: r
-         end function
-      end interface
-      character(*), intent(in), optional :: group
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
+   ! A text that the library gave, which is freed.
+   function owned_text(given) result(text)
+      type(c_ptr), intent(in) :: given
       character(:), allocatable :: text
-      character(:, c_char), allocatable, target :: group_c
-      type(c_ptr) :: given, place
-      integer(c_int) :: result
-      place = c_null_ptr
-      if (present(group)) then
-         group_c = c_text(group); place = c_loc(group_c)
-      end if
-      result = ask(place, given)
-      text = ''
-      if (result == FB_OK) text = fortran_text(given)
-      if (result == FB_OK) call c_free(given)
-      call told(result, stat, errmsg)
+      text = fortran_text(given)
+      call c_free(given)
+   end function
+
+   ! A deadline of one call; below 0: the handle's.
+   real(c_double) function own_timeout(timeout)
+      real(real64), intent(in), optional :: timeout
+      own_timeout = -1
+      if (present(timeout)) own_timeout = timeout
+   end function
+
+   integer(c_int) function yes(given)
+      logical, intent(in), optional :: given
+      yes = 0
+      if (present(given)) yes = merge(1, 0, given)
    end function
 
    function fb_version() result(text)
@@ -1443,6 +1785,12 @@ contains
       integer, intent(in) :: result
       character(:), allocatable :: text
       text = fortran_text(c_result_name(int(result, c_int)))
+   end function
+
+   ! Whether the same call may succeed later although you have changed nothing.
+   logical function fb_result_is_retryable(result)
+      integer, intent(in) :: result
+      fb_result_is_retryable = c_result_is_retryable(int(result, c_int)) /= 0
    end function
 
    ! Hands a result to the caller; without `stat` an error ends the program.
@@ -1511,16 +1859,16 @@ contains
       given%of(1:n) = list(1:n)
    end function
 
-   ! Whether `start` has one number for each dimension, each 1 or more.
-   logical function counts_from_1(start, n, stat, errmsg) result(good)
-      type(numbers), intent(in) :: start
+   ! Whether `offset` has one number for each dimension, none below 0.
+   logical function counts_from_0(offset, n, stat, errmsg) result(good)
+      type(numbers), intent(in) :: offset
       integer, intent(in) :: n
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      good = fits('start', .true., start%n, n, stat, errmsg)
+      good = fits('offset', .true., offset%n, n, stat, errmsg)
       if (.not. good) return
-      good = all(start%of(1:n) >= 1)
-      if (.not. good) call refused('start counts from 1', stat, errmsg)
+      good = all(offset%of(1:n) >= 0)
+      if (.not. good) call refused('offset counts from 0: it cannot be negative', stat, errmsg)
    end function
 
    ! Whether a list of numbers has one for each dimension.
@@ -1576,12 +1924,6 @@ contains
       if (.not. names_fit) call refused(what//': a name has at most 255 bytes', stat, errmsg)
    end function
 
-   integer function length_of(list)
-      character(*), intent(in), optional :: list(:)
-      length_of = 0
-      if (present(list)) length_of = size(list)
-   end function
-
    ! Text as C has it, without the blanks that Fortran fills up with.
    function c_text(text) result(c)
       character(*), intent(in) :: text
@@ -1601,13 +1943,34 @@ contains
       end do
    end function
 
+   ! The shape in C's order, and the index of a neighbour of the first element, if there is one.
+   subroutine measure(at, first, next, extents)
+      type(placed_array), intent(inout) :: at
+      integer(int64), intent(in) :: first(4), extents(:)
+      integer(int64), intent(out) :: next(4)
+      at%shape(1:at%ndim) = extents(at%ndim:1:-1)
+      next = first
+      next(1:at%ndim) = first(1:at%ndim) + min(extents, 2_int64) - 1
+   end subroutine
+
+   ! The strides in C's order, from the addresses of the first element and its neighbours.
+   subroutine span(at, addresses)
+      type(placed_array), intent(inout) :: at
+      type(c_ptr), intent(in) :: addresses(:)
+      integer :: d
+      at%data = addresses(1)
+      do d = 1, at%ndim
+         at%strides(at%ndim + 1 - d) = apart(addresses(1), addresses(d + 1))
+      end do
+   end subroutine
+
    ! Bytes from one element to its neighbour.
    integer(c_int64_t) function apart(first, next)
       type(c_ptr), intent(in) :: first, next
       apart = transfer(next, 0_c_int64_t) - transfer(first, 0_c_int64_t)
    end function
 
-   include 'forebay_types.inc'
-   include 'forebay_far.inc'
+   include 'forebay_arrays.inc'
+   include 'forebay_open.inc'
 
 end module

@@ -7,7 +7,7 @@
 //     forebay::Producer sim(options);                                   // forebay::ProducerOptions
 //     sim.array<double>("U", {nz, ny, nx});
 //     for (...) {
-//         auto step = sim.step(number, time);
+//         auto step = sim.step(number, time);                           // forebay::OpenStep
 //         step.put("U", data, {{offset}, {shape}});                     // forebay::Box
 //         step.end();
 //     }
@@ -16,7 +16,7 @@
 // In a reader:
 //
 //     forebay::Consumer viewer(options);                                // forebay::ConsumerOptions
-//     while (auto step = viewer.next()) {
+//     while (auto step = viewer.next()) {                               // forebay::Step
 //         forebay::Array<double> plane = step->get<double>("U", {{offset}, {shape}});
 //     }
 //
@@ -52,6 +52,8 @@ public:
     Error(int kind, const std::string &text) : std::runtime_error(text), kind_(kind) {}
     // One of FB_INVALID ... FB_IO.
     int kind() const noexcept { return kind_; }
+    // Whether the same call may succeed later although you have changed nothing.
+    bool is_retryable() const noexcept { return fb_result_is_retryable(kind_) != 0; }
     const char *name() const noexcept { return fb_result_name(kind_); }
 
 private:
@@ -86,36 +88,75 @@ using Strides = std::vector<std::int64_t>;
 
 // ---- descriptions -----------------------------------------------------------------------------
 
-struct ProducerOptions {
-    std::string stream;
-    std::string group = {}; // a path, a group's name, or the connection file's text; empty: FOREBAY_GROUP
-    std::uint32_t rank = 0, ranks = 1;
-    std::int32_t policy = FB_POLICY_DROP_OLDEST;
-    std::uint32_t keep = 0; // closed steps to keep although nobody reads
-    double timeout = 30;    // seconds
-    std::string transport = "auto";
-    std::int32_t on_loss = FB_ON_LOSS_SKIP;
-    std::uint64_t queue_bytes = 0;
-    std::int32_t placement = FB_PLACEMENT_NEAREST;
-    // With FB_PLACEMENT_FUNCTION; see fb_place_function in forebay.h.
-    fb_place_function place = nullptr;
-    void *place_context = nullptr;
-    // How many servers hold each block: all but one may die; and when it is safe.
-    std::uint32_t replicas = 1;
-    std::int32_t durability = FB_DURABILITY_LOCAL;
-    // The run, and the last step of it that is still true: a restart from a checkpoint.
-    std::optional<std::pair<std::uint64_t, std::uint64_t>> continues = {};
+// Where a run is: after a restart from a checkpoint the last step that is still true, or where a reader goes on.
+struct Cursor {
+    std::uint64_t run = 0, step = 0;
 };
 
+// generated from interface/forebay.toml: options producer
+// How to open a producer.
+struct ProducerOptions {
+    // The name under which readers find the simulation's output.
+    std::string stream;
+    // The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP says.
+    std::string group = {};
+    // This rank, counted from 0.
+    std::uint32_t rank = 0;
+    // How many ranks there are; all of them must open the stream.
+    std::uint32_t size = 1;
+    // What becomes of closed steps when readers or memory cannot keep up: FB_POLICY_DROP_OLDEST (they are counted,
+    // readers see a gap), FB_POLICY_BLOCK (puts wait for room) or FB_POLICY_LATEST.
+    std::int32_t policy = FB_POLICY_DROP_OLDEST;
+    // How many closed steps are kept although nobody reads them.
+    std::uint32_t keep = 0;
+    // Seconds that any wait may take: more than 0; infinity waits for ever.
+    double timeout = 30;
+    // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
+    std::string transport = "auto";
+    // What to do when the home server is gone, and no other one takes this rank within two seconds: FB_ON_LOSS_SKIP
+    // (the simulation goes on unstaged: fb_producer_lost tells). With FB_ON_LOSS_FAIL a call waits for another one
+    // until `timeout`, and then fails with FB_UNREACHABLE; so it does where something of the open step is lost.
+    std::int32_t on_loss = FB_ON_LOSS_SKIP;
+    // Which server holds a block: the rank's home, which is on its host if any is (FB_PLACEMENT_NEAREST), a server by
+    // the block's id, so that they are spread evenly (FB_PLACEMENT_BY_BLOCK), or the one that a function of a
+    // fb_to_place names. A block that the home does not hold costs a second question. Blocks of up to 1 KiB travel
+    // with the step and are not placed.
+    std::int32_t placement = FB_PLACEMENT_NEAREST;
+    fb_place_function place = nullptr;
+    void *place_context = nullptr;
+    // After a restart from a checkpoint: the run, and its last step that is still true.
+    std::optional<Cursor> continues = {};
+    // Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
+    std::uint64_t queue_bytes = std::uint64_t(1) << 30;
+    // How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is preferred; on
+    // one host it costs almost nothing, since the servers share the memory.
+    std::uint32_t replicas = 1;
+    // With copies, what is safe when: what was put once the step has ended or fb_flush has returned
+    // (FB_DURABILITY_LOCAL), or each block once its put has returned (FB_DURABILITY_REPLICATED).
+    std::int32_t durability = FB_DURABILITY_LOCAL;
+};
+// end of what is generated
+
+// generated from interface/forebay.toml: field options
 // What may be said of a field beside its name, type and shape.
 struct FieldOptions {
-    std::vector<std::string> dims = {}; // slowest first
-    std::vector<double> spacing = {}, origin = {};
-    std::string units = {};
+    // What its values belong to: FB_ASSOCIATION_CELL or FB_ASSOCIATION_VERTEX of the mesh.
     std::int32_t association = FB_ASSOCIATION_CELL;
+    // Offered at the steps whose number is a multiple of this.
     std::uint32_t every = 1;
-    bool stats = false; // keep statistics of each block's interior: see View
+    // The names of its dimensions, in the order of its shape.
+    std::vector<std::string> dims = {};
+    // The distance of neighbours, in each dimension.
+    std::vector<double> spacing = {};
+    // Where the first element lies, in each dimension.
+    std::vector<double> origin = {};
+    // The units of its values.
+    std::string units = {};
+    // Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see without its
+    // elements; complex types have none.
+    bool stats = false;
 };
+// end of what is generated
 
 // A field of a particle species.
 struct Property {
@@ -143,19 +184,65 @@ struct Need {
     std::uint32_t every = 1;
 };
 
+// generated from interface/forebay.toml: options consumer
+// How to open a consumer.
 struct ConsumerOptions {
+    // The name that the producer gave. It need not exist yet.
     std::string stream;
-    std::vector<Need> needs = {}; // empty: all fields
+    // The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP says.
     std::string group = {};
+    // What is needed, by default all fields.
+    std::vector<Need> fields = {};
+    // Seconds that any wait may take: more than 0; infinity waits for ever.
     double timeout = 30;
+    // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
     std::string transport = "auto";
+    // every so many of the steps at which the producer offers a field, where no `fields` are given.
     std::uint32_t every = 1;
+    // How many steps may be held at once, 1 to 1024. More wait in the stream, under its policy.
     std::uint32_t window = 4;
-    std::int32_t start = FB_START_NEXT;
+    // Whether to go on with the next run when the simulation is restarted.
     bool follow = false;
-    // With FB_START_CURSOR: the run and the number + 1 of the last step that was read.
-    std::uint64_t start_run = 0, start_step = 0;
+    // With which step to begin: FB_START_NEXT, the next step that begins; FB_START_OLDEST, the oldest that the stream
+    // keeps; or a cursor: where an earlier reader of the stream stopped, in this process or another, as
+    // fb_consumer_cursor tells. Steps that are held no longer are left out, and not counted as `missed`: the numbers
+    // tell. FB_NOT_FOUND if the stream has had no such run.
+    std::int32_t start = FB_START_NEXT;
+    Cursor cursor = {};
+    // Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further steps are
+    // copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step may be kept
+    // whatever its size (default 1 GiB).
+    std::uint64_t pin_bytes = std::uint64_t(1) << 30;
 };
+// end of what is generated
+
+// generated from interface/forebay.toml: options space
+// How to open a space.
+struct SpaceOptions {
+    // The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP says.
+    std::string group = {};
+    // Seconds that any wait may take: more than 0; infinity waits for ever.
+    double timeout = 30;
+    // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
+    std::string transport = "auto";
+    // How many servers hold each array that this handle puts, 1 to 8: all but one of them may die. FB_INVALID if the
+    // group has fewer.
+    std::uint32_t replicas = 1;
+};
+// end of what is generated
+
+// generated from interface/forebay.toml: options admin
+// How to look after a group.
+struct AdminOptions {
+    // The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP says.
+    std::string group = {};
+    // Seconds that each call may take. By default 30; 3 for a status; and 120 each for loading a pipeline's code and
+    // for starting its workers. Below 0: by default.
+    double timeout = -1;
+    // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
+    std::string transport = "auto";
+};
+// end of what is generated
 
 // An attribute as it is read: one value, or a list.
 using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
@@ -195,6 +282,20 @@ private:
     }
 };
 
+// What a field is at a step.
+struct FieldInfo {
+    std::string name;
+    std::int32_t dtype = 0; // FB_...
+    std::size_t ndim = 0;
+    bool placed = false;                // whether it has a global shape
+    Extents shape = {};                 // the global shape; empty if it has none
+    std::vector<std::string> dims = {}; // slowest first; empty if the producer gave none, as the next two
+    std::vector<double> spacing = {}, origin = {};
+    std::string units = {};
+    std::int32_t association = FB_ASSOCIATION_CELL;
+    std::uint32_t every = 1; // offered at the steps whose number is a multiple of this
+};
+
 // Of a block's interior.  Elements that are not finite are counted, and take no part in the rest; if there are no
 // others, `min` is +inf and `max` is -inf.
 struct Stats {
@@ -208,6 +309,7 @@ template <class T> struct View {
     Extents offset, shape, ghost_low, ghost_high;
     std::uint32_t rank, level;
     std::uint64_t number;
+    std::uint32_t server;       // the number of the one that holds it
     std::optional<Stats> stats; // if the producer offers them: FieldOptions::stats
 };
 
@@ -248,21 +350,23 @@ inline fb_block block(const std::string &field, std::int32_t dtype, const void *
 // `field` keeps what the struct points at, but for what `options` and `shape` hold.
 struct FieldStruct {
     FieldStruct(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
-        same_length("dims", options.dims.size(), ndim);
-        same_length("spacing", options.spacing.size(), ndim);
-        same_length("origin", options.origin.size(), ndim);
-        for (const std::string &dim : options.dims) dims.push_back(dim.c_str());
         field.name = name.c_str();
         field.dtype = dtype;
-        field.association = options.association;
         field.ndim = static_cast<std::uint32_t>(ndim);
-        field.every = options.every;
         field.shape = shape ? or_null(*shape) : nullptr;
+        // generated from interface/forebay.toml: given field
+        field.association = options.association;
+        field.every = options.every;
+        same_length("dims", options.dims.size(), ndim);
+        for (const std::string &label : options.dims) dims.push_back(label.c_str());
         field.dims = or_null(dims);
+        same_length("spacing", options.spacing.size(), ndim);
         field.spacing = or_null(options.spacing);
+        same_length("origin", options.origin.size(), ndim);
         field.origin = or_null(options.origin);
         field.units = or_null(options.units);
         field.stats = options.stats ? 1 : 0;
+        // end of what is generated
     }
 
     std::vector<const char *> dims;
@@ -285,6 +389,77 @@ inline fb_selection selection(const std::string &field, std::int32_t dtype, cons
     given.strides = or_null(strides);
     return given;
 }
+
+// generated from interface/forebay.toml: given producer
+// As C takes them; what they point at stays with the other ones.
+inline fb_producer_options given(const ProducerOptions &options) {
+    fb_producer_options given = FB_PRODUCER_OPTIONS_INIT;
+    given.group = or_null(options.group);
+    given.stream = options.stream.c_str();
+    given.rank = options.rank;
+    given.size = options.size;
+    given.policy = options.policy;
+    given.keep = options.keep;
+    given.timeout = options.timeout;
+    given.transport = options.transport.c_str();
+    given.on_loss = options.on_loss;
+    given.placement = options.placement;
+    given.place = options.place;
+    given.place_context = options.place_context;
+    if (options.continues) {
+        given.continues_run = options.continues->run;
+        given.continues_step = options.continues->step;
+    }
+    given.queue_bytes = options.queue_bytes;
+    given.replicas = options.replicas;
+    given.durability = options.durability;
+    return given;
+}
+// end of what is generated
+
+// generated from interface/forebay.toml: given consumer
+// As C takes them; what they point at stays with both.
+inline fb_consumer_options given(const ConsumerOptions &options, const std::vector<fb_need> &fields) {
+    fb_consumer_options given = FB_CONSUMER_OPTIONS_INIT;
+    given.group = or_null(options.group);
+    given.stream = options.stream.c_str();
+    given.fields_count = static_cast<std::uint32_t>(fields.size());
+    given.fields = or_null(fields);
+    given.timeout = options.timeout;
+    given.transport = options.transport.c_str();
+    given.every = options.every;
+    given.window = options.window;
+    given.follow = options.follow ? 1 : 0;
+    given.start = options.start;
+    given.start_run = options.cursor.run;
+    given.start_step = options.cursor.step;
+    given.pin_bytes = options.pin_bytes;
+    return given;
+}
+// end of what is generated
+
+// generated from interface/forebay.toml: given space
+// As C takes them; what they point at stays with the other ones.
+inline fb_space_options given(const SpaceOptions &options) {
+    fb_space_options given = FB_SPACE_OPTIONS_INIT;
+    given.group = or_null(options.group);
+    given.timeout = options.timeout;
+    given.transport = options.transport.c_str();
+    given.replicas = options.replicas;
+    return given;
+}
+// end of what is generated
+
+// generated from interface/forebay.toml: given admin
+// As C takes them; what they point at stays with the other ones.
+inline fb_admin_options given(const AdminOptions &options) {
+    fb_admin_options given = FB_ADMIN_OPTIONS_INIT;
+    given.group = or_null(options.group);
+    given.timeout = options.timeout;
+    given.transport = options.transport.c_str();
+    return given;
+}
+// end of what is generated
 
 template <class T> Array<T> new_array(const Extents &shape) {
     Array<T> array{nullptr, shape};
@@ -335,6 +510,15 @@ inline Attribute attribute(const fb_attribute &told) {
 struct CloseSpace {
     void operator()(fb_space *space) const noexcept { fb_space_close(space); }
 };
+struct CloseAdmin {
+    void operator()(fb_admin *admin) const noexcept { fb_admin_close(admin); }
+};
+struct ClosePipeline {
+    void operator()(fb_pipeline *pipeline) const noexcept { fb_pipeline_close(pipeline); }
+};
+struct FreeRequest {
+    void operator()(fb_request *request) const noexcept { fb_request_free(request); }
+};
 struct FreeText {
     void operator()(char *text) const noexcept { fb_free(text); }
 };
@@ -369,21 +553,15 @@ private:
     void *data_;
 };
 
-// A step that is begun.  It ends with end(), or with the object's life: then errors are not told.  When an
-// exception ends its life the step is not ended: the producer can begin no other, and once it closes readers
-// are told of the step as torn, if anything was put in it.
-class Step {
-public:
-    explicit Step(fb_producer *producer) : producer_(producer) {}
-    Step(Step &&other) noexcept : producer_(std::exchange(other.producer_, nullptr)), thrown_(other.thrown_) {}
-    Step &operator=(Step &&) = delete;
-    ~Step() {
-        if (producer_ && std::uncaught_exceptions() == thrown_) fb_step_end(producer_);
-    }
+namespace detail {
 
+// What can be done in a step that is open; `Self::get_producer()` is the rank.
+template <class Self> class Puts {
+public:
+    // Whether something wants the field at the step that is open.  Never waits.
     bool demanded(const std::string &field) const {
         int demanded = 0;
-        check(fb_demanded(producer_, field.c_str(), &demanded));
+        check(fb_demanded(rank(), field.c_str(), &demanded));
         return demanded != 0;
     }
     // Stages a block by one copy; the array is yours again on return.  Returns FB_OUTCOME_...
@@ -391,69 +569,39 @@ public:
         std::int32_t outcome = FB_OUTCOME_STAGED;
         fb_block block = detail::block(field, dtype_of<T>::value, data, box);
         block.outcome = &outcome;
-        check(fb_put(producer_, &block));
+        check(fb_put(rank(), &block));
         return outcome;
     }
-    // The same without waiting for the server's answer: the array must stay as it is until wait() or end().
+    // The same without waiting for the server's answer: the array is yours again on return, and wait(), flush()
+    // or end() tell what failed.
     template <class T> std::int32_t put_async(const std::string &field, const T *data, const Box &box) {
         std::int32_t outcome = FB_OUTCOME_STAGED;
         fb_block block = detail::block(field, dtype_of<T>::value, data, box);
         block.outcome = &outcome;
-        check(fb_put_async(producer_, &block));
+        check(fb_put_async(rank(), &block));
         return outcome;
     }
     // Waits until the server holds what put_async() put.  Returns how many of those were dropped for lack of room.
     std::uint64_t wait() {
         std::uint64_t dropped = 0;
-        check(fb_wait(producer_, &dropped));
+        check(fb_wait(rank(), &dropped));
         return dropped;
     }
     // Gives memory to compute into, without a copy.
     template <class T> Allocation<T> alloc(const std::string &field, const Box &box) {
         void *data = nullptr;
         const fb_block block = detail::block(field, dtype_of<T>::value, nullptr, box);
-        check(fb_alloc(producer_, &block, &data));
-        return Allocation<T>(producer_, data);
-    }
-    void end() {
-        if (producer_) check(fb_step_end(std::exchange(producer_, nullptr)));
+        check(fb_alloc(rank(), &block, &data));
+        return Allocation<T>(rank(), data);
     }
 
 private:
-    fb_producer *producer_;
-    int thrown_ = std::uncaught_exceptions();
+    fb_producer *rank() const { return static_cast<const Self *>(this)->get_producer(); }
 };
 
-// One rank of a simulation.
-class Producer {
+// What a rank says of itself and of its fields; `Self::get_producer()` is the rank.
+template <class Self> class Declares {
 public:
-    explicit Producer(const ProducerOptions &options) {
-        fb_producer_options given = FB_PRODUCER_OPTIONS_INIT;
-        given.group = detail::or_null(options.group);
-        given.stream = options.stream.c_str();
-        given.rank = options.rank;
-        given.ranks = options.ranks;
-        given.policy = options.policy;
-        given.keep = options.keep;
-        given.timeout = options.timeout;
-        given.transport = options.transport.c_str();
-        given.on_loss = options.on_loss;
-        given.queue_bytes = options.queue_bytes;
-        given.placement = options.placement;
-        given.place = options.place;
-        given.place_context = options.place_context;
-        given.replicas = options.replicas;
-        given.durability = options.durability;
-        if (options.continues) {
-            given.has_continues = 1;
-            given.continues_run = options.continues->first;
-            given.continues_step = options.continues->second;
-        }
-        fb_producer *producer = nullptr;
-        check(fb_producer_open(&given, &producer));
-        handle_.reset(producer);
-    }
-
     // Adds a field to the output contract, or changes its global shape from the next step on.
     template <class T> void array(const std::string &name, const Extents &shape, const FieldOptions &options = {}) {
         declare(name, dtype_of<T>::value, shape.size(), &shape, options);
@@ -472,10 +620,10 @@ public:
             given.emplace_back(property.name, property.dtype, property.ndim, nullptr, property.options);
             fields.push_back(given.back().field);
         }
-        check(fb_particles(get(), species.c_str(), fields.data(), static_cast<std::uint32_t>(fields.size()), sizeof(fb_field)));
+        check(fb_particles(rank(), species.c_str(), fields.data(), static_cast<std::uint32_t>(fields.size()), sizeof(fb_field)));
     }
     // Adds a buffer: bytes, put as an unplaced block of std::uint8_t.
-    void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(get(), name.c_str(), every)); }
+    void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(rank(), name.c_str(), every)); }
 
     // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a text, or a
     // std::vector of these.
@@ -497,31 +645,34 @@ public:
         }
     }
 
-    Step step(std::uint64_t number, double time) {
-        check(fb_step_begin(get(), number, time));
-        return Step(get());
-    }
-    void flush() { check(fb_flush(get())); }
     // Which transport was chosen: "shm" or "tcp".
     std::string transport() const {
         const char *name = nullptr;
-        check(fb_producer_transport(get(), &name));
+        check(fb_producer_transport(rank(), &name));
         return name;
     }
+    // The run that was joined, for a checkpoint to remember.
     std::uint64_t run() const {
         std::uint64_t run = 0;
-        check(fb_producer_run(get(), &run));
+        check(fb_producer_run(rank(), &run));
         return run;
     }
-    // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
-    void close() { check(fb_producer_close(handle_.release())); }
-    // For functions of forebay.h.
-    fb_producer *get() const noexcept { return handle_.get(); }
+    // Why staging was given up (see FB_ON_LOSS_SKIP); nothing while all is well.
+    std::optional<std::string> lost() const {
+        if (fb_producer_lost(rank(), nullptr) == FB_OK) return std::nullopt;
+        return std::string(fb_error());
+    }
+    // How many steps were begun so far while staging was given up, also when all is well again.  Never waits.
+    std::uint64_t skipped() const {
+        std::uint64_t skipped = 0;
+        fb_producer_lost(rank(), &skipped);
+        return skipped;
+    }
 
 private:
     void declare(const std::string &name, std::int32_t dtype, std::size_t ndim, const Extents *shape, const FieldOptions &options) {
         const detail::FieldStruct given(name, dtype, ndim, shape, options);
-        check(fb_array(get(), &given.field));
+        check(fb_array(rank(), &given.field));
     }
 
     template <class T>
@@ -534,19 +685,170 @@ private:
             attribute.list = list ? 1 : 0;
             attribute.count = count;
             attribute.values = given;
-            check(fb_attr(get(), &attribute));
+            check(fb_attr(rank(), &attribute));
         });
     }
 
+    fb_producer *rank() const { return static_cast<const Self *>(this)->get_producer(); }
+};
+
+} // namespace detail
+
+// A step that is begun.  It ends with end(), or with the object's life: then errors are not told.  When an
+// exception ends its life the step is not ended: the producer can begin no other, and once it closes readers
+// are told of the step as torn, if anything was put in it.
+class OpenStep : public detail::Puts<OpenStep> {
+public:
+    explicit OpenStep(fb_producer *producer) : producer_(producer) {}
+    OpenStep(OpenStep &&other) noexcept : producer_(std::exchange(other.producer_, nullptr)), thrown_(other.thrown_) {}
+    OpenStep &operator=(OpenStep &&) = delete;
+    ~OpenStep() {
+        if (producer_ && std::uncaught_exceptions() == thrown_) fb_producer_end(producer_);
+    }
+
+    void end() {
+        if (producer_) check(fb_producer_end(std::exchange(producer_, nullptr)));
+    }
+    // For functions of forebay.h.
+    fb_producer *get_producer() const noexcept { return producer_; }
+
+private:
+    fb_producer *producer_;
+    int thrown_ = std::uncaught_exceptions();
+};
+
+// One rank of a simulation.
+class Producer : public detail::Declares<Producer>, public detail::Puts<Producer> {
+public:
+    explicit Producer(const ProducerOptions &options) {
+        const fb_producer_options given = detail::given(options);
+        fb_producer *producer = nullptr;
+        check(fb_producer_open(&given, &producer));
+        handle_.reset(producer);
+    }
+
+    // Begins a step that ends with what is given, or is left torn by an exception.  Waits for one answer of the home
+    // server, never for room.
+    OpenStep step(std::uint64_t number, double time) {
+        begin(number, time);
+        return OpenStep(get());
+    }
+    // The same in two calls: between them put(), put_async(), wait(), alloc() and demanded() are for that step.
+    void begin(std::uint64_t number, double time) { check(fb_producer_begin(get(), number, time)); }
+    void end() { check(fb_producer_end(get())); }
+    // Waits until the home server holds all that was put.
+    void flush() { check(fb_flush(get())); }
+    // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
+    void close() { check(fb_producer_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_producer *get() const noexcept { return handle_.get(); }
+    fb_producer *get_producer() const noexcept { return get(); }
+
+private:
     std::unique_ptr<fb_producer, detail::CloseProducer> handle_;
+};
+
+// ---- driving a pipeline -----------------------------------------------------------------------
+
+// What a pipeline was asked for.  When its life ends, what was asked for goes on.
+class PipelineRequest {
+public:
+    explicit PipelineRequest(fb_request *request) : handle_(request) {}
+
+    // Waits, `timeout` seconds at most (below 0: as in the options).  After FB_TIMEOUT it can be waited for again, and
+    // after anything else it tells the same again.  Returns, of an activation, how many workers there are; of an
+    // execution, 1 if they ran.
+    std::uint32_t wait(double timeout = -1) {
+        std::uint32_t workers = 0;
+        int ran = 0;
+        check(fb_request_wait(handle_.get(), timeout, &workers, &ran));
+        return workers + static_cast<std::uint32_t>(ran);
+    }
+    // For functions of forebay.h.
+    fb_request *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_request, detail::FreeRequest> handle_;
+};
+
+// One rank that drives a pipeline itself, step by step (docs/driving.md): activate, stage, execute, deactivate.  The
+// pipeline must have been created with `driven`.  All ranks make the same calls, and it runs once for all of them.
+class PipelineHandle : public detail::Declares<PipelineHandle>, public detail::Puts<PipelineHandle> {
+public:
+    // The options are those of the rank: `stream` is empty, or the pipeline's; the policy is always FB_POLICY_BLOCK.
+    // `server` is the number of the one server whose worker runs alone, and which then holds what is staged; below 0: all
+    // workers run.  Waits for a few answers.
+    explicit PipelineHandle(const std::string &name, const ProducerOptions &options = {}, std::int64_t server = -1) {
+        fb_producer_options given = detail::given(options);
+        given.stream = detail::or_null(options.stream);
+        fb_pipeline *pipeline = nullptr;
+        check(fb_pipeline_open(&given, name.c_str(), server, &pipeline));
+        handle_.reset(pipeline);
+    }
+
+    // Begins a step; returns how many workers run it, 0 if staging was given up.  Up to 4 steps may be active.
+    std::uint32_t activate(std::uint64_t step, double time) {
+        std::uint32_t workers = 0;
+        check(fb_pipeline_activate(get(), step, time, &workers));
+        return workers;
+    }
+    // The same without waiting for the pipeline's coordinator.
+    PipelineRequest activate_async(std::uint64_t step, double time) {
+        fb_request *request = nullptr;
+        check(fb_pipeline_activate_async(get(), step, time, &request));
+        return PipelineRequest(request);
+    }
+    // Stages a block of the step that was activated last, by one copy; the array is yours again on return.  Returns
+    // FB_OUTCOME_...
+    template <class T> std::int32_t stage(const std::string &field, const T *data, const Box &box) {
+        return this->put(field, data, box);
+    }
+    // The same without waiting for the server's answer: execute() or deactivate() tell what failed.
+    template <class T> std::int32_t stage_async(const std::string &field, const T *data, const Box &box) {
+        return this->put_async(field, data, box);
+    }
+    // Ends the step of this rank, and has the pipeline run on it once all ranks have ended it.  Waits until that is over,
+    // `timeout` seconds at most (below 0: as in the options).  Returns whether the workers ran.
+    bool execute(std::uint64_t step, double timeout = -1) {
+        int ran = 0;
+        check(fb_pipeline_execute(get(), step, timeout, &ran));
+        return ran != 0;
+    }
+    // The same without waiting for the execution.
+    PipelineRequest execute_async(std::uint64_t step) {
+        fb_request *request = nullptr;
+        check(fb_pipeline_execute_async(get(), step, &request));
+        return PipelineRequest(request);
+    }
+    // Has finished with a step.  Waits for nothing.
+    void deactivate(std::uint64_t step) { check(fb_pipeline_deactivate(get(), step)); }
+    // The steps that this rank has activated and not deactivated.
+    std::vector<std::uint64_t> active() const {
+        std::uint64_t steps[4] = {};
+        std::uint32_t count = 0;
+        check(fb_pipeline_active(get(), steps, &count));
+        return std::vector<std::uint64_t>(steps, steps + count);
+    }
+    // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
+    void close() { check(fb_pipeline_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_pipeline *get() const noexcept { return handle_.get(); }
+    fb_producer *get_producer() const {
+        fb_producer *producer = nullptr;
+        check(fb_pipeline_producer(get(), &producer));
+        return producer;
+    }
+
+private:
+    std::unique_ptr<fb_pipeline, detail::ClosePipeline> handle_;
 };
 
 // ---- consumer ---------------------------------------------------------------------------------
 
 // A closed step.  Released at the end of its life.
-class ConsumerStep {
+class Step {
 public:
-    explicit ConsumerStep(fb_step *step) : handle_(step) { check(fb_step_info_get(step, &info_)); }
+    explicit Step(fb_step *step) : handle_(step) { check(fb_step_info_get(step, &info_)); }
 
     std::uint64_t number() const noexcept { return info_.number; }
     double time() const noexcept { return info_.time; }
@@ -561,13 +863,31 @@ public:
         while (fb_step_field_name(get(), names.size(), &name) == FB_OK) names.emplace_back(name);
         return names;
     }
+    // What a field is at this step.
+    FieldInfo field(const std::string &name) const {
+        fb_field_info told = FB_FIELD_INFO_INIT;
+        check(fb_step_field(get(), name.c_str(), &told));
+        FieldInfo info;
+        info.name = told.name;
+        info.dtype = told.dtype;
+        info.ndim = told.ndim;
+        info.association = told.association;
+        info.every = told.every;
+        info.units = told.units;
+        info.placed = told.placed != 0;
+        if (told.placed) info.shape = Extents(told.shape, told.shape + told.ndim);
+        if (told.has_dims) info.dims.assign(told.dims, told.dims + told.ndim);
+        if (told.has_spacing) info.spacing.assign(told.spacing, told.spacing + told.ndim);
+        if (told.has_origin) info.origin.assign(told.origin, told.origin + told.ndim);
+        return info;
+    }
     // A field's global shape at this step.
-    Extents shape(const std::string &field) const {
-        Extents shape(8);
-        std::uint32_t ndim = 8;
-        check(fb_step_field(get(), field.c_str(), nullptr, &ndim, shape.data()));
-        shape.resize(ndim);
-        return shape;
+    Extents shape(const std::string &name) const {
+        const FieldInfo info = field(name);
+        if (!info.placed)
+            throw Error(FB_OUT_OF_BOUNDS,
+                        "field '" + name + "' has no global shape: its blocks are read one by one, with blocks()");
+        return info.shape;
     }
 
     // The attributes of the stream, or of a field.
@@ -614,7 +934,7 @@ public:
             if (view.has_stats) stats = Stats{view.min, view.max, view.sum, view.count, view.non_finite};
             views.push_back({static_cast<const T *>(view.data), view.placed ? numbers(view.offset) : Extents{},
                              numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), view.rank, view.level,
-                             view.number, stats});
+                             view.number, view.server, stats});
         }
         return views;
     }
@@ -632,26 +952,14 @@ class Consumer {
 public:
     explicit Consumer(const ConsumerOptions &options) {
         std::vector<fb_need> needs;
-        for (const Need &need : options.needs) {
+        for (const Need &need : options.fields) {
             fb_need given = FB_NEED_INIT;
             given.field = need.field.c_str();
             given.dtype = need.dtype;
             given.every = need.every;
             needs.push_back(given);
         }
-        fb_consumer_options given = FB_CONSUMER_OPTIONS_INIT;
-        given.group = detail::or_null(options.group);
-        given.stream = options.stream.c_str();
-        given.needs_count = static_cast<std::uint32_t>(needs.size());
-        given.needs = detail::or_null(needs);
-        given.timeout = options.timeout;
-        given.transport = options.transport.c_str();
-        given.every = options.every;
-        given.window = options.window;
-        given.start = options.start;
-        given.start_run = options.start_run;
-        given.start_step = options.start_step;
-        given.follow = options.follow ? 1 : 0;
+        const fb_consumer_options given = detail::given(options, needs);
         fb_consumer *consumer = nullptr;
         check(fb_consumer_open(&given, &consumer));
         handle_.reset(consumer);
@@ -659,12 +967,20 @@ public:
 
     // Waits for the next step; nothing when the simulation has ended.  `timeout` in seconds; below 0: the
     // one of the options.
-    std::optional<ConsumerStep> next(double timeout = -1) {
+    std::optional<Step> next(double timeout = -1) {
         fb_step *step = nullptr;
         const int result = fb_consumer_next(get(), timeout, &step);
         if (result == FB_ENDED) return std::nullopt;
         check(result);
-        return std::optional<ConsumerStep>(std::in_place, step);
+        return std::optional<Step>(std::in_place, step);
+    }
+    // Where another reader goes on: the run, and the step after the last one that came; nothing if that is not known yet.
+    std::optional<Cursor> cursor() const {
+        Cursor cursor;
+        const int result = fb_consumer_cursor(get(), &cursor.run, &cursor.step);
+        if (result == FB_NOT_FOUND) return std::nullopt;
+        check(result);
+        return cursor;
     }
     void close() { check(fb_consumer_close(handle_.release())); }
     // For functions of forebay.h.
@@ -676,23 +992,11 @@ private:
 
 // ---- space and administration -----------------------------------------------------------------
 
-struct SpaceOptions {
-    std::string group = {};
-    double timeout = 30;
-    std::string transport = "auto";
-    // How many servers hold each array that is put: all but one may die.
-    std::uint64_t replicas = 1;
-};
-
 // Arrays put and got by name, step and region, whoever put them.
 class Space {
 public:
     explicit Space(const SpaceOptions &options = {}) {
-        fb_space_options given = FB_SPACE_OPTIONS_INIT;
-        given.group = detail::or_null(options.group);
-        given.timeout = options.timeout;
-        given.transport = options.transport.c_str();
-        given.replicas = options.replicas;
+        const fb_space_options given = detail::given(options);
         fb_space *space = nullptr;
         check(fb_space_open(&given, &space));
         handle_.reset(space);
@@ -705,14 +1009,17 @@ public:
         const fb_block block = detail::block(name, dtype_of<T>::value, data, box);
         check(fb_space_put(get(), &given.field, step, &block));
     }
-    // Copies exactly the selected part, waiting up to `timeout` seconds until all of it was put.
-    template <class T> Array<T> get(const std::string &name, std::uint64_t step, const Selection &selection, double timeout = 30) {
+    // Copies exactly the selected part, waiting up to `timeout` seconds (below 0: as in the options) until all of it was
+    // put.
+    template <class T> Array<T> get(const std::string &name, std::uint64_t step, const Selection &selection, double timeout = -1) {
         Array<T> array = detail::new_array<T>(selection.shape);
         const fb_selection given = detail::selection(name, dtype_of<T>::value, selection, array.data(), {});
         check(fb_space_get(get(), step, timeout, &given));
         return array;
     }
     void remove(const std::string &name, std::uint64_t step) { check(fb_space_remove(get(), name.c_str(), step)); }
+    // What was put stays.
+    void close() { check(fb_space_close(handle_.release())); }
     // For functions of forebay.h.
     fb_space *get() const noexcept { return handle_.get(); }
 
@@ -720,13 +1027,88 @@ private:
     std::unique_ptr<fb_space, detail::CloseSpace> handle_;
 };
 
-// The status of a group as JSON.
-inline std::string status(const std::string &group = {}) {
-    char *json = nullptr;
-    check(fb_admin_status(detail::or_null(group), &json));
-    const std::unique_ptr<char, detail::FreeText> owned(json);
-    return json;
+// A pipeline that is to be created: see fb_pipeline_options.
+struct PipelineOptions {
+    std::string name, code;  // "FILE.py:CLASS"
+    std::string stream = {}; // empty: the one that the class names, or the only one that the group has
+    std::string config = {}; // JSON; empty: {}
+    std::string python = {}; // the Python to run it with; empty: the one beside the command forebay
+    bool driven = false;     // run when ranks say so, through a PipelineHandle
+};
+
+// Which servers answer, and which do not.
+struct Healed {
+    std::vector<std::uint32_t> answering, silent;
+};
+
+// Looks after a group.  Servers are named by their numbers.
+class Admin {
+public:
+    explicit Admin(const AdminOptions &options = {}) {
+        const fb_admin_options given = detail::given(options);
+        fb_admin *admin = nullptr;
+        check(fb_admin_open(&given, &admin));
+        handle_.reset(admin);
+    }
+
+    // What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md).
+    std::string status() {
+        char *json = nullptr;
+        check(fb_admin_status(get(), &json));
+        const std::unique_ptr<char, detail::FreeText> owned(json);
+        return json;
+    }
+    // Starts more servers on this machine, in the background, and waits until they are members; returns their numbers.
+    // Needs the command forebay, as fb_admin_add_servers says.
+    std::vector<std::uint32_t> add_servers(std::uint32_t count = 1) {
+        std::vector<std::uint32_t> servers(count);
+        check(fb_admin_add_servers(get(), count, servers.data()));
+        return servers;
+    }
+    // Has a server leave the group and end; what it holds goes to the others first.  Waits until that is done.
+    void remove_server(std::uint32_t server, bool discard = false) {
+        check(fb_admin_remove_server(get(), server, discard ? 1 : 0));
+    }
+    // Has the group go on after it lost half of its servers or more at once; only with `force` are the silent ones given up.
+    Healed heal(bool force = false) {
+        std::uint32_t answering = 0, silent = 0;
+        Healed healed{std::vector<std::uint32_t>(4096), std::vector<std::uint32_t>(4096)};
+        check(fb_admin_heal(get(), force ? 1 : 0, 4096, healed.answering.data(), &answering, healed.silent.data(), &silent));
+        healed.answering.resize(answering);
+        healed.silent.resize(silent);
+        return healed;
+    }
+    // Gives every server a worker that runs the code, and waits until all are ready.
+    void create_pipeline(const PipelineOptions &options) {
+        fb_pipeline_options given = FB_PIPELINE_OPTIONS_INIT;
+        given.name = options.name.c_str();
+        given.code = options.code.c_str();
+        given.stream = detail::or_null(options.stream);
+        given.config = detail::or_null(options.config);
+        given.python = detail::or_null(options.python);
+        given.driven = options.driven ? 1 : 0;
+        check(fb_admin_create_pipeline(get(), &given));
+    }
+    void destroy_pipeline(const std::string &name) { check(fb_admin_destroy_pipeline(get(), name.c_str())); }
+    // Ends every server of the group.
+    void shutdown() { check(fb_admin_shutdown(get())); }
+    void close() { check(fb_admin_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_admin *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_admin, detail::CloseAdmin> handle_;
+};
+
+// The text of a group's connection file, once the group is complete, for one rank to hand to all others as their
+// ProducerOptions::group.  It holds the group's secret.
+inline std::string group_text(const std::string &group = {}) {
+    char *text = nullptr;
+    check(fb_group_text(detail::or_null(group), &text));
+    const std::unique_ptr<char, detail::FreeText> owned(text);
+    return text;
 }
+inline std::string version() { return fb_version(); }
 
 } // namespace forebay
 #endif // FOREBAY_HPP

@@ -86,7 +86,7 @@ static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_C
         MPI_Bcast(text, length, MPI_CHAR, 0, comm);
         mine.group = text;
         mine.rank = (uint32_t)rank;
-        mine.ranks = (uint32_t)ranks;
+        mine.size = (uint32_t)ranks;
         result = fb_producer_open(&mine, producer);
         result = fb_mpi_agree(result, comm, rank, ranks, error);
     }

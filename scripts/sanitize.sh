@@ -32,7 +32,8 @@ c)
         echo "sanitize: cc has no -fsanitize=address,undefined: skipped" >&2
         exit 0
     }
-    FOREBAY_SANITIZE=address,undefined "$PYTHON" -m pytest -q tests/test_c_api.py "${@:2}"
+    FOREBAY_SANITIZE=address,undefined "$PYTHON" -m pytest -q tests/test_c_api.py tests/test_administration.py \
+        tests/test_driving.py -k "not test_driving or test_from" "${@:2}"
     ;;
 valgrind)
     command -v valgrind >/dev/null || {

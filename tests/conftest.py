@@ -82,21 +82,21 @@ def own_place(
 @pytest.fixture
 def one(own_place: Path) -> Iterator[forebay.LocalGroup]:
     """A private group of one server."""
-    with forebay.local(servers=1, budget=BUDGET) as group:
+    with forebay.local(servers=1, budget_bytes=BUDGET) as group:
         yield group
 
 
 @pytest.fixture
 def two(own_place: Path) -> Iterator[forebay.LocalGroup]:
     """A private group of two servers."""
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         yield group
 
 
 @pytest.fixture(params=[1, 2], ids=["one server", "two servers"])
 def group(own_place: Path, request: pytest.FixtureRequest) -> Iterator[forebay.LocalGroup]:
     """A private group of one server, and of two."""
-    with forebay.local(servers=request.param, budget=BUDGET) as made:
+    with forebay.local(servers=request.param, budget_bytes=BUDGET) as made:
         yield made
 
 

@@ -410,7 +410,7 @@ class Chaos:
         if what == "added":
             self.group.add_servers()
         elif what == "removed":
-            self.admin.remove_server(str(victim["server"]))
+            self.admin.remove_server(victim["server"])
         else:
             wait_until(self.is_safe, timeout=PATIENCE, what="copies of all that is acknowledged")
             if what == "killed":
@@ -483,7 +483,7 @@ def soak(
     """Runs all of it; what was found. `stops`: the share of events that stop a server, which can take seconds each."""
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        group = stack.enter_context(forebay.local(servers=4, budget=256 << 20))
+        group = stack.enter_context(forebay.local(servers=4, budget_bytes=256 << 20))
         chaos = Chaos(group, seed, stops)
         (place / "sum.py").write_text(PIPELINE)
         sums = {"sum": place / "sums", "driven": place / "driven"}

@@ -47,11 +47,12 @@ def test_time_outs_are_told_apart_from_nonsense(one: forebay.LocalGroup) -> None
     ("make", "options"),
     [
         *((consumer, {"window": window}) for window in (0, -1, 1025, 2000, 1 << 40, 2.0)),
-        *((consumer, {"pin": pin}) for pin in (-1, BIG, 1.5)),
+        *((consumer, {"pin_bytes": pin}) for pin in (-1, BIG, 1.5)),
         *((consumer, {"fields": {"U": every}}) for every in (0, -1, 1.5, 1 << 40)),
+        *((consumer, {"every": every}) for every in (0, -1, 1.5, 1 << 40)),
         *((producer, {"rank": rank}) for rank in (-1, 0.0)),
         *((producer, {"keep": keep}) for keep in (-1, 1.5, BIG)),
-        *((producer, {"queue": queue}) for queue in (-1, 1e9, BIG)),
+        *((producer, {"queue_bytes": queue}) for queue in (-1, 1e9, BIG)),
         *((producer, {"continues": continues}) for continues in (5, (1, 2.0), (-1, 2), (1, 2, 3))),
     ],
 )
@@ -78,8 +79,8 @@ def test_nothing_is_rounded_to_an_integer(one: forebay.LocalGroup) -> None:
             wrong: list[Any] = [
                 {"offset": (2.9, 0)},
                 {"offset": 2},
-                {"ghost": 0.5},
-                {"ghost": (0, (0, 1.5))},
+                {"ghost_low": 0.5},
+                {"ghost_high": (0, 1.5)},
                 {"number": 1.5},
                 {"number": -1},
                 {"number": BIG},
@@ -89,12 +90,12 @@ def test_nothing_is_rounded_to_an_integer(one: forebay.LocalGroup) -> None:
             for options in wrong:
                 with pytest.raises(forebay.Invalid):
                     step.put("U", row, **options)
-            for options in ({"offset": (-1, 0)}, {"offset": (BIG, 0)}, {"ghost": -1}):
+            for options in ({"offset": (-1, 0)}, {"offset": (BIG, 0)}, {"ghost_low": -1}):
                 with pytest.raises(forebay.OutOfBounds):
                     step.put("U", row, **options)
             with pytest.raises(forebay.Invalid):
                 step.alloc("U", (1.5, 4))  # type: ignore[arg-type]
-            assert step.put("U", row, offset=np.array([2, 0]), number=np.int64(3), ghost=np.uint8(0))
+            assert step.put("U", row, offset=np.array([2, 0]), number=np.int64(3), ghost_low=np.uint8(0))
         with reader.next() as found:
             assert [(block.offset, block.number) for block in found.blocks("U")] == [((2, 0), 3)]
     with forebay.Space(group=one, timeout=20) as space:

@@ -65,12 +65,12 @@ def test_arrays_that_do_not_fit(
             np.testing.assert_array_equal(found["U"][...], whole)
 
 
-@pytest.mark.parametrize("ghost", [-1, 4, (1,), (1, 2, 3), ((1, 1, 1), 0), ((0, -1), 0), ((5, 5), 0)])
+@pytest.mark.parametrize("ghost", [-1, 4, (1,), (1, 2, 3), (0, -1), (5, 0)])
 def test_ghosts_that_do_not_fit(two: forebay.LocalGroup, ghost: object) -> None:
     with consumer(two), producer(two) as sim:
         sim.array("U", dtype="f8", shape=SHAPE)
         with sim.step(0) as step, pytest.raises(forebay.OutOfBounds):
-            step.put("U", np.zeros(SHAPE), ghost=ghost)  # type: ignore[arg-type]
+            step.put("U", np.zeros(SHAPE), ghost_low=ghost, ghost_high=ghost)  # type: ignore[arg-type]
 
 
 def test_fields_that_cannot_be(two: forebay.LocalGroup) -> None:
@@ -197,7 +197,7 @@ def test_a_block_over_the_budget(own_place: Path, transport: str, how: str) -> N
     if transport == "tcp" and how == "alloc":
         pytest.skip("memory is not allocated over TCP")
     with (
-        forebay.local(servers=1, budget=4 << 20) as group,
+        forebay.local(servers=1, budget_bytes=4 << 20) as group,
         consumer(group, transport=transport) as reader,
         producer(group, transport=transport) as sim,
     ):
@@ -215,7 +215,7 @@ def test_a_block_over_the_budget(own_place: Path, transport: str, how: str) -> N
             with sim.step(2 * number + 1) as step:
                 if how == "alloc":
                     with pytest.raises(forebay.OverBudget):
-                        step.alloc("U", (300 + 10**6, 100), ghost=((10**6, 0), (0, 0)))
+                        step.alloc("U", (300 + 10**6, 100), ghost_low=(10**6, 0))
                 assert step.put("U", reference((300, 100)))
             for found in iter(reader.next, None):
                 with found:
@@ -241,7 +241,7 @@ def test_a_block_over_4_gib(own_place: Path) -> None:
     # Row i is the base from i on: 4 GiB that occupy 1 MiB.
     whole = np.lib.stride_tricks.as_strided(base, (rows, columns), (1, 1), writeable=False)
     with (
-        forebay.local(servers=1, budget=5 << 30) as group,
+        forebay.local(servers=1, budget_bytes=5 << 30) as group,
         consumer(group, timeout=120) as reader,
         consumer(group, timeout=120, transport="tcp") as remote,
         producer(group, timeout=120) as sim,

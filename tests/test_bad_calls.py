@@ -171,7 +171,7 @@ def test_options_that_cannot_be(two: forebay.LocalGroup) -> None:
 def test_steps_that_are_left_do_not_use_up_the_budget(own_place: Path) -> None:
     """A handle that is closed gives all of its memory back, also what was granted for a step that failed."""
     array = np.ones(1 << 17)
-    with forebay.local(servers=1, budget=8 << 20) as group, consumer(group, follow=True) as reader:
+    with forebay.local(servers=1, budget_bytes=8 << 20) as group, consumer(group, follow=True) as reader:
 
         def attempt() -> None:
             with producer(group, policy="block", timeout=5) as sim:

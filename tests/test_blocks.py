@@ -67,11 +67,15 @@ def test_many_ranks_with_several_blocks(group: forebay.LocalGroup, transport: st
             found.release()
 
 
-@pytest.mark.parametrize("ghost", [1, (0, 2, 1), ((1, 0), (0, 2), (3, 1))])
-def test_ghosts(two: forebay.LocalGroup, transport: str, ghost: object) -> None:
+@pytest.mark.parametrize(
+    "low, high", [(1, 1), ((0, 2, 1), (0, 2, 1)), ((1, 0, 3), (0, 2, 1)), (0, (0, 1, 2))]
+)
+def test_ghosts(
+    two: forebay.LocalGroup, transport: str, low: int | tuple[int, ...], high: int | tuple[int, ...]
+) -> None:
     """Ghost layers, also asymmetric ones, are stored with the block and never read as its interior."""
-    widths = [(ghost, ghost)] * 3 if isinstance(ghost, int) else ghost
-    pairs = [(w, w) if isinstance(w, int) else w for w in widths]  # type: ignore[attr-defined]
+    lows, highs = ((width,) * 3 if isinstance(width, int) else width for width in (low, high))
+    pairs = list(zip(lows, highs, strict=True))
     whole = reference(SHAPE, "i4")
     with consumer(two, transport=transport) as reader, open_ranks(two, "s", 3, transport=transport) as sim:
         for rank in sim:
@@ -79,7 +83,7 @@ def test_ghosts(two: forebay.LocalGroup, transport: str, ghost: object) -> None:
         steps = [rank.step(0).__enter__() for rank in sim]
         for step, (a, b) in zip(steps, cut(11, 3), strict=True):
             padded = np.pad(whole[a:b], pairs, constant_values=-77)
-            step.put("U", padded, offset=(a, 0, 0), ghost=ghost)  # type: ignore[arg-type]
+            step.put("U", padded, offset=(a, 0, 0), ghost_low=low, ghost_high=high)
         for step in steps:
             step.__exit__(None, None, None)
         with reader.next() as found:
@@ -160,7 +164,7 @@ def test_into_an_array_of_the_readers(two: forebay.LocalGroup, transport: str) -
 
 
 def test_payload_may_be_encrypted(own_place: Path) -> None:
-    with forebay.local(servers=2, budget=32 << 20, encrypt=True) as group:
+    with forebay.local(servers=2, budget_bytes=32 << 20, encrypt=True) as group:
         whole = reference((123, 217))
         with consumer(group, transport="tcp") as reader, open_ranks(group, "s", 2, transport="tcp") as sim:
             for rank in sim:

@@ -67,7 +67,7 @@ def test_a_reader_comes_back_with_what_it_holds(
 
     What it then lets go of is free at once, though it lives on and has the memory mapped.
     """
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 0 if holder == "dies" else 2)
         rank = child(RANK, group.path, transport, stream, 2 if holder == "dies" else 1)
         rank.expect("open")
@@ -102,7 +102,7 @@ def test_nothing_is_held_any_longer_than_until_all_readers_are_back(
     own_place: Path, child: Callable[..., Child]
 ) -> None:
     """One of two leaves after the coordinator's death without having come back: only then its steps are free."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         rank = child(RANK, group.path, "shm", stream, 1)
         rank.expect("open")
@@ -132,7 +132,7 @@ def test_a_reader_that_was_there_before_the_first_run_misses_nothing(
     own_place: Path, child: Callable[..., Child], transport: str
 ) -> None:
     """The coordinator dies, and the simulation begins before the reader has noticed."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with consumer(group, stream, transport=transport, window=3) as reader:
             kill(group, 2)
@@ -148,7 +148,7 @@ def test_arrays_outlive_their_holder_though_their_reader_does_not_come_back(
     own_place: Path, child: Callable[..., Child]
 ) -> None:
     """It computes. The steps are given up, and their memory with them; but nobody writes to what it looks at."""
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         stream = name_at(group, 0)
         rank = child(RANK, group.path, "shm", stream, 2)
         rank.expect("open")

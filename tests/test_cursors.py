@@ -86,7 +86,7 @@ def test_what_nobody_wanted_meanwhile_is_not_there(two: forebay.LocalGroup) -> N
 
 @pytest.mark.parametrize("how", ["dies", "leaves"])
 def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: str) -> None:
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with keeping(group, stream, replicas=2) as sim:
             with consumer(group, stream, transport=transport) as reader:
@@ -96,7 +96,7 @@ def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: s
             if how == "dies":
                 kill(group, 2)
             else:
-                forebay.Admin(group=group.path, timeout=30).remove_server("server2")
+                forebay.Admin(group=group.path, timeout=30).remove_server(2)
             with consumer(group, stream, transport=transport, start=reader.cursor) as again:
                 read(again, 2, 4)
                 put(sim, 4, 6)
@@ -105,7 +105,7 @@ def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: s
 
 def test_a_reader_of_the_oldest_begins_there_also_when_the_coordinator_dies(own_place: Path) -> None:
     """It has been told of nothing by then, or of some."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with keeping(group, stream, replicas=2) as sim:
             with consumer(group, stream):

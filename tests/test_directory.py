@@ -35,7 +35,7 @@ SHAPE = (211, 190, 17)
 @pytest.fixture
 def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
     """A private group of three servers."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         yield group
 
 

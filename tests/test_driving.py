@@ -445,7 +445,7 @@ def test_the_coordinator_goes(
     own_place: Path, check: Callable[..., None], out: Path, phase: str, how: str
 ) -> None:
     """At any moment of the cycle: the next server takes its place, and the cycle goes on."""
-    with forebay.local(servers=3, budget=BUDGET, silence=2.0) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=2.0) as group:
         check(group)
         coordinator = int(next(s["server"] for s in told(group)["streams"] if s["name"] == "check"))
 
@@ -484,7 +484,7 @@ def test_the_coordinator_goes(
         assert [status[name] for name in ("executed", "failed", "missed", "last_step")] == [3, 0, 0, 2], (
             status
         )
-        for server in group.servers:
+        for server in group.servers.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(server.pid, signal.SIGCONT)
 
@@ -586,21 +586,38 @@ def stage_half(handle: forebay.PipelineHandle, number: int, half: int) -> None:
     assert handle.stage("U", whole[half * rows :][:rows], offset=(half * rows, 0))
 
 
+SUM = """
+    class Sum(forebay.Pipeline):
+        fields = {"U": forebay.every(1)}
+        def execute(self, step, comm):
+            total = comm.allreduce(sum(float(b.data.sum()) for b in step.blocks("U")))
+            if comm.rank == 0:
+                note(self.config, step=step.number, size=comm.size, total=total)
+    """
+
+
+@pytest.mark.parametrize("language, suffix", [("cpp", "cpp"), ("fortran", "f90")])
+def test_from_languages_on_top_of_c(
+    language: str, suffix: str, two: forebay.LocalGroup, code: Callable[[str], str], out: Path, built: Path
+) -> None:
+    with forebay.Admin(group=two.path) as admin:
+        path = code(SUM)
+        admin.create_pipeline("sum", f"{path}:Sum", stream="s", driven=True, config={"out": str(out)})
+    program = build(language, SOURCES / f"driving.{suffix}", built)
+    with contextlib.closing(Program([str(program), "sum"], two.path)) as running:
+        assert running.rest() == ""
+    elements = np.arange(6 * 170, dtype="f8")
+    found = {note["step"]: (note["total"], note["size"]) for note in notes(out)}
+    assert found == {step: ((elements + step).sum(), 2) for step in range(5, 10)}
+    wait_until(lambda: is_given_back(two))
+
+
 @pytest.mark.parametrize("case", re.findall(NAMES["c"], (SOURCES / "driving.c").read_text(), re.MULTILINE))
 def test_from_c(
     case: str, two: forebay.LocalGroup, code: Callable[[str], str], out: Path, built: Path
 ) -> None:
     """Each case with a pipeline of its own, which says what it has seen."""
-    path = code(
-        """
-        class Sum(forebay.Pipeline):
-            fields = {"U": forebay.every(1)}
-            def execute(self, step, comm):
-                total = comm.allreduce(sum(float(b.data.sum()) for b in step.blocks("U")))
-                if comm.rank == 0:
-                    note(self.config, step=step.number, size=comm.size, total=total)
-        """
-    )
+    path = code(SUM)
     with forebay.Admin(group=two.path) as admin:
         admin.create_pipeline(case, f"{path}:Sum", stream=case, driven=True, config={"out": str(out)})
     with contextlib.closing(

@@ -113,10 +113,10 @@ def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Ca
 
 
 def test_local_servers_are_in_the_order_of_their_numbers(own_place: Path) -> None:
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         group.add_servers(2)
         assert [server["pid"] for server in told(group)["servers"]] == [
-            server.pid for server in group.servers
+            server.pid for server in group.servers.values()
         ]
 
 
@@ -168,7 +168,7 @@ def test_a_run_that_had_ended_is_not_waited_for(two: forebay.LocalGroup, victim:
 
 
 def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
-    with forebay.local(servers=4, budget=BUDGET) as group:
+    with forebay.local(servers=4, budget_bytes=BUDGET) as group:
         kill(group, 1, 3)
         wait_until(lambda: ids(group) == [0, 2])
         check_it_works(group)
@@ -177,7 +177,7 @@ def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
 
 def test_more_than_half_die_at_once(own_place: Path) -> None:
     """Nobody can know what those decided: the group stays as it is, and says who does not answer."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         pids = kill(group, 0, 2)
         wait_until(lambda: sum("error" in server for server in told(group)["servers"]) == 2)
         assert ids(group) == [0, 1, 2]
@@ -323,7 +323,7 @@ def test_a_reader_misses_nothing_when_a_coordinator_dies(
     own_place: Path, child: Callable[..., Child], transport: str, keeps: bool
 ) -> None:
     """The blocks are on another server, and that one tells the next coordinator of them. Steps go on in order."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         ranks = [child(RANKS, group.path, transport, stream, rank) for rank in range(2)]
         for rank in ranks:
@@ -386,7 +386,7 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
     """On the workers that are left, with the step after the last one that all have run."""
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -422,7 +422,7 @@ def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Cal
     """Its workers are amid a step, and wait for each other: those that are left run it once more, and no step is missed."""
     (own_place / "sum.py").write_text(HELD)
     out, wait = own_place / "sums", own_place / "sums.wait"
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 0)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -456,7 +456,7 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
     """
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
-    with forebay.local(servers=4, budget=BUDGET) as group:
+    with forebay.local(servers=4, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -488,7 +488,7 @@ def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(ow
     """A later one waits, so that the one that runs is dropped by the next coordinator: it is missed, or was run."""
     (own_place / "sum.py").write_text(HELD)
     out, wait = own_place / "sums", own_place / "sums.wait"
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -520,7 +520,7 @@ def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Pa
     """A worker dies with its server, which coordinates the pipeline: the others fail before they know of that."""
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -556,7 +556,7 @@ def test_a_pipeline_gets_workers_on_servers_that_join(own_place: Path, child: Ca
     """They take part when they are ready; nothing waits for them, and no step is missed."""
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
-    with forebay.local(servers=1, budget=BUDGET) as group:
+    with forebay.local(servers=1, budget_bytes=BUDGET) as group:
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream="s")
         with producer(group, "s", policy="block") as sim:
@@ -587,7 +587,7 @@ def test_a_worker_takes_part_when_it_has_warmed_up(own_place: Path) -> None:
     (own_place / "sum.py").write_text(f"import os, time\n{code}")
     out, go = own_place / "sums", own_place / "warm"
     go.touch()
-    with forebay.local(servers=1, budget=BUDGET) as group:
+    with forebay.local(servers=1, budget_bytes=BUDGET) as group:
         admin = forebay.Admin(group=group.path, timeout=30)
         config = {"out": str(out), "warm": str(go)}
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config=config, stream="s")

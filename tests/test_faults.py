@@ -341,9 +341,9 @@ def test_a_stopped_server_that_wakes_goes_on(two: forebay.LocalGroup) -> None:
         for rank in sim:
             rank.array("U", dtype="f8", shape=SHAPE)
         for number in range(3):
-            for server in two.servers:
+            for server in two.servers.values():
                 stand_still(server.pid)
-            waker = [server.pid for server in two.servers]
+            waker = [server.pid for server in two.servers.values()]
             import threading
 
             timer = threading.Timer(0.1, lambda pids=waker: [os.kill(pid, signal.SIGCONT) for pid in pids])
@@ -499,8 +499,8 @@ def test_servers_end_with_the_process_that_started_them(
     """However it ends; and their files with them."""
     owner = child(
         """
-        group = forebay.local(servers=2, budget=1 << 24)
-        print(json.dumps([server.pid for server in group.servers]))
+        group = forebay.local(servers=2, budget_bytes=1 << 24)
+        print(json.dumps([server.pid for server in group.servers.values()]))
         sys.stdin.readline()
         """
     )
@@ -608,7 +608,7 @@ def test_a_producer_is_killed_while_it_waits_for_room(
 ) -> None:
     """Its rank is free at once: the simulation can be restarted though its reader still holds everything."""
     with (
-        forebay.local(servers=1, budget=8 << 20) as group,
+        forebay.local(servers=1, budget_bytes=8 << 20) as group,
         reading(group, transport=transport, follow=True, window=64) as reader,
     ):
         victim = child(
@@ -642,7 +642,7 @@ def test_a_consumer_is_killed(
     own_place: Path, child: Callable[..., Child], transport: str, holding: str
 ) -> None:
     """Whatever it held is given back; the simulation, which waits for readers, goes on."""
-    with forebay.local(servers=2, budget=32 << 20) as group:
+    with forebay.local(servers=2, budget_bytes=32 << 20) as group:
         victim = child(
             """
             path, transport, holding = sys.argv[1:]
@@ -673,7 +673,7 @@ def test_a_consumer_is_killed(
 
 def test_memory_goes_back_to_the_system(own_place: Path, child: Callable[..., Child]) -> None:
     """After the peak, once nothing holds it, arenas do not keep what nobody uses."""
-    with forebay.local(servers=1, budget=512 << 20) as group:
+    with forebay.local(servers=1, budget_bytes=512 << 20) as group:
         victim = child(
             """
             reader = forebay.Consumer("s", group=sys.argv[1], window=64)
@@ -700,7 +700,7 @@ def test_memory_goes_back_to_the_system(own_place: Path, child: Callable[..., Ch
 def test_a_stopped_consumer_costs_its_window(
     own_place: Path, child: Callable[..., Child], transport: str
 ) -> None:
-    with forebay.local(servers=2, budget=32 << 20) as group:
+    with forebay.local(servers=2, budget_bytes=32 << 20) as group:
         stuck = child(
             """
             reader = forebay.Consumer("s", group=sys.argv[1], transport=sys.argv[2], window=2)
@@ -739,7 +739,7 @@ def test_a_larger_group_forms_and_serves(own_place: Path, servers: int) -> None:
     array = reference((2 * servers, 31))
     for _ in range(3):
         with (
-            forebay.local(servers=servers, budget=16 << 20) as group,
+            forebay.local(servers=servers, budget_bytes=16 << 20) as group,
             forebay.Consumer("s", group=group, timeout=20) as viewer,
             open_ranks(group, "s", servers) as ranks,
         ):

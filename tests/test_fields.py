@@ -213,11 +213,18 @@ def test_statistics_are_of_the_interior(two: forebay.LocalGroup, transport: str,
         sim.array("U", dtype="f8", shape=shape, stats=True)
         with sim.step(0) as step:
             if how == "alloc":
-                view = step.alloc("U", padded.shape, offset=(0, 0), ghost=((2, 1), (0, 1)))
+                view = step.alloc("U", padded.shape, offset=(0, 0), ghost_low=(2, 0), ghost_high=(1, 1))
                 assert view is not None
                 view[...] = padded
             else:
-                step.put("U", padded, offset=(0, 0), ghost=((2, 1), (0, 1)), wait=how != "not waited for")
+                step.put(
+                    "U",
+                    padded,
+                    offset=(0, 0),
+                    ghost_low=(2, 0),
+                    ghost_high=(1, 1),
+                    wait=how != "not waited for",
+                )
         with reader.next() as found:
             (block,) = found["U"].blocks()
             np.testing.assert_array_equal(block.data, padded)

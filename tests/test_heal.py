@@ -21,7 +21,7 @@ SHAPE = (60, 50)
 @pytest.fixture
 def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
     # Nobody is given up while a test runs.
-    with forebay.local(servers=3, budget=BUDGET, silence=600) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=600) as group:
         yield group
 
 

@@ -28,7 +28,7 @@ def take_all(reader: forebay.Consumer) -> None:
 
 def test_the_coordinator_dies(own_place: Path) -> None:
     """The blocks are on another server, where ranks go on: neither views nor reads change."""
-    with forebay.local(servers=3, budget=16 << 20) as group:
+    with forebay.local(servers=3, budget_bytes=16 << 20) as group:
         reader = consumer(group, timeout=5)
         ranks = [
             forebay.Producer("s", rank=rank, size=3, group=group.path, timeout=5, on_loss="skip")
@@ -182,7 +182,7 @@ def test_a_reader_that_is_cut_off(one: forebay.LocalGroup, child: Callable[..., 
 
 def test_an_address_space_that_is_too_small(own_place: Path, child: Callable[..., Child]) -> None:
     """Arenas are large and every rank has one: a reader that cannot map them whole maps its blocks."""
-    with forebay.local(servers=2, budget=64 << 30) as group:
+    with forebay.local(servers=2, budget_bytes=64 << 30) as group:
         reader = child(
             """
             import resource
@@ -246,7 +246,7 @@ def test_closed_handles_keep_no_connections(two: forebay.LocalGroup, transport: 
     """Though they are not freed yet, as in a notebook. An array that lives keeps its step's."""
 
     def descriptors() -> int:
-        return sum(len(os.listdir(f"/proc/{server.pid}/fd")) for server in two.servers)
+        return sum(len(os.listdir(f"/proc/{server.pid}/fd")) for server in two.servers.values())
 
     sim = forebay.Producer("s", group=two.path, keep=1, transport=transport)
     sim.array("U", dtype="f8", shape=SHAPE)

@@ -75,7 +75,7 @@ def test_ctrl_c_ends_a_wait_and_nothing_else(
 
 def test_ctrl_c_ends_an_encrypted_transfer(child: Callable[..., Child]) -> None:
     """What still comes of it is skipped, record by record."""
-    with forebay.local(budget=1 << 26, encrypt=True) as group:
+    with forebay.local(budget_bytes=1 << 26, encrypt=True) as group:
         interrupt(group, child, "tcp", CALLS["read"])
 
 

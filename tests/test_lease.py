@@ -24,7 +24,7 @@ SILENCE = 600
 
 @pytest.fixture
 def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
-    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         yield group
 
 

@@ -39,8 +39,7 @@ import forebay
 
 def leave(group: forebay.LocalGroup, number: int, **options: Any) -> None:
     """Has the server of this number leave."""
-    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
-    group.remove_server(next(server for server in group.servers if server.pid == pid), **options)
+    group.remove_server(number, **options)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -49,7 +48,7 @@ def test_a_server_leaves(
     own_place: Path, child: Callable[..., Child], transport: str, coordinator: int, replicas: int
 ) -> None:
     """The home of a rank, whether it coordinates the stream or not; then another one, of other steps as well."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
         ranks = open_ranks(child, group.path, stream, replicas, transport=transport)
         run(ranks, range(20))
@@ -97,7 +96,7 @@ def test_a_server_waits_for_a_rank_to_end_its_step(two: forebay.LocalGroup) -> N
         with sim.step(3) as step:
             step.put("U", reference(SHAPE, "f8", 3))
             with pytest.raises(forebay.Timeout, match=rf"rank 0 of stream '{stream}' to end its step"):
-                forebay.Admin(group=two, timeout=0.3).remove_server("server0")
+                forebay.Admin(group=two, timeout=0.3).remove_server(0)
             assert ids(two) == [0, 1]
         with sim.step(4) as step:
             step.put("U", reference(SHAPE, "f8", 4))
@@ -145,10 +144,10 @@ def test_nothing_is_raised_in_the_simulation(two: forebay.LocalGroup, transport:
 
 
 def test_two_servers_leave_at_once(own_place: Path, child: Callable[..., Child]) -> None:
-    with forebay.local(servers=4, budget=BUDGET) as group:
+    with forebay.local(servers=4, budget_bytes=BUDGET) as group:
         ranks = open_ranks(child, group.path, "s", 2, size=4)
         run(ranks, range(20))
-        program = "forebay.Admin(group=sys.argv[1], timeout=20).remove_server(sys.argv[2])"
+        program = "forebay.Admin(group=sys.argv[1], timeout=20).remove_server(int(sys.argv[2]))"
         leaving = [child(program, group.path, number) for number in (0, 2)]
         for one in leaving:
             one.ended()
@@ -166,7 +165,7 @@ def test_of_two_servers_that_both_leave_one_stays(
     run(ranks, range(20))
     program = """
 try:
-    forebay.Admin(group=sys.argv[1], timeout=20).remove_server(sys.argv[2])
+    forebay.Admin(group=sys.argv[1], timeout=20).remove_server(int(sys.argv[2]))
     print("left")
 except forebay.Conflict as refused:
     assert "is the last server" in str(refused), refused
@@ -188,7 +187,7 @@ def test_the_guardian_dies_as_the_home_leaves(
 ) -> None:
     """One death costs nothing: what a dead server keeps is not elsewhere, and one copy is not enough to go."""
     monkeypatch.setenv("FOREBAY_LOG", "info")
-    with forebay.local(servers=servers, budget=BUDGET) as group:
+    with forebay.local(servers=servers, budget_bytes=BUDGET) as group:
         with producer(group, "s", replicas=2, keep=1000) as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(400), lambda number: reference(SHAPE, "f8", number))
@@ -226,7 +225,7 @@ def test_copies_are_made_again_when_those_that_a_leave_made_die(
     servers = 4 + replicas
     count = 20
     with (
-        forebay.local(servers=servers, budget=BUDGET) as group,
+        forebay.local(servers=servers, budget_bytes=BUDGET) as group,
         producer(group, name_at(group, servers - 1), replicas=replicas, keep=1000) as sim,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
@@ -237,7 +236,7 @@ def test_copies_are_made_again_when_those_that_a_leave_made_die(
             with sim.step(count) as step:
                 step.put("U", reference(SHAPE, "f8", count))
                 with pytest.raises(forebay.Timeout, match="to end its step"):
-                    forebay.Admin(group=group.path, timeout=0.2).remove_server("0")
+                    forebay.Admin(group=group.path, timeout=0.2).remove_server(0)
         members = list(range(1 if leaves else 0, servers))
         wait_until(lambda: has_all_copies(group, members))
         # As many as leave enough servers for all copies.
@@ -263,12 +262,12 @@ def test_who_tries_to_leave_keeps_copies_that_nobody_else_can(
 
     def leave_in_vain() -> None:
         try:
-            forebay.Admin(group=group.path, timeout=20 if meanwhile else 2).remove_server("0")
+            forebay.Admin(group=group.path, timeout=20 if meanwhile else 2).remove_server(0)
         except forebay.Error as error:
             ended.append(type(error))
 
     with (
-        forebay.local(servers=2, budget=BUDGET) as group,
+        forebay.local(servers=2, budget_bytes=BUDGET) as group,
         consumer(group, "held"),
         producer(group, "held", on_loss="fail") as holds,
         open_ranks_here(group.path, "s", 2, **options) as sim,
@@ -313,7 +312,7 @@ def test_a_server_leaves_though_copies_will_lack(own_place: Path, transport: str
 
     options: dict[str, Any] = {"replicas": replicas, "keep": 5, "transport": transport, "on_loss": "fail"}
     with (
-        forebay.local(servers=3, budget=BUDGET) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET) as group,
         open_ranks_here(group.path, "s", 2, **options) as ranks,
     ):
         for rank in ranks:
@@ -337,7 +336,7 @@ def test_a_server_leaves_though_copies_will_lack(own_place: Path, transport: str
 def test_one_that_hears_late_of_a_leave_hears_that_it_was_called_off(own_place: Path) -> None:
     """It stood still when it was told: afterwards it gives the one that stays copies again."""
     with (
-        forebay.local(servers=3, budget=BUDGET) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET) as group,
         open_ranks_here(group.path, "s", 2, replicas=3, keep=50) as ranks,
     ):
         for rank in ranks:
@@ -347,7 +346,7 @@ def test_one_that_hears_late_of_a_leave_hears_that_it_was_called_off(own_place: 
         stand_still(late)
         try:
             with pytest.raises(forebay.Timeout, match="server1 to know that it leaves"):
-                forebay.Admin(group=group.path, timeout=2).remove_server("2")
+                forebay.Admin(group=group.path, timeout=2).remove_server(2)
         finally:
             os.kill(late, signal.SIGCONT)
         write_steps(ranks, range(5), lambda number: reference(SHAPE, "f8", number))
@@ -357,7 +356,7 @@ def test_one_that_hears_late_of_a_leave_hears_that_it_was_called_off(own_place: 
 def test_what_is_handed_over_again_and_again_is_held_once(own_place: Path) -> None:
     """A server comes and another one leaves, ten times: the same memory is not held, or counted, more than before."""
     with (
-        forebay.local(servers=4, budget=BUDGET) as group,
+        forebay.local(servers=4, budget_bytes=BUDGET) as group,
         producer(group, "s", replicas=2, keep=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
@@ -382,7 +381,7 @@ def test_what_is_handed_over_again_and_again_is_held_once(own_place: Path) -> No
 
 def leave_surely(group: forebay.LocalGroup, number: int) -> None:
     """Has a server leave, whatever befalls the others; one that has left may not be there to be asked again."""
-    forebay.Admin(group=group.path, timeout=30).remove_server(str(number))
+    forebay.Admin(group=group.path, timeout=30).remove_server(number)
 
 
 def test_of_servers_that_all_leave_one_stays_for_the_ranks(two: forebay.LocalGroup) -> None:
@@ -398,9 +397,9 @@ def test_of_servers_that_all_leave_one_stays_for_the_ranks(two: forebay.LocalGro
                     step.put("U", np.full(100, float(len(put))))
                 put.append(sim.skipped)
 
-    def leave(name: str) -> None:
+    def leave(number: int) -> None:
         try:
-            admin.remove_server(name)
+            admin.remove_server(number)
         except forebay.Conflict as error:
             refused.append(str(error))
 
@@ -408,7 +407,7 @@ def test_of_servers_that_all_leave_one_stays_for_the_ranks(two: forebay.LocalGro
         before = len(put)
         wait_until(lambda: len(put) > before + 20)
 
-    threads = [threading.Thread(target=simulate), *(threading.Thread(target=leave, args=[n]) for n in "01")]
+    threads = [threading.Thread(target=simulate), *(threading.Thread(target=leave, args=[n]) for n in (0, 1))]
     with consumer(two, "s"):
         threads[0].start()
         puts_go_on()
@@ -429,7 +428,7 @@ def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> No
     with producer(one, "s", keep=10) as sim:
         sim.array("U", dtype="f8", shape=SHAPE)
         with pytest.raises(forebay.Conflict, match="is the last server, and ranks of stream 's' use it"):
-            admin.remove_server("0")
+            admin.remove_server(0)
         with consumer(one, "s") as reader:
             with sim.step(3) as step:
                 step.put("U", reference(SHAPE))
@@ -437,10 +436,10 @@ def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> No
                 pass
     wait_until(lambda: told(one)["servers"][0]["connections"]["producers"] == 0)
     with pytest.raises(forebay.Conflict, match=r"it holds 1 steps, of 24576 bytes: .* --discard"):
-        admin.remove_server("server0")
-    with pytest.raises(forebay.NotFound, match=r"no server 'server7'; there are server0"):
-        admin.remove_server("server7")
-    admin.remove_server("server0", discard=True)
+        admin.remove_server(0)
+    with pytest.raises(forebay.NotFound, match=r"no server7; there are server0"):
+        admin.remove_server(7)
+    admin.remove_server(0, discard=True)
     one.servers[0].process.wait(10)
     assert not Path(one.path).exists()
 
@@ -448,7 +447,7 @@ def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> No
 def test_discard_gives_up_only_what_finds_no_room(own_place: Path) -> None:
     """Servers leave one after the other while a rank ends step after step, of which there is one copy."""
     over, put = threading.Event(), [0]
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
 
         def simulate() -> None:
             with producer(group, "s", keep=100_000, on_loss="fail") as sim:
@@ -466,7 +465,7 @@ def test_discard_gives_up_only_what_finds_no_room(own_place: Path) -> None:
                 before = put[0]
                 wait_until(lambda before=before: put[0] > before + 10)
                 group.add_servers()
-                admin.remove_server(str(min(ids(Path(group.path)))), discard=True)
+                admin.remove_server(min(ids(Path(group.path))), discard=True)
         finally:
             over.set()
             thread.join()
@@ -554,7 +553,7 @@ def test_arrays_that_are_held_outlive_the_server(two: forebay.LocalGroup) -> Non
 def test_blocks_that_were_to_go_there_go_elsewhere(own_place: Path, transport: str) -> None:
     """The placement of a rank names a server that leaves: its home takes what was to go there."""
     with (
-        forebay.local(servers=3, budget=BUDGET) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET) as group,
         consumer(group, "s", transport=transport) as reader,
         producer(group, "s", transport=transport, placement="by-block", policy="block") as sim,
     ):
@@ -579,10 +578,7 @@ def test_the_command(own_place: Path, two: forebay.LocalGroup, child: Callable[.
         line = [str(FOREBAY), "leave", "--group", two.path, *arguments]
         return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
-    assert (
-        command("server9").stderr
-        == "forebay: the group has no server 'server9'; there are server0, server1\n"
-    )
+    assert command("server9").stderr == "forebay: the group has no server9; there are server0, server1\n"
     assert command("server1").stdout == "server1 has left; the group has 1 server.\n"
     assert command("0").stdout == "server0 has left; it was the last one of the group.\n"
     assert command("0").returncode == 3
@@ -594,7 +590,7 @@ def test_a_pipeline_goes_on(own_place: Path, monkeypatch: pytest.MonkeyPatch, wh
     monkeypatch.setenv("FOREBAY_LOG", "info")
     (own_place / "sum.py").write_text(HELD)
     out, wait = own_place / "sums", own_place / "sums.wait"
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
@@ -634,7 +630,7 @@ def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
     """A rank is in a step for longer than the server is willing to wait."""
     (own_place / "sum.py").write_text(COUNT)
     out = own_place / "sums"
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream="s")
         with producer(group, "s", policy="block") as sim:
@@ -642,7 +638,7 @@ def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
             with sim.step(0) as step:
                 step.put("U", reference(SHAPE))
                 with pytest.raises(forebay.Timeout, match="to end its step"):
-                    forebay.Admin(group=group, timeout=0.2).remove_server("0")
+                    forebay.Admin(group=group, timeout=0.2).remove_server(0)
             wait_until(lambda: told(group)["pipelines"][0]["workers_ready"] == 2)
             write_steps([sim], range(1, 4), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
@@ -654,7 +650,7 @@ def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) 
     """What they hold and what they know of others' blocks; puts and reads go on meanwhile."""
     shape = (211, 190, 17)
     whole = reference(shape)
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         with forebay.Space(group=group.path, transport=transport, timeout=20) as mine:
             for step in range(3):
                 for begin in range(0, 200, 50):
@@ -683,7 +679,7 @@ def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) 
 def test_a_get_waits_while_one_server_after_the_other_leaves(own_place: Path) -> None:
     """Each that goes ends the question at its own; it is asked again, for as long as the deadline allows."""
     with (
-        forebay.local(servers=2, budget=BUDGET) as group,
+        forebay.local(servers=2, budget_bytes=BUDGET) as group,
         forebay.Space(group=group.path, timeout=60) as space,
     ):
         got: list[float] = []
@@ -710,7 +706,7 @@ def test_a_get_waits_while_one_server_after_the_other_leaves(own_place: Path) ->
 def test_a_large_run_outlives_an_owner_that_leaves(own_place: Path) -> None:
     """Who knows blocks of its tiles, which other servers hold, and holds blocks that others know."""
     with (
-        forebay.local(servers=3, budget=BUDGET) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET) as group,
         forebay.Consumer("s", group=group.path, timeout=20, window=4) as reader,
         many_ranks(group) as sim,
     ):

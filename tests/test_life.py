@@ -193,7 +193,7 @@ def test_servers_end_with_a_parent_that_dies_while_they_form(
                 os.kill(os.getpid(), signal.SIGKILL)
 
         forebay._local.subprocess.Popen = Once
-        forebay.local(servers=2, budget=1 << 24)
+        forebay.local(servers=2, budget_bytes=1 << 24)
         """
     )
     pid = int(owner.line())
@@ -272,7 +272,7 @@ def test_what_is_no_file_is_no_connection_file(own_place: Path) -> None:
 
 def test_servers_that_stand_still_share_one_deadline(own_place: Path) -> None:
     """Of status, of the end, and of closing a private group; those that run answer all the same."""
-    with forebay.local(servers=6, budget=16 << 20) as group:
+    with forebay.local(servers=6, budget_bytes=16 << 20) as group:
         first = forebay.Admin(group=group.path).status()["servers"]
         for server in first[:5]:
             stand_still(server["pid"])

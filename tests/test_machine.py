@@ -143,7 +143,7 @@ def test_clocks_that_jump(
     source.write_text(JUMP)
     subprocess.run([compiler("c"), "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(shim))
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         reader = child(READER, group.path)
         reader.expect("attached")
         rank = child(RANK, group.path, transport, "s", 2)

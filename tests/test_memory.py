@@ -37,7 +37,7 @@ def test_alloc_commit_abort(two: forebay.LocalGroup) -> None:
                 step.abort(unused)
                 assert not unused.flags.writeable
                 early = step.alloc("U", (10, 30), offset=(0, 0), number=9)
-                late = step.alloc("U", (32, 34), offset=(10, 0), ghost=((1, 1), (2, 2)))
+                late = step.alloc("U", (32, 34), offset=(10, 0), ghost_low=(1, 2), ghost_high=(1, 2))
                 assert early is not None
                 assert late is not None
                 early[...] = whole[:10] + number
@@ -96,7 +96,7 @@ def test_as_many_large_blocks_fit_as_the_budget_says(own_place: Path) -> None:
     """Those that are copied begin a little into their ranges, which costs nothing of the budget."""
     shape = (1024, 1 << 12)
     parts = [reference(shape, step=number) for number in range(3)]
-    with forebay.local(servers=1, budget=3 * parts[0].nbytes) as group, producer(group) as sim:
+    with forebay.local(servers=1, budget_bytes=3 * parts[0].nbytes) as group, producer(group) as sim:
         with consumer(group) as reader, consumer(group, transport="tcp") as remote:
             sim.array("U", dtype="f8", shape=(3 * 1024, 1 << 12))
             for number in range(2):
@@ -173,7 +173,7 @@ def test_views_stay_valid(two: forebay.LocalGroup, transport: str, size: tuple[i
 
 def test_views_outlive_the_servers(own_place: Path) -> None:
     with (
-        forebay.local(servers=2, budget=32 << 20) as group,
+        forebay.local(servers=2, budget_bytes=32 << 20) as group,
         consumer(group) as reader,
         producer(group) as sim,
     ):
@@ -227,7 +227,7 @@ def test_what_a_reader_pins_is_bounded(two: forebay.LocalGroup) -> None:
     """A reader that keeps arrays of many steps gets copies from a point on: their memory is free again."""
     whole = reference((64, 1024))
     with (
-        forebay.Consumer("s", group=two, timeout=20, pin=3 * whole.nbytes) as reader,
+        forebay.Consumer("s", group=two, timeout=20, pin_bytes=3 * whole.nbytes) as reader,
         forebay.Producer("s", group=two, timeout=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=whole.shape)
@@ -246,12 +246,12 @@ def test_what_a_reader_pins_is_bounded(two: forebay.LocalGroup) -> None:
 def test_one_step_may_be_pinned_whatever_its_size(two: forebay.LocalGroup) -> None:
     whole = reference((64, 1024))
     with (
-        forebay.Consumer("s", group=two, timeout=20, pin=1) as reader,
+        forebay.Consumer("s", group=two, timeout=20, pin_bytes=1) as reader,
         forebay.Producer("s", group=two, timeout=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=whole.shape)
         kept = [keep_a_step(sim, reader, number, whole) for number in range(3)]
         wait_until(lambda: total(two, "staged_bytes") == whole.nbytes)
         assert all(np.array_equal(array, whole + number) for number, array in enumerate(kept))
-        with pytest.raises(forebay.Invalid, match="pin=-1"):
-            forebay.Consumer("s", group=two, pin=-1)
+        with pytest.raises(forebay.Invalid, match="pin_bytes=-1"):
+            forebay.Consumer("s", group=two, pin_bytes=-1)

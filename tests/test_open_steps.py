@@ -51,7 +51,7 @@ def test_an_open_step_goes_on(own_place: Path, when: str, coordinator: int, at_o
     def die() -> None:
         kill(group, 0, wait=at_once)
 
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
         on_loss = "fail" if at_once else "skip"
         with consumer(group, stream) as reader, producer(group, stream, on_loss=on_loss) as sim:
@@ -92,7 +92,7 @@ def test_many_threads_put_while_the_home_dies(own_place: Path) -> None:
     """Each block is there once, whichever server was told of it first."""
     threads, blocks = 4, 40
     shape = (threads * blocks, 300)
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 1)
         with consumer(group, stream) as reader, producer(group, stream) as sim:
             sim.array("U", dtype="f8", shape=shape)
@@ -125,7 +125,7 @@ def test_many_threads_put_while_the_home_dies(own_place: Path) -> None:
 @pytest.mark.parametrize("wait", [True, False], ids=["put", "put without waiting"])
 def test_what_only_the_home_had_is_lost_with_it(own_place: Path, wait: bool) -> None:
     """Over the network, without copies: the step is torn, and the simulation goes on with the next one."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with (
             consumer(group, stream, transport="tcp") as reader,
@@ -152,7 +152,7 @@ def test_what_only_the_home_had_is_lost_with_it(own_place: Path, wait: bool) -> 
 @pytest.mark.parametrize("wait", [True, False], ids=["put", "put without waiting"])
 def test_what_has_copies_is_not_put_again(own_place: Path, transport: str, wait: bool) -> None:
     """Every put that has returned was safe; small blocks too."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with (
             consumer(group, stream, transport=transport) as reader,
@@ -189,7 +189,7 @@ def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> 
             return None
         return data
 
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         proxy = Proxy(group, own_place / "proxy.json", "tcp")
         proxy.spoil = answers_wait
@@ -228,7 +228,7 @@ def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> 
 
 
 def test_homes_die_one_after_the_other_in_one_step(own_place: Path) -> None:
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 2)
         with consumer(group, stream) as reader, producer(group, stream) as sim:
             declare(sim)
@@ -245,7 +245,7 @@ def test_homes_die_one_after_the_other_in_one_step(own_place: Path) -> None:
 
 def test_a_server_that_was_to_hold_an_allocation_dies(own_place: Path) -> None:
     """It is not the home: what was written to its memory goes to the home."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, 1)
         with (
             consumer(group, stream) as reader,

@@ -54,6 +54,24 @@ def test_a_species_is_read_whole(two: forebay.LocalGroup, transport: str) -> Non
     wait_until(lambda: is_given_back(two))
 
 
+def test_what_is_said_of_their_fields(one: forebay.LocalGroup) -> None:
+    with (
+        forebay.Consumer("s", group=one.path, timeout=20) as reader,
+        forebay.Producer("s", group=one.path, timeout=20) as sim,
+    ):
+        with pytest.raises(forebay.Invalid, match="units of mass"):
+            sim.particles("ions", FIELDS, units={"mass": "u"})
+        sim.particles("ions", FIELDS, units={"x": "m"}, stats=True)
+        with sim.step(0) as step:
+            for name, values in species(1, 0).items():
+                step.put(f"ions/{name}", values)
+        with reader.next() as found:
+            assert (found["ions/x"].units, found["ions/id"].units) == ("m", "")
+            (block,) = found.blocks("ions/id")
+            assert block.stats is not None
+            assert (block.stats.min, block.stats.max, block.stats.count) == (1000, 1369, 370)
+
+
 def test_they_share_one_count(one: forebay.LocalGroup) -> None:
     with (
         forebay.Consumer("s", group=one.path, timeout=20) as reader,

@@ -66,7 +66,7 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
     if transport == "tcp" and when == "allocated":
         pytest.skip("there is no memory to write to")
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(forebay.local(servers=3, budget=BUDGET, silence=SILENCE))
+        group = stack.enter_context(forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE))
         home = process_of(group, 0)
         stream = name_at(group, 1)
         reader = stack.enter_context(consumer(group, stream, transport=transport, timeout=60))
@@ -125,7 +125,7 @@ def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
 ) -> None:
     """A rank whose home it was, too, is gone from there, and a reader is busy elsewhere: no step is torn for that."""
     last, done = 40, threading.Event()
-    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         stream = name_at(group, 0)
         with consumer(group, stream, transport=transport, timeout=60) as reader:
             ranks = open_ranks(child, group.path, stream, 2)
@@ -158,7 +158,7 @@ def test_a_server_is_harmed_while_one_drains(
     """A rank keeps its step open, so that its home cannot leave yet."""
     monkeypatch.setenv("FOREBAY_LOG", "info")
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(forebay.local(servers=4, budget=BUDGET, silence=SILENCE))
+        group = stack.enter_context(forebay.local(servers=4, budget_bytes=BUDGET, silence=SILENCE))
         stream = name_at(group, 1)
         reader = stack.enter_context(consumer(group, stream, timeout=60))
         sim = stack.enter_context(producer(group, stream, on_loss="fail", replicas=2, timeout=60))
@@ -167,7 +167,7 @@ def test_a_server_is_harmed_while_one_drains(
 
         def leave() -> None:
             try:
-                forebay.Admin(group=group.path, timeout=40).remove_server("server0")
+                forebay.Admin(group=group.path, timeout=40).remove_server(0)
             except forebay.Error as error:
                 outcome.append(error)
 
@@ -224,7 +224,7 @@ def test_the_next_home_stands_still_as_the_home_leaves(
     """The rank goes to another server, or asks once more; what it has given up to wait for comes late, and harms nothing."""
     monkeypatch.setenv("FOREBAY_LOG", "info")
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(forebay.local(servers=servers, budget=BUDGET))
+        group = stack.enter_context(forebay.local(servers=servers, budget_bytes=BUDGET))
         stream = name_at(group, servers - 1)
         sim = stack.enter_context(
             producer(group, stream, transport=transport, on_loss="fail", keep=1000, timeout=40)
@@ -241,7 +241,7 @@ def test_the_next_home_stands_still_as_the_home_leaves(
         # The first attempt to go on there takes a second.
         with wakes(process_of(group, 1), after(1.5)):
             leaving = threading.Thread(
-                target=forebay.Admin(group=group.path, timeout=40).remove_server, args=["0"]
+                target=forebay.Admin(group=group.path, timeout=40).remove_server, args=[0]
             )
             leaving.start()
             wait_until(lambda: "leaves the group" in group.output())

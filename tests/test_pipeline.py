@@ -503,10 +503,10 @@ def test_a_slow_pipeline_does_not_stop_the_simulation(
                 note(self.config, step=step.number, missed=step.missed, rank=comm.rank)
         """
     )
-    with forebay.local(servers=2, budget=16 << 20) as group, forebay.Admin(group=group.path) as admin:
+    with forebay.local(servers=2, budget_bytes=16 << 20) as group, forebay.Admin(group=group.path) as admin:
         admin.create_pipeline("check", f"{path}:Check", stream="s", config={"out": str(out)})
         size = 8 * SHAPE[0] * SHAPE[1]
-        simulate(group, range(400), queue=3 * size, policy="drop-oldest")
+        simulate(group, range(400), queue_bytes=3 * size, policy="drop-oldest")
         last = wait_until(
             lambda: status_of(group, "check").get("last_step") == 399 and status_of(group, "check")
         )

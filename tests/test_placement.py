@@ -21,7 +21,7 @@ BOXES = [(0, 5), (5, 6), (6, 13)]
 @pytest.fixture
 def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
     """A private group of three servers."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         yield group
 
 
@@ -41,7 +41,7 @@ def put_boxes(step: forebay.OpenStep, array: np.ndarray[Any, Any], rank: int, al
 
 
 def spread_by(place: forebay.BlockToPlace) -> int:
-    assert (place.field, place.servers) == ("U", 3)
+    assert (place.field, place.servers) == ("U", (0, 1, 2))
     assert place.offset is not None
     assert BOXES[place.number] == (place.offset[0], place.offset[0] + place.shape[0])
     return 2 - place.number
@@ -96,7 +96,7 @@ def test_a_function_that_fails_or_names_no_server_is_an_error(three: forebay.Loc
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
         with sim.step(0) as step:
-            with pytest.raises(forebay.Invalid, match=r"server 3; there are 3"):
+            with pytest.raises(forebay.Invalid, match=r"server3; there are server0, server1, server2"):
                 step.put("U", array[:5], offset=(0, 0, 0))
             with pytest.raises(forebay.Invalid, match=r"placement function failed"):
                 step.put("U", array[5:], offset=(5, 0, 0), number=1)

@@ -27,7 +27,7 @@ def test_drop_oldest_counts_what_was_missed(two: forebay.LocalGroup, transport: 
     shape = (256, 128)
     size = 8 * 256 * 128
     with consumer(two, window=1, transport=transport) as reader:
-        with producer(two, queue=3 * size, transport=transport) as sim:
+        with producer(two, queue_bytes=3 * size, transport=transport) as sim:
             sim.array("U", dtype="f8", shape=shape)
             for number in range(20):
                 with sim.step(number) as step:
@@ -58,7 +58,7 @@ def test_block_waits_for_the_reader(own_place: Path, child: Callable[..., Child]
     """With a budget of a few steps and policy block, the producer waits and nothing is dropped."""
     shape = (512, 256)
     with (
-        forebay.local(servers=2, budget=6 << 20) as group,
+        forebay.local(servers=2, budget_bytes=6 << 20) as group,
         consumer(group, window=1, transport=transport) as reader,
     ):
         sim = child(
@@ -84,8 +84,36 @@ def test_block_waits_for_the_reader(own_place: Path, child: Callable[..., Child]
         assert sim.ended() == ["done"]
 
 
+def test_under_block_the_put_waits_for_room(own_place: Path, transport: str) -> None:
+    """A step begins although there is no room for its blocks: whatever needs some waits for it, and says so."""
+    whole = np.ones((512, 512))
+    with (
+        forebay.local(servers=1, budget_bytes=8 << 20) as group,
+        consumer(group, window=1, transport=transport) as reader,
+        producer(group, policy="block", timeout=1, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=whole.shape)
+        number, full = 0, ""
+        while not full:
+            step = sim.begin(number)
+            try:
+                step.put("U", whole)
+            except forebay.Full as error:
+                full = str(error)
+            sim.end()
+            number += 1
+        assert "found no room" in full
+        step = sim.begin(number)
+        ask = {"shm": lambda: step.alloc("U", whole.shape), "tcp": lambda: step.put("U", whole)}[transport]
+        with pytest.raises(forebay.Full, match="found no room"):
+            ask()
+        sim.end()
+        with reader.next() as found:
+            assert found.number == 0
+
+
 def test_block_fails_at_its_deadline_and_names_why(own_place: Path, transport: str) -> None:
-    with forebay.local(servers=1, budget=8 << 20) as group:
+    with forebay.local(servers=1, budget_bytes=8 << 20) as group:
         with consumer(group, window=1, transport=transport) as reader:
             sim = producer(group, policy="block", timeout=1, transport=transport)
             sim.array("U", dtype="f8", shape=(512, 512))
@@ -108,7 +136,7 @@ def test_the_budget_is_kept(own_place: Path, transport: str) -> None:
     """However many steps wait, no server holds more than its budget, and the simulation goes on."""
     budget = 8 << 20
     with (
-        forebay.local(servers=2, budget=budget) as group,
+        forebay.local(servers=2, budget_bytes=budget) as group,
         consumer(group, window=2, transport=transport) as reader,
     ):
         with open_ranks(group, "s", 3, transport=transport) as sim:
@@ -128,7 +156,7 @@ def test_the_budget_is_kept(own_place: Path, transport: str) -> None:
 
 def test_a_reader_that_stops_reading(own_place: Path, transport: str) -> None:
     """It costs its window and the queue; the simulation does not wait, and other readers get every step."""
-    with forebay.local(servers=2, budget=64 << 20) as group:
+    with forebay.local(servers=2, budget_bytes=64 << 20) as group:
         stuck = consumer(group, window=2, transport=transport)
         with (
             consumer(group, window=4, transport=transport) as reader,
@@ -149,7 +177,7 @@ def test_a_reader_that_stops_reading(own_place: Path, transport: str) -> None:
 def test_block_says_that_memory_is_full(own_place: Path, transport: str) -> None:
     """At the producer's deadline, whichever way its bytes go; it is then as good as before."""
     array = reference((1 << 17,))
-    with forebay.local(servers=1, budget=4 << 20) as group:
+    with forebay.local(servers=1, budget_bytes=4 << 20) as group:
         with (
             consumer(group, window=1) as reader,
             producer(group, policy="block", timeout=2, transport=transport) as sim,
@@ -178,7 +206,7 @@ def test_block_says_that_memory_is_full(own_place: Path, transport: str) -> None
 def test_what_is_dropped_last_is_told_with_the_end(own_place: Path) -> None:
     size = 4 << 20
     with (
-        forebay.local(servers=1, budget=8 * size) as group,
+        forebay.local(servers=1, budget_bytes=8 * size) as group,
         forebay.Space(group=group.path) as space,
         consumer(group, window=1) as reader,
     ):

@@ -68,7 +68,7 @@ def layouts(draw: st.DrawFn, array: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[forebay.LocalGroup]:
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         yield group
 
 
@@ -104,7 +104,9 @@ def test_a_stream_reads_as_numpy(shared: forebay.LocalGroup, way: str, data: st.
             for number, ((begin, end), ghost) in enumerate(zip(boxes, ghosts, strict=True)):
                 part = whole[tuple(slice(a, b) for a, b in zip(begin, end, strict=True))]
                 padded = data.draw(layouts(np.pad(part, ghost, constant_values=1)))
-                assert steps[number % RANKS].put("U", padded, offset=begin, ghost=ghost, number=number)
+                low, high = zip(*ghost, strict=True)
+                step = steps[number % RANKS]
+                assert step.put("U", padded, offset=begin, ghost_low=low, ghost_high=high, number=number)
         with reader.next() as found:
             field = found["U"]
             np.testing.assert_array_equal(field[...], whole, strict=True)

@@ -45,6 +45,24 @@ def test_what_is_put_is_what_is_read(two: forebay.LocalGroup, transport: str) ->
     wait_until(lambda: is_given_back(two))
 
 
+def test_the_array_is_the_callers_again_on_return(two: forebay.LocalGroup, transport: str) -> None:
+    """Also one that is larger than what sockets hold, and although no answer has come."""
+    whole = reference((4, 1 << 19))
+    with (
+        forebay.Consumer("s", group=two.path, timeout=20) as reader,
+        forebay.Producer("s", group=two.path, timeout=20, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=whole.shape)
+        row = np.empty((1, whole.shape[1]))
+        with sim.step(0) as step:
+            for number in range(4):
+                row[...] = whole[number]
+                assert step.put("U", row, offset=(number, 0), number=number, wait=False)
+                row[...] = -1
+        with reader.next() as found:
+            np.testing.assert_array_equal(found["U"][...], whole)
+
+
 def test_no_answer_is_waited_for(one: forebay.LocalGroup) -> None:
     """A server that answers nothing takes them all the same, until somebody waits."""
     whole = reference((ROWS, COLUMNS))
@@ -86,7 +104,7 @@ def test_more_than_may_be_outstanding(one: forebay.LocalGroup) -> None:
 def test_failures_are_told_once(own_place: object, told_by: str) -> None:
     """A block that no server can ever hold: told by the wait, else by the step's end, and then by nobody."""
     with (
-        forebay.local(budget=1 << 20) as small,
+        forebay.local(budget_bytes=1 << 20) as small,
         forebay.Consumer("s", group=small.path, timeout=20) as reader,
         forebay.Producer("s", group=small.path, timeout=20, transport="tcp") as sim,
     ):
@@ -122,7 +140,7 @@ def test_failures_are_told_once(own_place: object, told_by: str) -> None:
 
 def test_no_room_is_a_gap(own_place: object) -> None:
     with (
-        forebay.local(budget=1 << 20) as small,
+        forebay.local(budget_bytes=1 << 20) as small,
         forebay.Consumer("s", group=small.path, timeout=20) as reader,
         forebay.Producer("s", group=small.path, timeout=20, transport="tcp") as sim,
     ):

@@ -104,7 +104,7 @@ def test_what_was_acknowledged_outlives_a_server(
     own_place: Path, child: Callable[..., Child], transport: str, durability: str, coordinator: int
 ) -> None:
     """The home of a rank, whether it coordinates the stream or not, dies right after the ranks have heard."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
         ranks = open_ranks(child, group.path, stream, 2, transport=transport, durability=durability)
         run(ranks, range(20))
@@ -118,7 +118,7 @@ def test_what_was_acknowledged_outlives_a_server(
 
 def test_servers_die_one_after_the_other(own_place: Path, child: Callable[..., Child]) -> None:
     """Copies are made again after each death, also by servers that joined meanwhile."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         ranks = open_ranks(child, group.path, "s", 2)
         done = 0
         for dead in range(5):
@@ -134,7 +134,7 @@ def test_servers_die_one_after_the_other(own_place: Path, child: Callable[..., C
 
 
 def test_as_many_die_at_once_as_may(own_place: Path, child: Callable[..., Child]) -> None:
-    with forebay.local(servers=7, budget=BUDGET) as group:
+    with forebay.local(servers=7, budget_bytes=BUDGET) as group:
         ranks = open_ranks(child, group.path, "s", 3)
         run(ranks, range(10))
         kill(group, 0, 1)
@@ -148,7 +148,7 @@ def test_as_many_die_at_once_as_may(own_place: Path, child: Callable[..., Child]
 
 def test_large_runs(own_place: Path, child: Callable[..., Child]) -> None:
     """In runs of more than 64 ranks the records of blocks are with the owners of tiles."""
-    with forebay.local(servers=3, budget=BUDGET) as group, contextlib.ExitStack() as stack:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group, contextlib.ExitStack() as stack:
         ranks = [
             stack.enter_context(producer(group, rank=rank, size=70, keep=100, replicas=2, policy="block"))
             for rank in range(70)
@@ -171,7 +171,7 @@ def test_large_runs(own_place: Path, child: Callable[..., Child]) -> None:
 
 
 def test_copies_go_with_their_step(own_place: Path) -> None:
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         with consumer(group) as reader, producer(group, replicas=2, policy="block") as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             for number in range(50):
@@ -205,7 +205,7 @@ def put_all(steps: Iterator[Any], array: np.ndarray[Any, Any]) -> None:
 
 def test_a_guardian_without_room(own_place: Path) -> None:
     """On one host copies take none; so what is put is bounded by the budget of the server that it is put to."""
-    with forebay.local(servers=2, budget=8 << 20) as group:
+    with forebay.local(servers=2, budget_bytes=8 << 20) as group:
         with consumer(group, window=2), producer(group, replicas=2, policy="block", timeout=2) as sim:
             sim.array("U", dtype="f8", shape=(1 << 18,))
             steps = (sim.step(number) for number in range(20))
@@ -247,7 +247,7 @@ def test_a_guardian_reads_what_was_said_before_a_death(
 ) -> None:
     """On one host nobody waits until a guardian has read what it is to keep: it does before it takes over."""
     # The third one makes the home sure of its lease.
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
         home, guardian = (process_of(group, number) for number in range(2))
         ranks = open_ranks(child, group.path, stream, 2, durability=durability, size=1)

@@ -139,7 +139,7 @@ def test_a_reader_that_does_not_follow_ends_with_its_run(two: forebay.LocalGroup
 
 def test_a_reader_whose_run_has_ended_holds_nothing_of_the_next(own_place: Path) -> None:
     """It was told the end; though not closed, it does not make a later run wait."""
-    with forebay.local(servers=1, budget=8 << 20) as group, consumer(group) as reader:
+    with forebay.local(servers=1, budget_bytes=8 << 20) as group, consumer(group) as reader:
         with producer(group) as sim:
             sim.array("U", dtype="f8", shape=(100, 100))
             with sim.step(0) as step:

@@ -60,7 +60,7 @@ def test_a_server_that_stands_still_is_given_up(
     own_place: Path, child: Callable[..., Child], transport: str, victim: str
 ) -> None:
     """No byte is lost, and what it says when it wakes is not believed. It comes back, and is used."""
-    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         # The home of rank 0 is server 0, then the next one.
         stream = name_at(group, 2)
         rank = child(RANK, group.path, transport, stream, 2)
@@ -89,7 +89,7 @@ def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transp
     durability = "replicated" if transport == "tcp" else "local"
     options = {"replicas": 3, "durability": durability, "keep": 9, "on_loss": "fail", "timeout": 60}
     with (
-        forebay.local(servers=4, budget=BUDGET, silence=SILENCE) as group,
+        forebay.local(servers=4, budget_bytes=BUDGET, silence=SILENCE) as group,
         producer(group, "s", transport=transport, **options) as sim,
     ):
 
@@ -123,12 +123,12 @@ def test_a_rank_waits_for_a_home_among_those_that_leave_or_stand_still(
 
     def leave_in_vain() -> None:
         try:
-            forebay.Admin(group=group.path, timeout=40).remove_server("1")
+            forebay.Admin(group=group.path, timeout=40).remove_server(1)
         except forebay.Conflict as error:
             refused.append(error)
 
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group,
         consumer(group, "held"),
         producer(group, "held", rank=1, size=2) as holds,
         producer(group, "s", replicas=3, keep=9, on_loss="fail", timeout=60) as sim,
@@ -158,7 +158,7 @@ def test_a_reader_waits_for_one_that_stands_still(
     own_place: Path, transport: str, servers: int, long: float
 ) -> None:
     """The server that coordinated its stream is dead. The others agree on who does now when that one goes on."""
-    with forebay.local(servers=servers, budget=BUDGET, silence=30) as group:
+    with forebay.local(servers=servers, budget_bytes=BUDGET, silence=30) as group:
         stream = name_at(group, 0)
         options = {
             "replicas": 2,
@@ -192,7 +192,7 @@ def test_a_reader_waits_for_one_that_stands_still(
 def test_what_comes_back_has_copies_again(own_place: Path) -> None:
     """A server that was given up holds its steps once more. It sees to copies, when it is to hold them for another one, too."""
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group,
         producer(group, "s", replicas=2, keep=9) as sim,
     ):
         sim.array("U", dtype="f8", shape=(60, 50))
@@ -220,7 +220,7 @@ def test_what_comes_back_has_copies_again(own_place: Path) -> None:
 def test_two_stand_still_at_once(own_place: Path) -> None:
     """One of them the rank's home: the others hold a copy of all, and the two take part again when they wake."""
     with (
-        forebay.local(servers=5, budget=BUDGET, silence=SILENCE) as group,
+        forebay.local(servers=5, budget_bytes=BUDGET, silence=SILENCE) as group,
         producer(group, "s", replicas=3, keep=9) as sim,
     ):
         sim.array("U", dtype="f8", shape=(60, 50))
@@ -248,7 +248,7 @@ def test_two_stand_still_at_once(own_place: Path) -> None:
 
 def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=60) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=60) as group,
         consumer(group, "s") as reader,
         forebay.Producer("s", group=group.path, timeout=20) as sim,
     ):
@@ -273,12 +273,12 @@ def test_one_that_is_given_up_while_it_leaves_has_not_left(
 ) -> None:
     """Who wanted it to leave is told so, and it comes back with what nobody else had yet."""
     monkeypatch.setenv("FOREBAY_LOG", "info")
-    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         told_of_it = []
 
         def leave() -> None:
             try:
-                forebay.Admin(group=group.path, timeout=40).remove_server("0")
+                forebay.Admin(group=group.path, timeout=40).remove_server(0)
             except forebay.Error as error:
                 told_of_it.append(error)
 
@@ -313,7 +313,7 @@ def test_one_that_is_given_up_while_it_leaves_has_not_left(
 
 def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str) -> None:
     """Steps that had no copies: lost while it stands still, and there again, until they are let go of."""
-    with forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         stream = name_at(group, 2)
         # The home of rank 0 is server 0. A rank that has put over TCP cannot put again.
         with forebay.Producer(stream, group=group.path, keep=4, timeout=20, transport="tcp") as sim:
@@ -365,7 +365,7 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
 def test_what_was_offered_is_handed_over(own_place: Path) -> None:
     """A server that has come back leaves. Of the runs of the steps that it offered it was told nothing by any rank."""
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=SILENCE) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group,
         forebay.Producer("s", group=group.path, keep=4, timeout=20, transport="tcp") as sim,
     ):
         sim.array("U", dtype="f8", shape=(60, 50))
@@ -380,7 +380,7 @@ def test_what_was_offered_is_handed_over(own_place: Path) -> None:
                 step.put("U", reference((60, 50), "f8", 3))
         wait_until(lambda: members(group) == [1, 2, 3])
         wait_until(lambda: told(group)["servers"][2]["staged_bytes"] > 0)
-        forebay.Admin(group=group.path, timeout=30).remove_server("3")
+        forebay.Admin(group=group.path, timeout=30).remove_server(3)
         with consumer(group, "s", start="oldest") as reader:
             read(reader, 0, 4)
 
@@ -438,7 +438,7 @@ def test_those_that_stand_still_as_the_group_is_ended_end_when_they_wake(
 
 def test_a_process_that_stands_still_with_the_witness_locked_keeps_nobody(own_place: Path) -> None:
     """As a server does that is stopped at that moment: the others need the witness, and tell of the new members."""
-    with forebay.local(servers=2, budget=BUDGET) as group:
+    with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         witness = Path(group.path).with_name(f".{Path(group.path).name}.witness")
 
         def generations() -> list[Path]:

@@ -19,12 +19,12 @@ SMALL, LARGE = 4, 4000  # elements: 32 bytes travel in a message, 32,000 need me
 @contextlib.contextmanager
 def stopped(group: forebay.LocalGroup) -> Iterator[None]:
     """The group's servers stand still meanwhile."""
-    for server in group.servers:
+    for server in group.servers.values():
         stand_still(server.pid)
     try:
         yield
     finally:
-        for server in group.servers:
+        for server in group.servers.values():
             os.kill(server.pid, signal.SIGCONT)
 
 

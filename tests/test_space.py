@@ -194,7 +194,7 @@ def test_overlap_is_refused(two: forebay.LocalGroup) -> None:
 
 
 def test_a_refused_put_costs_no_memory(own_place: object) -> None:
-    with forebay.local(servers=1, budget=4 << 20) as group, space(group, timeout=2) as mine:
+    with forebay.local(servers=1, budget_bytes=4 << 20) as group, space(group, timeout=2) as mine:
         whole = reference((256, 512))
         mine.put("T", whole, step=0)
         for _ in range(20):

@@ -48,7 +48,7 @@ def opened(group: forebay.LocalGroup, transport: str = "auto", replicas: int = 2
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_what_was_put_outlives_servers(own_place: Path, transport: str, replicas: int) -> None:
     """One after the other is killed, with copies made again between them, until none of the first is left."""
-    with forebay.local(servers=3, budget=BUDGET) as group:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         with opened(group, transport, replicas) as mine:
             for step in range(3):
                 put(mine, step)
@@ -68,7 +68,7 @@ def test_what_was_put_outlives_servers(own_place: Path, transport: str, replicas
 
 
 def test_two_of_three_servers_die_at_once(own_place: Path) -> None:
-    with forebay.local(servers=5, budget=BUDGET) as group, opened(group, replicas=3) as space:
+    with forebay.local(servers=5, budget_bytes=BUDGET) as group, opened(group, replicas=3) as space:
         put(space, 0)
         kill(group, 0, 1)
         check(space, 0)
@@ -76,7 +76,7 @@ def test_two_of_three_servers_die_at_once(own_place: Path) -> None:
 
 def test_puts_go_on_while_servers_die(own_place: Path, transport: str) -> None:
     """A put whose server dies is put to another one, once."""
-    with forebay.local(servers=4, budget=BUDGET) as group:
+    with forebay.local(servers=4, budget_bytes=BUDGET) as group:
         over = threading.Event()
         counts = [0, 0]
 
@@ -139,7 +139,7 @@ def test_puts_go_on_with_fewer_servers_than_copies(two: forebay.LocalGroup, tran
 def test_nothing_waits_for_a_server_that_was_given_up(own_place: Path, transport: str) -> None:
     """Though it stands still, so that its connections and its door are there, and was used by nobody before."""
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=2) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=2) as group,
         forebay.Space(group=group.path, transport=transport, timeout=600, replicas=2) as space,
     ):
         steps = range(12)
@@ -169,7 +169,7 @@ def test_a_get_waits_no_longer_than_it_was_told_to(
     """
     names = ["T", *(f"T{number}" for number in range(12))]
     with (
-        forebay.local(servers=2, budget=BUDGET, silence=60) as group,
+        forebay.local(servers=2, budget_bytes=BUDGET, silence=60) as group,
         forebay.Space(group=group.path, transport=transport, timeout=120, replicas=2) as space,
         forebay.Space(group=group.path, transport=transport, timeout=120) as other,
     ):
@@ -197,7 +197,7 @@ def test_a_get_waits_no_longer_than_it_was_told_to(
 def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport: str) -> None:
     """Nor for a thread that waits for one that stands still, with the same handle."""
     with (
-        forebay.local(servers=3, budget=BUDGET, silence=60) as group,
+        forebay.local(servers=3, budget_bytes=BUDGET, silence=60) as group,
         forebay.Space(group=group.path, transport=transport) as space,
         forebay.Space(group=group.path, transport=transport) as other,
     ):
@@ -230,7 +230,7 @@ def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport
 def test_what_is_found_too_late_is_not_held(own_place: Path, transport: str) -> None:
     """Nobody waits any more for what a server finds that stood still: it is free when it is removed."""
     with (
-        forebay.local(servers=2, budget=BUDGET, silence=60) as group,
+        forebay.local(servers=2, budget_bytes=BUDGET, silence=60) as group,
         opened(group, transport, 1) as space,
         opened(group, transport, 1) as other,
     ):
@@ -254,7 +254,7 @@ def test_what_is_found_too_late_is_not_held(own_place: Path, transport: str) -> 
 
 def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> None:
     """The server that owns a field dies while the one that holds an array of it waits for its copy."""
-    with forebay.local(servers=5, budget=BUDGET, silence=60) as group:
+    with forebay.local(servers=5, budget_bytes=BUDGET, silence=60) as group:
         # It does not wait for long for a server that stands still.
         admin = forebay.Admin(group=group.path, timeout=0.5)
 

@@ -31,7 +31,7 @@ def put_rows(sim: forebay.Producer, number: int) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("encrypt", [False, True])
 def test_many_threads_read_one_step(transport: str, encrypt: bool) -> None:
     with (
-        forebay.local(budget=1 << 26, encrypt=encrypt) as group,
+        forebay.local(budget_bytes=1 << 26, encrypt=encrypt) as group,
         consumer(group, transport=transport) as reader,
         producer(group, transport=transport) as sim,
     ):

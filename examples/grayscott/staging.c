@@ -87,9 +87,9 @@ static void put(struct staging *s, int f, const double *values) {
 
 void staging_step(struct staging *s, uint64_t number, double time, const double *state) {
     if (!s->producer) return;
-    if (failed(s, "beginning a step", fb_step_begin(s->producer, number, time))) return;
+    if (failed(s, "beginning a step", fb_producer_begin(s->producer, number, time))) return;
     for (int f = 0; f < FIELDS; f++) put(s, f, state + (size_t)f * s->grid->count);
-    if (!failed(s, "ending a step", fb_step_end(s->producer))) s->steps++;
+    if (!failed(s, "ending a step", fb_producer_end(s->producer))) s->steps++;
 }
 
 void staging_close(struct staging *s) {

@@ -7,7 +7,7 @@ In the simulation, one `Producer` for each rank::
         sim.array("U", dtype="f8", shape=(N, N, N), dims=("z", "y", "x"))
         for number in range(n):
             with sim.step(number, time=t) as step:
-                step.put("U", local, offset=low, ghost=1)
+                step.put("U", local, offset=low, ghost_low=1, ghost_high=1)
 
 Anywhere else, at any moment::
 
@@ -16,9 +16,11 @@ Anywhere else, at any moment::
             plane = step["U"][:, :, 32]
 """
 
-from forebay._admin import Admin
-from forebay._consumer import Block, Consumer, Cursor, Field, Step, every
+from forebay._admin import Admin, group_text
+from forebay._consumer import Block, Consumer, Field, Stats, Step
+from forebay._contract import every
 from forebay._errors import (
+    # generated from interface/forebay.toml: error imports
     Closed,
     Conflict,
     ConnectionFile,
@@ -45,12 +47,14 @@ from forebay._errors import (
     Unsupported,
     WrongSecret,
     WrongVersion,
+    # end of what is generated
 )
 from forebay._forebay import __version__
+from forebay._given import BlockToPlace, Cursor
 from forebay._local import LocalGroup, LocalServer, local
 from forebay._pipeline import Comm, Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
-from forebay._producer import BlockToPlace, OpenStep, Producer
+from forebay._producer import OpenStep, Producer
 from forebay._space import Space
 
 # People see where they find them, in tracebacks too.
@@ -62,37 +66,45 @@ __all__ = [
     "Admin",
     "Block",
     "BlockToPlace",
-    "Closed",
     "Comm",
-    "Conflict",
-    "ConnectionFile",
     "Consumer",
     "Cursor",
+    "Field",
+    "LocalGroup",
+    "LocalServer",
+    "OpenStep",
+    "Pipeline",
+    "PipelineHandle",
+    "PipelineRequest",
+    "Producer",
+    "Space",
+    "Stats",
+    "Step",
+    "__version__",
+    "every",
+    "group_text",
+    "local",
+]
+__all__ += [
+    # generated from interface/forebay.toml: error names
+    "Closed",
+    "Conflict",
+    "ConnectionFile",
     "Dropped",
     "Ended",
     "Error",
-    "Field",
     "Forked",
     "Full",
     "Internal",
     "Invalid",
     "Io",
-    "LocalGroup",
-    "LocalServer",
     "Lost",
     "NotCovered",
     "NotFound",
-    "OpenStep",
     "OutOfBounds",
     "OverBudget",
-    "Pipeline",
     "PipelineFailed",
-    "PipelineHandle",
-    "PipelineRequest",
-    "Producer",
     "Protocol",
-    "Space",
-    "Step",
     "StepOrder",
     "Timeout",
     "Torn",
@@ -101,7 +113,5 @@ __all__ = [
     "Unsupported",
     "WrongSecret",
     "WrongVersion",
-    "__version__",
-    "every",
-    "local",
+    # end of what is generated
 ]

@@ -14,33 +14,51 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from forebay import _forebay
+from forebay import _choices, _forebay, _options
 from forebay._arrays import integer
 from forebay._command import command_path
-from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable
+from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable, by_name
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0
 
 
 class Admin:
-    """Looks after a group: status, pipelines, ending. `group`, `timeout`, `transport` are as in `Producer`."""
+    """Looks after a group: status, servers, pipelines, ending. Servers are named by their numbers.
+
+    Parameters
+    ----------
+    group:
+        The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP
+        says.
+    timeout:
+        Seconds that each call may take. By default 30; 3 for a status; and 120 each for loading a
+        pipeline's code and for starting its workers.
+    transport:
+        How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
+        `"tcp"`.
+    """
 
     def __init__(
         self,
         *,
+        # generated from interface/forebay.toml: options admin
         group: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
-        transport: str = "auto",
+        transport: _choices.Transport = "auto",
+        # end of what is generated
     ) -> None:
-        self._where = (os.fspath(group) if group is not None else None, transport, timeout)
+        # generated from interface/forebay.toml: given admin
+        given = _options.admin(group=group, timeout=timeout, transport=transport)
+        # end of what is generated
+        self._given = given
 
     def status(self) -> dict[str, Any]:
         """What the servers say of themselves, of streams and of pipelines, as `docs/status.md` describes.
 
         Waits for all servers, with one deadline; one that does not answer has an `error`.
         """
-        told: dict[str, Any] = json.loads(_forebay.status(*self._where))
+        told: dict[str, Any] = json.loads(_forebay.status(self._given))
         return told
 
     def create_pipeline(
@@ -77,16 +95,15 @@ class Admin:
         command = [python, "-m", "forebay.worker"]
         target = f"{path}:{class_name}"
         told = json.dumps(dict(config or {}))
-        group, transport, timeout = self._where
+        given = self._given
+        timeout = given["timeout"]
         started = time.monotonic()
         if stream is None:
             stream = self._stream_of(command, target, _LOAD_TIMEOUT if timeout is None else timeout)
         if timeout is not None:
             # What is left: the deadline is one for all of this.
-            timeout = max(0.0, timeout - (time.monotonic() - started))
-        _forebay.create_pipeline(
-            group, transport, timeout, name, stream, command, target, told, os.getcwd(), driven
-        )
+            given = {**given, "timeout": max(1e-9, timeout - (time.monotonic() - started))}
+        _forebay.create_pipeline(given, name, stream, command, target, told, os.getcwd(), driven)
 
     def _stream_of(self, command: list[str], target: str, timeout: float) -> str:
         """The stream that a pipeline's class names, or the only one that the group has."""
@@ -125,32 +142,37 @@ class Admin:
 
         Waits until they are members. Nothing that runs is held up. As `forebay add` does, and with the same errors.
         """
-        group, transport, timeout = self._where
-        command = [command_path(), "--json", "--transport", transport]
-        if group is not None:
-            command += ["--group", group]
-        if timeout is not None:
-            command += ["--timeout", str(timeout)]
+        given = self._given
+        command = [command_path(), "--json", "--transport", given["transport"]]
+        if given["group"] is not None:
+            command += ["--group", given["group"]]
+        if given["timeout"] is not None:
+            command += ["--timeout", str(given["timeout"])]
         command += ["add", str(integer(count, "count", low=1, bits=12))]
         # Not over a pipe, which the servers would keep open.
-        with tempfile.TemporaryFile() as out:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, check=False)
             out.seek(0)
-            told = out.read().decode(errors="replace").strip()
+            errors.seek(0)
+            told, said = (file.read().decode(errors="replace").strip() for file in (out, errors))
+        try:
+            answer = json.loads(told)
+        except json.JSONDecodeError:
+            raise Unreachable(said) from None
         if done.returncode != 0:
-            raise Unreachable(told)
-        added: list[int] = json.loads(told)["added"]
+            raise by_name(answer["error"], answer["text"])
+        added: list[int] = answer["added"]
         return added
 
-    def remove_server(self, name: str, *, discard: bool = False) -> None:
-        """Has a server leave the group and end: `name` is as `forebay status` shows it, `"server2"` or `"2"`.
+    def remove_server(self, server: int, *, discard: bool = False) -> None:
+        """Has a server leave the group and end: 2 is what `forebay status` shows as server2.
 
         What it holds, its ranks and workers go to the others first; readers and the simulation go on there. Waits
         until all of that is done and the group has agreed, no longer than `timeout`: then it raises `Timeout`, or
         `Full` where the others have no room, and the server stays. The last server that holds something, or has
         ranks, is refused (`Conflict`) unless `discard`, which gives up what no other server can hold.
         """
-        _forebay.remove_server(*self._where, name, discard)
+        _forebay.remove_server(self._given, integer(server, "server", bits=32), discard)
 
     def heal(self, *, force: bool = False) -> tuple[list[int], list[int]]:
         """Has the group go on after it lost half of its servers or more at once, which they cannot agree on.
@@ -160,15 +182,15 @@ class Admin:
         seen later comes back as a new server. Raises `Conflict` where more than half answer: those agree by
         themselves. Waits for silent servers, some seconds at most.
         """
-        return _forebay.heal(*self._where, force)
+        return _forebay.heal(self._given, force)
 
     def destroy_pipeline(self, name: str) -> None:
         """Ends a pipeline and its workers."""
-        _forebay.destroy_pipeline(*self._where, name)
+        _forebay.destroy_pipeline(self._given, name)
 
     def shutdown(self) -> None:
         """Ends every server of the group. Raises `Timeout` for one that does not answer, once all are told."""
-        _forebay.shutdown(*self._where)
+        _forebay.shutdown(self._given)
 
     def __enter__(self) -> Self:
         return self
@@ -177,3 +199,11 @@ class Admin:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is held."""
+
+
+def group_text(group: str | os.PathLike[str] | None = None) -> str:
+    """The text of a group's connection file, once the group is complete, for one rank to hand to all others as `group`.
+
+    So a thousand ranks do not open one file, and it need not be visible on every node. It holds the group's secret.
+    """
+    return _forebay.group_text(os.fspath(group) if group is not None else None)

@@ -114,20 +114,12 @@ def is_native(array: NDArray[Any]) -> bool:
     return array.dtype.isnative
 
 
-def per_dimension(value: int | Sequence[Any], ndim: int, what: str) -> tuple[list[int], list[int]]:
-    """Ghost widths as low and high: one number, one for each dimension, or a pair for each."""
-    try:
-        widths = [operator.index(value)] * ndim  # type: ignore[arg-type]
-    except TypeError:
-        widths = list(value) if isinstance(value, Iterable) else [value] * ndim
+def per_dimension(value: int | Sequence[int], ndim: int, what: str) -> list[int]:
+    """Widths: one number for all dimensions, or one for each."""
+    widths = list(value) if isinstance(value, Iterable) else [value] * ndim
     if len(widths) != ndim:
         raise OutOfBounds(f"{what} has {len(widths)} entries for {ndim} dimensions")
-    pairs = [tuple(w) if isinstance(w, Iterable) else (w, w) for w in widths]
-    for pair in pairs:
-        if len(pair) != 2:
-            raise OutOfBounds(f"{what} {value!r}: give widths of at least 0, one or two for each dimension")
-    lows, highs = zip(*pairs, strict=True) if pairs else ((), ())
-    return integers(lows, what), integers(highs, what)
+    return integers(widths, what)
 
 
 def room(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -4,66 +4,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _forebay
+from forebay import _arrays, _choices, _contract, _forebay, _options
 from forebay._closing import close_after
 from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds
-
-
-@dataclass(frozen=True)
-class Every:
-    """A period, counted in the steps at which the producer offers a field."""
-
-    period: int
-    dtype: DTypeLike | None = None
-
-
-def every(period: int, *, dtype: DTypeLike | None = None) -> Every:
-    """Needs a field every so many of the steps that the producer offers, and, if given, with this dtype."""
-    return Every(_arrays.integer(period, "every", low=1, bits=32), dtype)
-
-
-Fields = Mapping[str, Every | int] | Sequence[str] | None
-
-
-def as_needs(fields: Fields) -> list[tuple[str, str | None, int]] | None:
-    """A contract as the core takes it; None means all fields."""
-    if fields is None:
-        return None
-    if isinstance(fields, str):
-        raise Invalid(f"fields={fields!r}: give a list or a mapping of names")
-    if not isinstance(fields, Mapping):
-        return [(name, None, 1) for name in fields]
-    needs = []
-    for name, need in fields.items():
-        wanted = need if isinstance(need, Every) else every(need)
-        dtype = None if wanted.dtype is None else _arrays.dtype_name(wanted.dtype)
-        needs.append((name, dtype, _arrays.integer(wanted.period, "every", low=1, bits=32)))
-    return needs
-
-
-class Cursor(NamedTuple):
-    """Where a reader goes on: with this step of this run, or the first after it that is still held."""
-
-    run: int
-    step: int
-
-
-def _as_cursor(given: object) -> Cursor:
-    """A cursor as somebody kept it."""
-    if not isinstance(given, Sequence) or len(given) != 2:
-        raise Invalid(
-            f"start={given!r}: give 'next', 'oldest', or a reader's cursor, which is a run and a step"
-        )
-    run, step = given
-    return Cursor(_arrays.integer(run, "start: run", low=1), _arrays.integer(step, "start: step"))
+from forebay._given import Cursor
 
 
 class Consumer:
@@ -74,48 +26,66 @@ class Consumer:
 
     Parameters
     ----------
+    group:
+        The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP
+        says.
     stream:
         The name that the producer gave. It need not exist yet.
     fields:
         What is needed: names, or a mapping from names to `every(n)`; by default all fields.
-    group, timeout, transport:
-        As in `Producer`.
+    timeout:
+        Seconds that any wait may take: more than 0; infinity waits for ever.
+    transport:
+        How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
+        `"tcp"`.
+    every:
+        Every so many of the steps at which the producer offers a field: of all fields, or of those that are
+        named without a period of their own.
     window:
         How many steps may be held at once, 1 to 1024. More wait in the stream, under its policy.
-    start:
-        `"next"`: the next step that begins; `"oldest"`: the oldest that the stream keeps; a `cursor`: where an earlier
-        reader of the stream stopped, in this process or another. Steps that are held no longer are left out, and not
-        counted as `missed`: the numbers tell. `NotFound` if the stream has had no such run.
     follow:
         Whether to go on with the next run when the simulation is restarted.
-    pin:
-        Bytes of earlier steps that arrays may keep in the servers' memory (default 1 GiB). Beyond that the blocks
-        of further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
-        of one step may be kept whatever its size.
+    start:
+        With which step to begin: `"next"`, the next step that begins; `"oldest"`, the oldest that the
+        stream keeps; or a cursor: where an earlier reader of the stream stopped, in this process or
+        another, as `cursor` tells. Steps that are held no longer are left out, and not counted as `missed`:
+        the numbers tell. `NotFound` if the stream has had no such run.
+    pin_bytes:
+        Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
+        further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
+        of one step may be kept whatever its size (default 1 GiB).
     """
 
     def __init__(
         self,
         stream: str,
         *,
-        fields: Fields = None,
+        # generated from interface/forebay.toml: options consumer
         group: str | os.PathLike[str] | None = None,
-        timeout: float | None = None,
-        transport: str = "auto",
+        fields: _contract.Fields = None,
+        timeout: float = 30.0,
+        transport: _choices.Transport = "auto",
+        every: int = 1,
         window: int = 4,
-        start: Literal["next", "oldest"] | tuple[int, int] = "next",
         follow: bool = False,
-        pin: int | None = None,
+        start: _choices.Start | tuple[int, int] = "next",
+        pin_bytes: int = 1 << 30,
+        # end of what is generated
     ) -> None:
-        if pin is not None:
-            pin = _arrays.integer(pin, "pin")
-        window = _arrays.integer(window, "window", low=1, high=1024)
-        path = os.fspath(group) if group is not None else None
-        cursor = None if isinstance(start, str) else _as_cursor(start)
-        begin = start if isinstance(start, str) else ""
-        self._core = _forebay.Consumer(
-            stream, as_needs(fields), 1, path, window, begin, cursor, follow, timeout, transport, pin
+        # generated from interface/forebay.toml: given consumer
+        given = _options.consumer(
+            group=group,
+            fields=fields,
+            timeout=timeout,
+            transport=transport,
+            every=every,
+            window=window,
+            follow=follow,
+            start=start,
+            pin_bytes=pin_bytes,
         )
+        # end of what is generated
+        self._core = _forebay.Consumer(stream, given)
         self.stream = stream
 
     def next(self, timeout: float | None = None) -> Step:
@@ -279,6 +249,19 @@ class Step:
         return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"
 
 
+class Stats(NamedTuple):
+    """Of a block's interior. Elements that are not finite are counted, and take no part in the rest."""
+
+    min: float
+    """+inf if no element is finite."""
+    max: float
+    """-inf if no element is finite."""
+    sum: float
+    count: int  # type: ignore[assignment]  # of elements, not the method of tuples
+    """How many elements are finite."""
+    non_finite: int
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """One block, as a rank put it. Compared by identity: arrays have no single answer."""
@@ -295,8 +278,9 @@ class Block:
     number: int
     level: int
     server: int
-    stats: tuple[float, float, float, int, int] | None
-    """Of the interior: minimum, maximum, sum, finite and non-finite elements, if the producer offers them."""
+    """The number of the server that holds it."""
+    stats: Stats | None
+    """Of the interior, if the producer offers them."""
 
     @property
     def interior(self) -> NDArray[Any]:
@@ -411,7 +395,7 @@ class Field:
             number=told["number"],
             level=told["level"],
             server=told["server"],
-            stats=told["stats"],
+            stats=None if told["stats"] is None else Stats(*told["stats"]),
         )
 
     def __repr__(self) -> str:

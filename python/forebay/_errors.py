@@ -8,6 +8,12 @@ class Error(Exception):
     """Something failed; the text says what, on what, and what to do about it."""
 
     code = 0
+    """Its number in C, too."""
+    retryable = False
+    """Whether the same call may succeed later although its caller has changed nothing."""
+
+
+# generated from interface/forebay.toml: errors
 
 
 class Invalid(Error, ValueError):
@@ -17,7 +23,7 @@ class Invalid(Error, ValueError):
 
 
 class NotFound(Error, LookupError):
-    """There is no such stream, field, step, pipeline or server."""
+    """No such stream, field, step, pipeline or server."""
 
     code = 2
 
@@ -26,6 +32,7 @@ class Timeout(Error, TimeoutError):
     """The deadline passed; the text names what was being waited for."""
 
     code = 3
+    retryable = True
 
 
 class Lost(Error):
@@ -41,7 +48,7 @@ class NotCovered(Error, LookupError):
 
 
 class Conflict(Error):
-    """The same block with other content, or blocks that overlap."""
+    """The same block with other content, blocks that overlap, or ranks that do not agree."""
 
     code = 6
 
@@ -65,9 +72,12 @@ class OverBudget(Error, MemoryError):
 
 
 class Full(Error, MemoryError):
-    """It does not fit now."""
+    """It did not fit, although the call waited for room: see `"block"`, the space, and servers that
+    leave.
+    """
 
     code = 10
+    retryable = True
 
 
 class Closed(Error):
@@ -92,6 +102,7 @@ class Unreachable(Error, ConnectionError):
     """The peer cannot be reached, or went away."""
 
     code = 14
+    retryable = True
 
 
 class Protocol(Error):
@@ -125,19 +136,23 @@ class Forked(Error):
 
 
 class Ended(Error):
-    """The stream has ended."""
+    """The stream has ended: no failure, the end of a loop."""
 
     code = 20
 
 
 class Torn(Error):
-    """A rank died in the step, or its deadline passed."""
+    """A rank died in the step, or left it out. Today only the execution of a driven pipeline fails with
+    it; a reader is told by the step's `torn`.
+    """
 
     code = 21
 
 
 class Dropped(Error):
-    """The stream's policy dropped it."""
+    """The step was dropped, by the stream's policy or since a part found no room. Today only the
+    execution of a driven pipeline fails with it; a reader is told by the next step's `missed`.
+    """
 
     code = 22
 
@@ -160,9 +175,16 @@ class Io(Error, OSError):
     code = 25
 
 
+# end of what is generated
+
 _BY_CODE: dict[int, type[Error]] = {kind.code: kind for kind in Error.__subclasses__()}
 
 
 def make(code: int, text: str) -> Error:
     """The exception of this kind."""
     return _BY_CODE.get(code, Internal)(text)
+
+
+def by_name(name: str, text: str) -> Error:
+    """The same by its name."""
+    return next((kind for kind in _BY_CODE.values() if kind.__name__ == name), Internal)(text)

@@ -2,14 +2,64 @@
 """The extension module, as the package uses it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from numpy.typing import NDArray
 
 __version__: str
 
-_Needs = list[tuple[str, str | None, int]] | None
+_Needs = list[tuple[str, str | None, int | None]] | None
 _Ghosts = tuple[list[int], list[int]] | None
+
+# generated from interface/forebay.toml: options as dictionaries
+
+class ProducerOptions(TypedDict):
+    group: str | None
+    rank: int
+    size: int
+    policy: str
+    keep: int
+    timeout: float
+    transport: str
+    on_loss: str
+    placement: str | Callable[[str, int, int, list[int] | None, list[int], list[int]], int]
+    continues: tuple[int, int] | None
+    queue_bytes: int
+    replicas: int
+    durability: str
+
+class ConsumerOptions(TypedDict):
+    group: str | None
+    fields: list[tuple[str, str | None, int | None]] | None
+    timeout: float
+    transport: str
+    every: int
+    window: int
+    follow: bool
+    start: str | tuple[int, int]
+    pin_bytes: int
+
+class SpaceOptions(TypedDict):
+    group: str | None
+    timeout: float
+    transport: str
+    replicas: int
+
+class AdminOptions(TypedDict):
+    group: str | None
+    timeout: float | None
+    transport: str
+
+class FieldOptions(TypedDict):
+    association: str
+    every: int
+    dims: list[str]
+    spacing: list[float]
+    origin: list[float]
+    units: str
+    stats: bool
+
+# end of what is generated
 
 class ReadBuffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -20,24 +70,7 @@ class WriteBuffer:
     def __len__(self) -> int: ...
 
 class Producer:
-    def __init__(
-        self,
-        stream: str,
-        rank: int,
-        size: int,
-        group: str | None,
-        policy_name: str,
-        keep: int,
-        queue_bytes: int | None,
-        timeout: float | None,
-        transport: str,
-        continues: tuple[int, int] | None,
-        on_loss: str,
-        replicas: int,
-        durability: str,
-        placement_name: str,
-        place: Callable[[str, int, int, list[int] | None, list[int], int], int] | None,
-    ) -> None: ...
+    def __init__(self, stream: str, options: ProducerOptions) -> None: ...
     @property
     def run(self) -> int: ...
     @property
@@ -45,20 +78,11 @@ class Producer:
     def lost(self) -> tuple[str, int] | None: ...
     def skipped(self) -> int: ...
     def array(
-        self,
-        name: str,
-        dtype: str,
-        ndim: int,
-        shape: list[int] | None,
-        every: int,
-        association: str,
-        dims: list[str],
-        spacing: list[float],
-        origin: list[float],
-        units: str,
-        stats: bool,
+        self, name: str, dtype: str, ndim: int, shape: list[int] | None, options: FieldOptions
     ) -> None: ...
-    def particles(self, species: str, fields: list[tuple[str, str, int, str]], every: int) -> None: ...
+    def particles(
+        self, species: str, fields: list[tuple[str, str, int, str]], every: int, stats: bool
+    ) -> None: ...
     def buffer(self, name: str, every: int) -> None: ...
     def attr(self, field: str | None, key: str, kind: str, values: list[Any], list_: bool) -> None: ...
     def begin(self, step: int, time: float) -> None: ...
@@ -91,20 +115,7 @@ class Producer:
     def close(self) -> None: ...
 
 class Consumer:
-    def __init__(
-        self,
-        stream: str,
-        fields: _Needs,
-        every: int,
-        group: str | None,
-        window: int,
-        start: str,
-        cursor: tuple[int, int] | None,
-        follow: bool,
-        timeout: float | None,
-        transport: str,
-        pin_bytes: int | None,
-    ) -> None: ...
+    def __init__(self, stream: str, options: ConsumerOptions) -> None: ...
     def cursor(self) -> tuple[int, int] | None: ...
     def next_step(self, timeout: float | None) -> Step: ...
     def close(self) -> None: ...
@@ -151,7 +162,7 @@ class PipelineHandle:
     def close(self) -> None: ...
 
 class Space:
-    def __init__(self, group: str | None, timeout: float | None, transport: str, replicas: int) -> None: ...
+    def __init__(self, options: SpaceOptions) -> None: ...
     def put(
         self,
         name: str,
@@ -190,11 +201,9 @@ class Worker:
     def next_order(self, timeout: float, comm_timeout: float) -> tuple[int, Step, Comm] | None: ...
     def done(self, execution: int, error: str | None, seconds: float) -> None: ...
 
-def status(group: str | None, transport: str, timeout: float | None) -> str: ...
+def status(options: AdminOptions) -> str: ...
 def create_pipeline(
-    group: str | None,
-    transport: str,
-    timeout: float | None,
+    options: AdminOptions,
     name: str,
     stream: str,
     command: list[str],
@@ -203,16 +212,11 @@ def create_pipeline(
     directory: str,
     driven: bool,
 ) -> None: ...
-def find_pipeline(
-    group: str | None, transport: str, timeout: float | None, name: str
-) -> tuple[str, bool]: ...
-def destroy_pipeline(group: str | None, transport: str, timeout: float | None, name: str) -> None: ...
-def remove_server(
-    group: str | None, transport: str, timeout: float | None, name: str, discard: bool
-) -> None: ...
-def member_processes(group: str) -> list[int]: ...
-def heal(
-    group: str | None, transport: str, timeout: float | None, force: bool
-) -> tuple[list[int], list[int]]: ...
-def shutdown(group: str | None, transport: str, timeout: float | None) -> None: ...
-def error_kinds() -> list[tuple[str, int]]: ...
+def find_pipeline(options: AdminOptions, name: str) -> tuple[str, bool]: ...
+def destroy_pipeline(options: AdminOptions, name: str) -> None: ...
+def remove_server(options: AdminOptions, server: int, discard: bool) -> None: ...
+def member_processes(group: str) -> dict[int, int]: ...
+def heal(options: AdminOptions, force: bool) -> tuple[list[int], list[int]]: ...
+def shutdown(options: AdminOptions) -> None: ...
+def group_text(group: str | None) -> str: ...
+def error_kinds() -> list[tuple[str, int, bool]]: ...

@@ -29,27 +29,32 @@ _SILENCE_MIN, _SILENCE_MAX = 1, 3600
 class LocalServer:
     """A server of a private group."""
 
+    number: int
+    """As `forebay status` shows it: 2 for server2."""
     pid: int
     process: subprocess.Popen[bytes]
 
 
 class LocalGroup:
-    """Servers on loopback and shared memory. Made by `local`. `servers` are in the order of their numbers in the group."""
+    """Servers on loopback and shared memory. Made by `local`. `servers` are those that were started, by their numbers."""
 
-    def __init__(self, servers: int, budget: int | None, arguments: Sequence[str], timeout: float) -> None:
+    def __init__(
+        self, servers: int, budget_bytes: int | None, arguments: Sequence[str], timeout: float
+    ) -> None:
         self._directory = tempfile.mkdtemp(prefix="forebay-")
         self.path = os.path.join(self._directory, "group.json")
         self.log = os.path.join(self._directory, "servers.log")
-        self.servers: list[LocalServer] = []
+        self.servers: dict[int, LocalServer] = {}
+        self._joining: list[subprocess.Popen[bytes]] = []
         self._serve = [command_path(), "serve", "--group", self.path, "--servers", str(servers)]
         self._serve += ["--bind", "127.0.0.1", "--watch-parent", str(os.getpid()), *arguments]
         self._serve += ["--private-place", self._directory]
-        if budget is not None:
-            self._serve += ["--budget", str(budget)]
+        if budget_bytes is not None:
+            self._serve += ["--budget", str(budget_bytes)]
         try:
             self._start(servers)
-            self._wait(self.servers, self._all_answer, timeout)
-            self.servers = self._in_order(self.servers)
+            self._wait(self._all_answer, timeout)
+            self._have_joined()
         except BaseException:
             self.close()
             raise
@@ -57,60 +62,59 @@ class LocalGroup:
     def __repr__(self) -> str:
         return f"<forebay.LocalGroup of {len(self.servers)} servers: {self.path}>"
 
-    def _start(self, servers: int) -> list[LocalServer]:
-        started = []
+    def _start(self, servers: int) -> None:
         with open(self.log, "ab") as log:
             for _ in range(servers):
                 process = subprocess.Popen(
                     self._serve, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
                 )
-                started.append(LocalServer(process.pid, process))
-                self.servers.append(started[-1])
-        return started
+                self._joining.append(process)
 
-    def add_servers(self, count: int = 1, *, timeout: float = 30.0) -> list[LocalServer]:
-        """Starts more servers and waits until they are members of the group. Nothing that runs is held up.
+    def add_servers(self, count: int = 1, *, timeout: float = 30.0) -> list[int]:
+        """Starts more servers and waits until they are members; returns their numbers. Nothing that runs is held up.
 
         Raises `Timeout` if they are not admitted, for which more than half of the group must answer.
         """
-        started = self._start(integer(count, "count", low=1, bits=12))
+        self._start(integer(count, "count", low=1, bits=12))
         try:
-            pids = {server.pid for server in started}
-            self._wait(started, lambda _: pids <= set(_forebay.member_processes(self.path)), timeout)
+            pids = {process.pid for process in self._joining}
+            self._wait(lambda _: pids <= set(_forebay.member_processes(self.path).values()), timeout)
         except BaseException:
-            for server in started:
-                server.process.kill()
-                server.process.wait()
-                self.servers.remove(server)
+            for process in self._joining:
+                process.kill()
+                process.wait()
+            self._joining.clear()
             raise
-        started = self._in_order(started)
-        self.servers[-len(started) :] = started
-        return started
+        return self._have_joined()
 
-    def remove_server(self, server: LocalServer, *, discard: bool = False, timeout: float = 30.0) -> None:
+    def remove_server(self, server: int, *, discard: bool = False, timeout: float = 30.0) -> None:
         """Has a server leave the group, as `Admin.remove_server` does, and waits until it has ended."""
-        admin = Admin(group=self.path, timeout=timeout)
-        told = admin.status()["servers"]
-        number = next((one["server"] for one in told if one["pid"] == server.pid), None)
-        if number is None:
-            raise NotFound(f"process {server.pid} is no server of this group")
-        admin.remove_server(str(number), discard=discard)
-        server.process.wait(timeout)
-        self.servers.remove(server)
+        left = self.servers.get(integer(server, "server", bits=32))
+        if left is None:
+            known = ", ".join(map(str, self.servers)) or "none"
+            raise NotFound(f"this group has started no server {server}; there are {known}")
+        Admin(group=self.path, timeout=timeout).remove_server(left.number, discard=discard)
+        left.process.wait(timeout)
+        del self.servers[left.number]
 
-    def _in_order(self, servers: Sequence[LocalServer]) -> list[LocalServer]:
-        """In the order of their numbers in the group, which are given as servers find each other."""
-        pids = _forebay.member_processes(self.path)
-        return sorted(servers, key=lambda server: pids.index(server.pid) if server.pid in pids else len(pids))
+    def _have_joined(self) -> list[int]:
+        """Servers are given their numbers as they find each other."""
+        joining = {process.pid: process for process in self._joining}
+        members = _forebay.member_processes(self.path)
+        joined = {number: joining[pid] for number, pid in sorted(members.items()) if pid in joining}
+        for number, process in joined.items():
+            self.servers[number] = LocalServer(number, process.pid, process)
+        self._joining.clear()
+        return list(joined)
 
-    def _wait(self, servers: Sequence[LocalServer], is_so: Callable[[float], bool], timeout: float) -> None:
-        """Waits until it is so, which is asked with the seconds that are left, and these servers still run."""
+    def _wait(self, is_so: Callable[[float], bool], timeout: float) -> None:
+        """Waits until it is so, which is asked with the seconds that are left, while those that join still run."""
         if math.isnan(timeout):
             raise Invalid("timeout is nan: give seconds")
         deadline = time.monotonic() + timeout
         while True:
-            for server in servers:
-                if server.process.poll() is not None:
+            for process in self._joining:
+                if process.poll() is not None:
                     raise Unreachable(f"a server ended at once: {self.output().strip()}")
             left = deadline - time.monotonic()
             with contextlib.suppress(Error):
@@ -136,18 +140,19 @@ class LocalGroup:
 
     def close(self) -> None:
         """Ends the servers and removes their files."""
-        for server in self.servers:
-            if server.process.poll() is None:
-                server.process.terminate()
+        processes = [*(server.process for server in self.servers.values()), *self._joining]
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
         # One deadline for all: servers that stand still do so together.
         deadline = time.monotonic() + 5
-        for server in self.servers:
+        for process in processes:
             try:
-                server.process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                server.process.kill()
-        for server in self.servers:
-            server.process.wait()
+                process.kill()
+        for process in processes:
+            process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -162,20 +167,20 @@ class LocalGroup:
 def local(
     servers: int = 1,
     *,
-    budget: int | None = None,
+    budget_bytes: int | None = None,
     encrypt: bool = False,
     silence: float | None = None,
     timeout: float = 30.0,
 ) -> LocalGroup:
     """Starts a private group of servers. Its `path` is what other handles take as `group`.
 
-    `budget` is the bytes of blocks that each server may hold; `encrypt` seals bulk data over TCP; within
+    `budget_bytes` is how many bytes of blocks each server may hold; `encrypt` seals bulk data over TCP; within
     `silence` seconds the others give up a server that stands still, and not before half of them
     (default 10). The servers end when the group is closed, or when this process ends, however it does.
     """
     servers = integer(servers, "servers", low=1, bits=12)
-    if budget is not None:
-        budget = integer(budget, "budget", low=1)
+    if budget_bytes is not None:
+        budget_bytes = integer(budget_bytes, "budget_bytes", low=1)
     arguments = ["--encrypt"] if encrypt else []
     if silence is not None:
         try:
@@ -185,4 +190,4 @@ def local(
         if not possible:
             raise Invalid(f"silence is {silence!r}: give {_SILENCE_MIN} to {_SILENCE_MAX} seconds")
         arguments += ["--silence", str(silence)]
-    return LocalGroup(servers, budget, arguments, timeout)
+    return LocalGroup(servers, budget_bytes, arguments, timeout)

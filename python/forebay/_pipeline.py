@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from forebay import _forebay
-from forebay._consumer import Fields, Step
+from forebay._consumer import Step
+from forebay._contract import Fields
 from forebay._errors import Invalid
 
 _OPS: dict[str, Callable[[Any, Any], Any]] = {

@@ -6,15 +6,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _forebay
+from forebay import _arrays, _choices, _forebay, _given, _options
 from forebay._attrs import AttrValue
 from forebay._closing import close_after
 from forebay._errors import StepOrder
-from forebay._producer import OpenStep, Placement, Producer
+from forebay._producer import OpenStep, Producer, Widths
 
 _T = TypeVar("_T")
 
@@ -50,17 +50,46 @@ class PipelineHandle:
     `rank` and the same `size`, declare the same fields (`array`, `particles`, `buffer`), and make the same calls: the
     pipeline runs once for all of them. A rank that only stages may leave out `execute`, never `deactivate`.
 
-    pipeline:
-        The pipeline's name.
-    server:
-        The number of one server: the worker beside it runs alone, and the server holds what is staged. By default
-        all workers run.
-    rank, size:
-        This rank, and how many there are.
-    group, timeout, transport, on_loss, replicas, durability, placement:
-        As in `Producer`. Steps are never dropped: a `stage` that finds no room waits (policy `"block"`).
-
+    `pipeline` is its name. With the number of a `server` the worker beside it runs alone, and the server holds what is
+    staged; by default all workers run. Steps are never dropped: a `stage` that finds no room waits (policy `"block"`).
     Opening waits for a few answers; no thread is started. Calls come from one thread at a time.
+
+    Parameters
+    ----------
+    group:
+        The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP
+        says.
+    rank:
+        This rank, counted from 0.
+    size:
+        How many ranks there are; all of them must open the stream.
+    keep:
+        How many closed steps are kept although nobody reads them.
+    timeout:
+        Seconds that any wait may take: more than 0; infinity waits for ever.
+    transport:
+        How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
+        `"tcp"`.
+    on_loss:
+        What to do when the home server is gone, and no other one takes this rank within two seconds:
+        `"skip"` (the simulation goes on unstaged: `lost` tells). With `"fail"` a call waits for another one
+        until `timeout`, and then fails with `Unreachable`; so it does where something of the open step is
+        lost.
+    placement:
+        Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
+        by the block's id, so that they are spread evenly (`"by-block"`), or the one that a function of a
+        `BlockToPlace` names. A block that the home does not hold costs a second question. Blocks of up to 1
+        KiB travel with the step and are not placed.
+    continues:
+        After a restart from a checkpoint: the run, and its last step that is still true.
+    queue_bytes:
+        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
+    replicas:
+        How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is
+        preferred; on one host it costs almost nothing, since the servers share the memory.
+    durability:
+        With copies, what is safe when: what was put once the step has ended or `flush` has returned
+        (`"local"`), or each block once its put has returned (`"replicated"`).
     """
 
     def __init__(
@@ -68,33 +97,43 @@ class PipelineHandle:
         pipeline: str,
         *,
         server: int | None = None,
+        # generated from interface/forebay.toml: options pipeline_handle
+        group: str | os.PathLike[str] | None = None,
         rank: int = 0,
         size: int = 1,
-        group: str | os.PathLike[str] | None = None,
-        timeout: float | None = None,
-        transport: str = "auto",
-        on_loss: Literal["skip", "fail"] = "skip",
+        keep: int = 0,
+        timeout: float = 30.0,
+        transport: _choices.Transport = "auto",
+        on_loss: _choices.OnLoss = "skip",
+        placement: _given.Placement = "nearest",
+        continues: tuple[int, int] | None = None,
+        queue_bytes: int = 1 << 30,
         replicas: int = 1,
-        durability: Literal["local", "replicated"] = "local",
-        placement: Placement = "nearest",
+        durability: _choices.Durability = "local",
+        # end of what is generated
     ) -> None:
-        path = os.fspath(group) if group is not None else None
         if server is not None:
             server = _arrays.integer(server, "server", bits=32)
-        stream, _ = _forebay.find_pipeline(path, transport, timeout, pipeline)
+        where = _options.admin(group=group, timeout=timeout, transport=transport)
+        stream, _ = _forebay.find_pipeline(where, pipeline)
+        # generated from interface/forebay.toml: rank of pipeline_handle
         self._producer = Producer(
             stream,
+            policy="block",
+            group=group,
             rank=rank,
             size=size,
-            group=path,
-            policy="block",
+            keep=keep,
             timeout=timeout,
             transport=transport,
             on_loss=on_loss,
+            placement=placement,
+            continues=continues,
+            queue_bytes=queue_bytes,
             replicas=replicas,
             durability=durability,
-            placement=placement,
         )
+        # end of what is generated
         try:
             self._core = _forebay.PipelineHandle(self._producer._core, pipeline, server)
         except BaseException:
@@ -114,10 +153,10 @@ class PipelineHandle:
         self._producer.array(name, dtype=dtype, shape=shape, **options)
 
     def particles(
-        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], **options: Any
     ) -> None:
-        """Declares a particle species, as `Producer.particles` does."""
-        self._producer.particles(species, fields, every=every)
+        """Declares a particle species, as `Producer.particles` does, with its arguments."""
+        self._producer.particles(species, fields, **options)
 
     def buffer(self, name: str, *, every: int = 1) -> None:
         """Declares a buffer, as `Producer.buffer` does."""
@@ -174,7 +213,8 @@ class PipelineHandle:
         array: object,
         *,
         offset: Sequence[int] | None = None,
-        ghost: int | Sequence[Any] = 0,
+        ghost_low: Widths = 0,
+        ghost_high: Widths = 0,
         number: int = 0,
         level: int = 0,
         wait: bool = True,
@@ -186,17 +226,24 @@ class PipelineHandle:
         check.
         """
         return self._staging().put(
-            name, array, offset=offset, ghost=ghost, number=number, level=level, wait=wait
+            name,
+            array,
+            offset=offset,
+            ghost_low=ghost_low,
+            ghost_high=ghost_high,
+            number=number,
+            level=level,
+            wait=wait,
         )
 
     def alloc(
-        self, name: str, shape: Sequence[int], offset: Sequence[int] | None = None, **options: Any
+        self, name: str, shape: Sequence[int], *, offset: Sequence[int] | None = None, **options: Any
     ) -> NDArray[Any] | None:
         """Memory of a staged block to compute into, as `alloc` of a producer's step; None if nothing needs it.
 
         It is published when the step is executed or deactivated.
         """
-        return self._staging().alloc(name, shape, offset, **options)
+        return self._staging().alloc(name, shape, offset=offset, **options)
 
     def demanded(self, name: str) -> bool:
         """Whether something needs this field at the step that is staged. Never waits."""

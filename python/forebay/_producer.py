@@ -4,21 +4,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _attrs, _forebay
+from forebay import _arrays, _attrs, _choices, _forebay, _given, _options
 from forebay._attrs import AttrValue
 from forebay._closing import close_after
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
 _Ghosts = tuple[list[int], list[int]] | None
-Policy = Literal["drop-oldest", "block", "latest"]
+Widths = int | Sequence[int]
+"""Layers of ghosts: as many in each dimension, or a number for each."""
 
 
 @dataclass(frozen=True)
@@ -30,127 +31,95 @@ class _Offer:
     """Of a species' vectors."""
 
 
-class BlockToPlace(NamedTuple):
-    """A block, as a function sees it that says on which server it is to be held."""
-
-    field: str
-    rank: int
-    number: int
-    #: Its place in the global array, in elements; None if the field has no global shape.
-    offset: tuple[int, ...] | None
-    #: Its extents without ghosts, in elements.
-    shape: tuple[int, ...]
-    #: How many servers there are; the answer is from 0 to one less.
-    servers: int
-
-
-Placement = Literal["nearest", "by-block"] | Callable[[BlockToPlace], int]
-
-
-def _function(
-    placement: Placement,
-) -> Callable[[str, int, int, list[int] | None, list[int], int], int] | None:
-    if not callable(placement):
-        return None
-
-    def place(
-        field: str, rank: int, number: int, offset: list[int] | None, shape: list[int], servers: int
-    ) -> int:
-        placed = None if offset is None else tuple(offset)
-        return placement(BlockToPlace(field, rank, number, placed, tuple(shape), servers))
-
-    return place
-
-
 class Producer:
     """One rank of a simulation. Opening waits for a few answers of its home server; no thread is started.
 
     Parameters
     ----------
+    group:
+        The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP
+        says.
     stream:
         The name under which readers find the simulation's output.
-    rank, size:
-        This rank and how many there are. All ranks of a run must open the stream.
-    group:
-        The connection file's path, a group's name, or the file's text. By default `FOREBAY_GROUP` says.
+    rank:
+        This rank, counted from 0.
+    size:
+        How many ranks there are; all of them must open the stream.
     policy:
-        What happens to closed steps when readers or memory cannot keep up: `"drop-oldest"` (they are
-        counted, readers see a gap), `"block"` (puts wait) or `"latest"`.
+        What becomes of closed steps when readers or memory cannot keep up: `"drop-oldest"` (they are
+        counted, readers see a gap), `"block"` (puts wait for room) or `"latest"`.
     keep:
         How many closed steps are kept although nobody reads them.
-    queue:
-        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
     timeout:
-        Seconds that any wait may take (default 30; more than 0, `math.inf` too). Ctrl-C ends a wait.
+        Seconds that any wait may take: more than 0; infinity waits for ever.
     transport:
-        `"auto"`, `"shm"` or `"tcp"`.
-    continues:
-        After a restart from a checkpoint: the run, and its last step that is still true.
+        How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
+        `"tcp"`.
     on_loss:
-        What to do when the home server is gone, and no other one takes this rank within two seconds: `"skip"` (the
-        simulation goes on unstaged: `lost` tells). With `"fail"` a call waits for another one until `timeout`, and then
-        raises `Unreachable`; so it does where something of the open step is lost.
-    replicas:
-        How many servers hold each block (1 to 8): all but one of them may die. A copy on another host is preferred; on
-        one host it costs almost nothing, since the servers share the memory.
-    durability:
-        With copies, what is safe when: what was put once the step has ended or `flush` has returned (`"local"`), or each
-        block once its `put` has returned (`"replicated"`).
+        What to do when the home server is gone, and no other one takes this rank within two seconds:
+        `"skip"` (the simulation goes on unstaged: `lost` tells). With `"fail"` a call waits for another one
+        until `timeout`, and then fails with `Unreachable`; so it does where something of the open step is
+        lost.
     placement:
         Which server holds a block: the rank's home, which is on its host if any is (`"nearest"`), a server
-        by the block's id, so that they are spread evenly (`"by-block"`), or what a function of a
-        `BlockToPlace` gives: the index of a server in the order of `forebay status`, or of one that has gone
-        since, whose blocks the home holds. A block that is not held by the home costs a second question. Blocks of up to 1 KiB travel with the step and are not placed.
+        by the block's id, so that they are spread evenly (`"by-block"`), or the one that a function of a
+        `BlockToPlace` names. A block that the home does not hold costs a second question. Blocks of up to 1
+        KiB travel with the step and are not placed.
+    continues:
+        After a restart from a checkpoint: the run, and its last step that is still true.
+    queue_bytes:
+        Bytes of closed steps that may wait for readers before the policy drops some (default 1 GiB).
+    replicas:
+        How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is
+        preferred; on one host it costs almost nothing, since the servers share the memory.
+    durability:
+        With copies, what is safe when: what was put once the step has ended or `flush` has returned
+        (`"local"`), or each block once its put has returned (`"replicated"`).
     """
 
     def __init__(
         self,
         stream: str,
         *,
+        # generated from interface/forebay.toml: options producer
+        group: str | os.PathLike[str] | None = None,
         rank: int = 0,
         size: int = 1,
-        group: str | os.PathLike[str] | None = None,
-        policy: Policy = "drop-oldest",
+        policy: _choices.Policy = "drop-oldest",
         keep: int = 0,
-        queue: int | None = None,
-        timeout: float | None = None,
-        transport: str = "auto",
+        timeout: float = 30.0,
+        transport: _choices.Transport = "auto",
+        on_loss: _choices.OnLoss = "skip",
+        placement: _given.Placement = "nearest",
         continues: tuple[int, int] | None = None,
-        on_loss: Literal["skip", "fail"] = "skip",
+        queue_bytes: int = 1 << 30,
         replicas: int = 1,
-        durability: Literal["local", "replicated"] = "local",
-        placement: Placement = "nearest",
+        durability: _choices.Durability = "local",
+        # end of what is generated
     ) -> None:
-        rank, size, keep, replicas = (
-            _arrays.integer(number, name, bits=32)
-            for name, number in (("rank", rank), ("size", size), ("keep", keep), ("replicas", replicas))
+        # generated from interface/forebay.toml: given producer
+        given = _options.producer(
+            group=group,
+            rank=rank,
+            size=size,
+            policy=policy,
+            keep=keep,
+            timeout=timeout,
+            transport=transport,
+            on_loss=on_loss,
+            placement=placement,
+            continues=continues,
+            queue_bytes=queue_bytes,
+            replicas=replicas,
+            durability=durability,
         )
-        if queue is not None:
-            queue = _arrays.integer(queue, "queue")
-        if continues is not None:
-            continues = _continues(continues)
-        path = os.fspath(group) if group is not None else None
-        self._core = _forebay.Producer(
-            stream,
-            rank,
-            size,
-            path,
-            policy,
-            keep,
-            queue,
-            timeout,
-            transport,
-            continues,
-            on_loss,
-            replicas,
-            durability,
-            placement if isinstance(placement, str) else "function",
-            _function(placement),
-        )
+        # end of what is generated
+        self._core = _forebay.Producer(stream, given)
         self._offers: dict[str, _Offer] = {}
+        self._open: OpenStep | None = None
         self.stream = stream
-        self.rank = rank
-        self.size = size
+        self.rank = given["rank"]
+        self.size = given["size"]
 
     @property
     def run(self) -> int:
@@ -179,21 +148,39 @@ class Producer:
         dtype: DTypeLike,
         shape: Sequence[int] | None = None,
         ndim: int | None = None,
+        # generated from interface/forebay.toml: field options
+        association: _choices.Association = "cell",
         every: int = 1,
         dims: Sequence[str] = (),
         spacing: float | Sequence[float] = (),
         origin: float | Sequence[float] = (),
         units: str = "",
-        association: Literal["cell", "vertex"] = "cell",
         stats: bool = False,
+        # end of what is generated
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
         """Adds a field to the output contract, or gives it another global shape from the next step on.
 
         `shape` is the global shape; without it blocks have no place in a global array, and `ndim` says how
-        many dimensions they have. It is offered at steps that are multiples of `every`. With `stats` each
-        block carries minimum, maximum, sum and counts of its interior (not of complex types). `attrs` are set
-        as by `attr`. Waits for an answer.
+        many dimensions they have. `attrs` are set as by `attr`. Waits for an answer.
+
+        Parameters
+        ----------
+        association:
+            What its values belong to: `"cell"` or `"vertex"` of the mesh.
+        every:
+            Offered at the steps whose number is a multiple of this.
+        dims:
+            The names of its dimensions, in the order of its shape.
+        spacing:
+            The distance of neighbours: a number for all dimensions, or one for each.
+        origin:
+            Where the first element lies: a number for all dimensions, or one for each.
+        units:
+            The units of its values.
+        stats:
+            Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see
+            without its elements; complex types have none.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -204,29 +191,32 @@ class Producer:
             _arrays.integer(ndim, f"field '{name}': ndim", bits=16) if extents is None else len(extents)
         )
         kind = _arrays.dtype_name(dtype)
-        spread = [
-            _numbers(given, dimensions, f"field '{name}': {what}")
-            for what, given in (("spacing", spacing), ("origin", origin))
-        ]
-        self._core.array(
+        # generated from interface/forebay.toml: given field
+        given = _options.field(
             name,
-            kind,
             dimensions,
-            extents,
-            _every(every),
-            association,
-            list(dims),
-            spread[0],
-            spread[1],
-            units,
-            stats,
+            association=association,
+            every=every,
+            dims=dims,
+            spacing=spacing,
+            origin=origin,
+            units=units,
+            stats=stats,
         )
+        # end of what is generated
+        self._core.array(name, kind, dimensions, extents, given)
         self._offers[name] = _Offer(kind, dimensions, shape is not None)
         for key, value in (attrs or {}).items():
             self.attr(key, value, field=name)
 
     def particles(
-        self, species: str, fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]], *, every: int = 1
+        self,
+        species: str,
+        fields: Mapping[str, DTypeLike | tuple[DTypeLike, int]],
+        *,
+        every: int = 1,
+        units: Mapping[str, str] | None = None,
+        stats: bool = False,
     ) -> None:
         """Adds a particle species: a group of fields that share one count.
 
@@ -234,7 +224,7 @@ class Producer:
         `{"x": ("f8", 3), "charge": "f4"}`. Each field is named `species/name` and has no global shape; its
         first dimension counts the particles. Within a step the blocks of a species that have one `number`
         must have one count, else `put` raises `Conflict`. Readers take `step.particles(species)`, or single
-        fields. Waits for an answer for each field.
+        fields. `units` are by field; `every` and `stats`, of all of them, are as in `array`. Waits for an answer for each field.
         """
         given: dict[str, _Offer] = {}
         for name, kind in fields.items():
@@ -244,8 +234,12 @@ class Producer:
             if components != 1:
                 offer = _Offer(offer.dtype, 2, placed=False, components=components)
             given[name] = offer
-        told = [(name, offer.dtype, offer.ndim, "") for name, offer in given.items()]
-        self._core.particles(species, told, _every(every))
+        of = units or {}
+        unknown = ", ".join(of.keys() - given.keys())
+        if unknown:
+            raise Invalid(f"species '{species}': units of {unknown}, which it does not have")
+        told = [(name, offer.dtype, offer.ndim, of.get(name, "")) for name, offer in given.items()]
+        self._core.particles(species, told, _every(every), stats)
         self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
 
     def buffer(self, name: str, *, every: int = 1) -> None:
@@ -280,6 +274,21 @@ class Producer:
         number = _arrays.integer(number, "step")
         return OpenStep(self, number, float(number) if time is None else float(time))
 
+    def begin(self, number: int, *, time: float | None = None) -> OpenStep:
+        """Begins a step without `with`: `put` and `alloc` of what it gives are for that step, until `end`.
+
+        Waits, and takes its arguments, as entering what `step` gives.
+        """
+        self._open = self.step(number, time=time).__enter__()
+        return self._open
+
+    def end(self) -> None:
+        """Ends the step that `begin` has begun: what was allocated is published. Waits for answers to `put(wait=False)`."""
+        if self._open is None:
+            raise StepOrder("an end outside a step: begin one first")
+        step, self._open = self._open, None
+        step._end()
+
     def flush(self) -> None:
         """Waits until the home server holds all that was put, or raises what failed."""
         self._core.flush()
@@ -301,7 +310,7 @@ class Producer:
 
 
 class OpenStep:
-    """A step that is being written. Made by `Producer.step`."""
+    """A step that is being written. Made by `Producer.step` and `Producer.begin`."""
 
     def __init__(self, producer: Producer, number: int, time: float) -> None:
         self._producer = producer
@@ -322,6 +331,9 @@ class OpenStep:
         if kind is not None:
             self._open = False
             return
+        self._end()
+
+    def _end(self) -> None:
         self._finish()
         self._core.end()
 
@@ -353,7 +365,8 @@ class OpenStep:
         array: object,
         *,
         offset: Sequence[int] | None = None,
-        ghost: int | Sequence[Any] = 0,
+        ghost_low: Widths = 0,
+        ghost_high: Widths = 0,
         number: int = 0,
         level: int = 0,
         wait: bool = True,
@@ -361,19 +374,19 @@ class OpenStep:
         """Stages one block by one copy; the array is yours again on return.
 
         `array` may have any strides; its dtype must be the field's. It includes ghost layers, if there are
-        any: `ghost` is one width, one for each dimension, or a pair (low, high) for each. `offset` is where
-        the interior begins in the global array (default: zeros). `number` tells apart several blocks of
+        any: so many before the interior (`ghost_low`) and after it (`ghost_high`), a width for all dimensions or
+        one for each. `offset` is where the interior begins in the global array (default: zeros). `number` tells apart several blocks of
         this rank. Blocks of a refined `level` (above 0) count their offsets in an index space of that level's
         own, of any extent: readers see them among `blocks()`, and reads by region leave them out. Returns
         whether it was staged: an undemanded field costs one check.
 
-        With `wait=False` the server's answer is not waited for: `wait()`, or the step's end, does that and
-        raises what failed, and until then the array must stay as it is. That pays over TCP, where many
+        With `wait=False` the server's answer is not waited for: `wait()`, `flush()` of the producer, or the step's
+        end does that and raises what failed. The array is yours again on return all the same. That pays over TCP, where many
         blocks then share one journey; on one host there is no answer, and it changes nothing.
         """
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
-        ghosts = _ghosts(given.shape, ghost, name)
+        ghosts = _ghosts(given.shape, ghost_low, ghost_high, name)
         place = _place(offset, given.shape, ghosts, offer, name)
         number, level = _number(number, level, name)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
@@ -402,9 +415,10 @@ class OpenStep:
         self,
         name: str,
         shape: Sequence[int],
-        offset: Sequence[int] | None = None,
         *,
-        ghost: int | Sequence[Any] = 0,
+        offset: Sequence[int] | None = None,
+        ghost_low: Widths = 0,
+        ghost_high: Widths = 0,
         number: int = 0,
         level: int = 0,
     ) -> NDArray[Any] | None:
@@ -415,7 +429,7 @@ class OpenStep:
         """
         offer = self._offer(name)
         stored = _arrays.integers(shape, f"field '{name}': shape")
-        ghosts = _ghosts(stored, ghost, name)
+        ghosts = _ghosts(stored, ghost_low, ghost_high, name)
         place = _place(offset, stored, ghosts, offer, name)
         number, level = _number(number, level, name)
         memory = self._alloc(name, offer, stored, place, ghosts, number, level)
@@ -463,14 +477,6 @@ class OpenStep:
         self._core.abort(allocation)
 
 
-def _continues(given: tuple[int, int]) -> tuple[int, int]:
-    try:
-        run, step = given
-    except (TypeError, ValueError):
-        raise Invalid(f"continues={given!r}: give a run and a step") from None
-    return _arrays.integer(run, "continues: run", low=1, bits=48), _arrays.integer(step, "continues: step")
-
-
 def _every(period: int) -> int:
     return _arrays.integer(period, "every", low=1, bits=32)
 
@@ -484,23 +490,16 @@ def _number(number: int, level: int, name: str) -> tuple[int, int]:
     )
 
 
-def _numbers(given: float | Sequence[float], dimensions: int, what: str) -> list[float]:
-    """A number for each dimension, given as such or as one for all."""
-    try:
-        if np.ndim(given) == 0:
-            return [float(given)] * dimensions  # type: ignore[arg-type]
-        return [float(number) for number in given]  # type: ignore[union-attr]
-    except (TypeError, ValueError):
-        raise Invalid(f"{what}={given!r}: give a number, or one for each dimension") from None
-
-
-def _ghosts(stored: Sequence[int], ghost: int | Sequence[Any], name: str) -> _Ghosts:
+def _ghosts(stored: Sequence[int], ghost_low: Widths, ghost_high: Widths, name: str) -> _Ghosts:
     """Ghost widths, low and high, of each dimension; None if there are none."""
-    if type(ghost) is int and ghost == 0:
+    if type(ghost_low) is type(ghost_high) is int and ghost_low == ghost_high == 0:
         return None
-    low, high = _arrays.per_dimension(ghost, len(stored), f"field '{name}': ghost")
+    low = _arrays.per_dimension(ghost_low, len(stored), f"field '{name}': ghost_low")
+    high = _arrays.per_dimension(ghost_high, len(stored), f"field '{name}': ghost_high")
     if any(n < a + b for n, a, b in zip(stored, low, high, strict=True)):
-        raise OutOfBounds(f"field '{name}': ghost {ghost!r} is wider than the array of shape {tuple(stored)}")
+        raise OutOfBounds(
+            f"field '{name}': ghosts {tuple(low)} and {tuple(high)} are wider than the array of shape {tuple(stored)}"
+        )
     return low, high
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay import _arrays, _forebay
+from forebay import _arrays, _choices, _forebay, _options
 from forebay._closing import close_after
 from forebay._errors import Closed, Invalid, OutOfBounds
 
@@ -19,22 +19,38 @@ from forebay._errors import Closed, Invalid, OutOfBounds
 class Space:
     """Arrays by name, step and region. What is put stays until it is removed.
 
-    `group`, `timeout` and `transport` are as in `Producer`; `replicas` servers hold each array that this handle
-    puts: all but one may die; `Invalid` if the group has fewer. Opening connects to nothing.
+    Opening connects to nothing.
+
+    Parameters
+    ----------
+    group:
+        The group: a connection file's path, a group's name, or the file's text; by default FOREBAY_GROUP
+        says.
+    timeout:
+        Seconds that any wait may take: more than 0; infinity waits for ever.
+    transport:
+        How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
+        `"tcp"`.
+    replicas:
+        How many servers hold each array that this handle puts, 1 to 8: all but one of them may die.
+        `Invalid` if the group has fewer.
     """
 
     def __init__(
         self,
         *,
+        # generated from interface/forebay.toml: options space
         group: str | os.PathLike[str] | None = None,
-        timeout: float | None = None,
-        transport: str = "auto",
+        timeout: float = 30.0,
+        transport: _choices.Transport = "auto",
         replicas: int = 1,
+        # end of what is generated
     ) -> None:
-        replicas = _arrays.integer(replicas, "replicas", low=1, high=8)
-        path = os.fspath(group) if group is not None else None
-        self._open: _forebay.Space | None = _forebay.Space(path, timeout, transport, replicas)
-        self._timeout = 30.0 if timeout is None else timeout
+        # generated from interface/forebay.toml: given space
+        given = _options.space(group=group, timeout=timeout, transport=transport, replicas=replicas)
+        # end of what is generated
+        self._open: _forebay.Space | None = _forebay.Space(given)
+        self._timeout = timeout
 
     @property
     def _core(self) -> _forebay.Space:

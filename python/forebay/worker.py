@@ -15,7 +15,8 @@ import traceback
 from types import FrameType
 
 from forebay import _forebay
-from forebay._consumer import Step, as_needs
+from forebay._consumer import Step
+from forebay._contract import as_needs
 from forebay._errors import Error, Timeout
 from forebay._pipeline import Comm, Pipeline
 

@@ -3,10 +3,12 @@
 
 use crate::abi::Sized64;
 use forebay_client::core::region::MAX_NDIM;
-use forebay_client::{Error, Result, TransportChoice};
+use forebay_client::{Error, GroupOptions, Result, TransportChoice};
 pub(crate) use forebay_client::{patience, seconds};
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// No struct is larger; a larger size is a sign that it was never set.
 const SIZE_MAX: u64 = 1 << 16;
@@ -58,7 +60,9 @@ pub(crate) unsafe fn each<T: Sized64, R>(
         unsafe {
             let at = given.byte_add(index * stride as usize);
             if at.cast::<u64>().read_unaligned() > u64::from(stride) {
-                return Err(Error::invalid(format!("{what}.size is more than {list}_stride, {stride}")));
+                return Err(Error::invalid(format!(
+                    "{what}.struct_size is more than {list}_stride, {stride}"
+                )));
             }
             make(&read(at, &what)?, &what)
         }
@@ -89,7 +93,7 @@ fn size_given<T: Sized64>(given: *const T, what: &str) -> Result<u64> {
     let size = unsafe { given.cast::<u64>().read_unaligned() };
     if size < T::FIRST as u64 || size > SIZE_MAX {
         return Err(Error::invalid(format!(
-            "{what}->size is {size}, and a {} has at least {} bytes: initialise it with {}_INIT",
+            "{what}->struct_size is {size}, and a {} has at least {} bytes: initialise it with {}_INIT",
             T::NAME,
             T::FIRST,
             T::NAME.to_uppercase()
@@ -148,6 +152,20 @@ pub(crate) unsafe fn optional_numbers<T: Copy>(given: *const T, count: usize) ->
     (0..count).map(move |index| unsafe { given.add(index).read_unaligned() })
 }
 
+/// A text for each dimension, or none if it is NULL.
+///
+/// # Safety
+/// As for [`numbers`] and [`text`].
+pub(crate) unsafe fn labels(given: *const *const c_char, count: usize, what: &str) -> Result<Vec<String>> {
+    // SAFETY: the caller vouches for it.
+    let texts = unsafe { optional_numbers(given, count) };
+    texts
+        .enumerate()
+        // SAFETY: as above.
+        .map(|(index, given)| unsafe { text(given, &format!("{what}[{index}]")) }.map(str::to_owned))
+        .collect()
+}
+
 /// A number of dimensions.
 pub(crate) fn dimensions(given: u32, what: &str) -> Result<usize> {
     match given as usize {
@@ -193,6 +211,54 @@ pub(crate) unsafe fn transport(given: *const c_char, what: &str) -> Result<Trans
     }
 }
 
+/// How to find a group and reach its servers, with one deadline for all waits.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn group(
+    group: *const c_char,
+    transport: *const c_char,
+    timeout: f64,
+) -> Result<GroupOptions> {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        Ok(GroupOptions {
+            group: optional_text(group, "options->group")?.map(str::to_owned),
+            transport: self::transport(transport, "options->transport")?,
+            timeout: Some(patience(timeout, "options->timeout")?),
+        })
+    }
+}
+
+/// The same, where below 0 each call has a deadline of its own.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn own_group(
+    group: *const c_char,
+    transport: *const c_char,
+    timeout: f64,
+) -> Result<GroupOptions> {
+    // SAFETY: the caller vouches for it.
+    let found = unsafe { self::group(group, transport, if timeout < 0.0 { 1.0 } else { timeout }) }?;
+    Ok(GroupOptions { timeout: found.timeout.filter(|_| timeout >= 0.0), ..found })
+}
+
+/// A deadline of one call; below 0: the handle's.
+pub(crate) fn own_seconds(timeout: f64) -> Result<Option<Duration>> {
+    if timeout < 0.0 { Ok(None) } else { seconds(timeout, "timeout").map(Some) }
+}
+
+/// A number that has its limits.
+pub(crate) fn within(given: u32, limits: RangeInclusive<u32>, what: &str) -> Result<u32> {
+    if limits.contains(&given) {
+        return Ok(given);
+    }
+    let (low, high) = limits.into_inner();
+    let limits = if high == u32::MAX { format!("{low} or more") } else { format!("{low} to {high}") };
+    Err(Error::invalid(format!("{what} is {given}: use {limits}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +266,7 @@ mod tests {
     use forebay_client::ErrorKind;
 
     fn with_size(size: u64) -> fb_need {
-        fb_need { size, every: 7, ..fb_need::DEFAULT }
+        fb_need { struct_size: size, every: 7, ..fb_need::DEFAULT }
     }
 
     #[test]
@@ -210,7 +276,7 @@ mod tests {
             for size in [0, 8, 23, 1 << 40, u64::MAX] {
                 let error = read(&with_size(size), "needs[0]").unwrap_err();
                 assert!(
-                    error.text.contains("needs[0]->size") && error.text.contains("FB_NEED_INIT"),
+                    error.text.contains("needs[0]->struct_size") && error.text.contains("FB_NEED_INIT"),
                     "{error}"
                 );
             }

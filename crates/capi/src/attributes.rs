@@ -1,20 +1,15 @@
 //! `fb_attr...`: what is said of a stream and its fields beside the data.
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 
-use crate::abi::{FB_TEXT, Sized64, fb_attribute};
+use crate::abi::{FB_BOOL, FB_F64, FB_I64, FB_TEXT, Sized64, fb_attribute};
 use crate::arguments;
 use crate::boundary::{Handle, c_text, call};
 use crate::consumer::fb_step;
 use crate::producer::fb_producer;
 use forebay_client::core::attr::ATTRS_BYTES_MAX;
-use forebay_client::core::dtype::Dtype;
 use forebay_client::{Attr, AttrValues, Attrs, Error, Result};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-
-const FB_BOOL: i32 = Dtype::Bool as i32;
-const FB_I64: i32 = Dtype::I64 as i32;
-const FB_F64: i32 = Dtype::F64 as i32;
 
 /// Sets an attribute of the stream or of one of its fields.
 #[unsafe(no_mangle)]

@@ -1,12 +1,10 @@
 //! Blocks, fields and selections: from C's description to ours.
 #![allow(unsafe_code, reason = "descriptions are full of C's pointers")]
 
-use crate::abi::{
-    FB_ASSOCIATION_CELL, FB_ASSOCIATION_VERTEX, FB_MEMORY_HOST, fb_block, fb_field, fb_selection,
-};
-use crate::arguments;
+use crate::abi::{FB_MEMORY_HOST, fb_block, fb_field, fb_selection};
+use crate::{arguments, options};
 use forebay_client::core::block::Extent;
-use forebay_client::core::contract::{Association, Field};
+use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::{Dims, MAX_NDIM};
 use forebay_client::store::strided::{Source, Target};
@@ -84,7 +82,6 @@ impl<'a> Given<'a> {
 /// Its pointers are NULL or point at what the header says.
 pub(crate) unsafe fn field(given: &fb_field) -> Result<Field> {
     let ndim = arguments::dimensions(given.ndim, "field->ndim")?;
-    arguments::unused(given.reserved, "field->reserved")?;
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let name = arguments::text(given.name, "field->name")?;
@@ -92,23 +89,7 @@ pub(crate) unsafe fn field(given: &fb_field) -> Result<Field> {
         let shape: Dims = arguments::optional_numbers(given.shape, ndim).collect();
         let placed = ndim == 0 || !given.shape.is_null();
         let mut field = Field::new(name, dtype, placed.then_some(&shape[..]), ndim);
-        field.every = given.every;
-        field.association = match given.association {
-            FB_ASSOCIATION_CELL => Association::Cell,
-            FB_ASSOCIATION_VERTEX => Association::Vertex,
-            other => {
-                return Err(Error::invalid(format!(
-                    "field->association is {other}: use FB_ASSOCIATION_CELL (0) or FB_ASSOCIATION_VERTEX (1)"
-                )));
-            }
-        };
-        for (d, dim) in arguments::optional_numbers(given.dims, ndim).enumerate() {
-            field.dims.push(arguments::text(dim, &format!("field->dims[{d}]"))?.to_owned());
-        }
-        field.spacing = arguments::optional_numbers(given.spacing, ndim).collect();
-        field.origin = arguments::optional_numbers(given.origin, ndim).collect();
-        field.units = arguments::optional_text(given.units, "field->units")?.unwrap_or_default().to_owned();
-        field.stats = arguments::truth(given.stats, "field->stats")?;
+        options::field_options(given, ndim, &mut field)?;
         Ok(field)
     }
 }

@@ -2,21 +2,17 @@
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
-use crate::abi::{
-    FB_START_CURSOR, FB_START_NEXT, FB_START_OLDEST, Sized64, fb_consumer_options, fb_selection,
-    fb_step_info, fb_view,
-};
+use crate::abi::{Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view};
 use crate::arguments;
 use crate::attributes::Shown;
-use crate::boundary::{Handle, c_text, call};
+use crate::boundary::{Handle, call};
 use crate::boxes;
-use forebay_client::core::contract::{Need, Needs};
-use forebay_client::core::dtype::Dtype;
+use crate::fields::FieldTexts;
+use crate::options::consumer_options;
 use forebay_client::core::region::MAX_NDIM;
-use forebay_client::core::steps::Start;
-use forebay_client::{BlockBytes, Consumer, ConsumerOptions, Error, GroupOptions, Result, Step};
+use forebay_client::{BlockBytes, Consumer, Error, Result, Step};
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A reader of a stream.
@@ -26,8 +22,8 @@ pub(crate) type fb_consumer = Handle<Consumer>;
 pub(crate) struct StepInner {
     /// What `fb_step_block` showed, by field and index; freed before the step is released.
     views: Mutex<HashMap<(String, usize), BlockBytes>>,
-    /// The fields' names, as C has text.
-    names: Vec<Box<CStr>>,
+    /// What the fields are called, as C has text, once it was asked for.
+    pub(crate) texts: OnceLock<Vec<FieldTexts>>,
     /// The attributes as C has them, once they were asked for.
     pub(crate) attributes: OnceLock<Shown>,
     pub(crate) step: Step,
@@ -48,65 +44,11 @@ pub(crate) unsafe extern "C" fn fb_consumer_open(
         unsafe {
             place.write(std::ptr::null_mut());
             let given = arguments::read(options, "options")?;
-            Handle::give(Consumer::open(&consumer_options(&given)?)?, place);
+            let stream = arguments::text(given.stream, "options->stream")?;
+            Handle::give(Consumer::open(&consumer_options(&given, stream)?)?, place);
         }
         Ok(())
     })
-}
-
-unsafe fn consumer_options(given: &fb_consumer_options) -> Result<ConsumerOptions> {
-    // SAFETY: the header's terms.
-    unsafe {
-        let mut options = ConsumerOptions::new(arguments::text(given.stream, "options->stream")?);
-        options.group = GroupOptions {
-            group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
-            transport: arguments::transport(given.transport, "options->transport")?,
-            timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
-        };
-        options.needs = needs(given)?;
-        options.window = match given.window {
-            window @ 1..=1024 => window,
-            other => return Err(Error::invalid(format!("options->window is {other}: use 1 to 1024 steps"))),
-        };
-        options.start = match given.start {
-            FB_START_NEXT => Start::Next,
-            FB_START_OLDEST => Start::Oldest,
-            FB_START_CURSOR if given.start_run == 0 => {
-                return Err(Error::invalid("options->start_run is 0: runs are counted from 1"));
-            }
-            FB_START_CURSOR => Start::Cursor(given.start_run, given.start_step),
-            other => {
-                return Err(Error::invalid(format!(
-                    "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1) or FB_START_CURSOR (2)"
-                )));
-            }
-        };
-        options.follow = arguments::truth(given.follow, "options->follow")?;
-        Ok(options)
-    }
-}
-
-unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
-    if given.needs_count == 0 {
-        return Ok(Needs::All { every: given.every });
-    }
-    // SAFETY: the header's terms: so many structs, so far apart.
-    let needs = unsafe {
-        arguments::each(
-            given.needs,
-            given.needs_count,
-            given.needs_stride,
-            "options->needs",
-            |need, what| {
-                Ok(Need {
-                    field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
-                    dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
-                    every: need.every,
-                })
-            },
-        )?
-    };
-    Ok(Needs::Fields(needs))
 }
 
 /// Waits for the next step that this consumer wants.
@@ -122,11 +64,9 @@ pub(crate) unsafe extern "C" fn fb_consumer_next(
         unsafe {
             place.write(std::ptr::null_mut());
             let consumer = Handle::get(consumer, "consumer")?;
-            let timeout = if timeout < 0.0 { None } else { Some(arguments::seconds(timeout, "timeout")?) };
-            let step = consumer.next_step(timeout)?;
-            let names = step.report().fields.iter().map(|found| c_text(&found.field.name)).collect();
-            let inner = StepInner { views: Mutex::default(), names, attributes: OnceLock::new(), step };
-            Handle::give(inner, place);
+            let step = consumer.next_step(arguments::own_seconds(timeout)?)?;
+            let (texts, attributes) = (OnceLock::new(), OnceLock::new());
+            Handle::give(StepInner { views: Mutex::default(), texts, attributes, step }, place);
         }
         Ok(())
     })
@@ -150,80 +90,6 @@ pub(crate) unsafe extern "C" fn fb_step_info_get(step: *const fb_step, info: *mu
             };
             arguments::write(&told, info, "info")
         }
-    })
-}
-
-/// Tells the name of one of the step's fields.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fb_step_field_name(
-    step: *const fb_step,
-    index: u64,
-    name: *mut *const c_char,
-) -> c_int {
-    call("fb_step_field_name", || {
-        // SAFETY: the header's terms.
-        unsafe {
-            let names = &Handle::get(step, "step")?.names;
-            let place = arguments::place(name, "name")?;
-            let found = usize::try_from(index).ok().and_then(|index| names.get(index));
-            let found = found.ok_or_else(|| {
-                Error::not_found(format!(
-                    "there is no field {index}: the step has {}, counted from 0",
-                    names.len()
-                ))
-            })?;
-            place.write(found.as_ptr());
-        }
-        Ok(())
-    })
-}
-
-/// Tells a field's dtype and global shape at this step.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fb_step_field(
-    step: *const fb_step,
-    field: *const c_char,
-    dtype: *mut i32,
-    ndim: *mut u32,
-    shape: *mut u64,
-) -> c_int {
-    call("fb_step_field", || {
-        // SAFETY: the header's terms.
-        unsafe {
-            let step = &Handle::get(step, "step")?.step;
-            let found = step.field(arguments::text(field, "field")?)?;
-            if !dtype.is_null() {
-                dtype.write(found.dtype as i32);
-            }
-            if ndim.is_null() {
-                return if shape.is_null() {
-                    Ok(())
-                } else {
-                    Err(Error::invalid("ndim is NULL, and shape is not"))
-                };
-            }
-            let room = ndim.read();
-            ndim.write(u32::from(found.ndim));
-            if shape.is_null() {
-                return Ok(());
-            }
-            if room < u32::from(found.ndim) {
-                return Err(Error::invalid(format!(
-                    "shape has room for {room} numbers, and field '{}' has {} dimensions (8 are always enough)",
-                    found.name, found.ndim
-                )));
-            }
-            let Some(global) = &found.shape else {
-                return Err(Error::out_of_bounds(format!(
-                    "field '{}' has no global shape: its blocks have no place in one; see fb_step_block",
-                    found.name
-                )));
-            };
-            for (d, extent) in global.iter().enumerate() {
-                shape.add(d).write(*extent);
-            }
-        }
-        Ok(())
     })
 }
 
@@ -296,6 +162,7 @@ impl StepInner {
             level: record.level,
             dtype: field.dtype as i32,
             ndim: extent.ndim() as u32,
+            server: record.location.server.0,
             placed: i32::from(extent.offset().is_some()),
             offset: eight(extent.offset().unwrap_or_default()),
             shape: eight(extent.shape()),
@@ -329,8 +196,9 @@ impl StepInner {
     }
 }
 
-fn eight(numbers: &[u64]) -> [u64; MAX_NDIM] {
-    let mut all = [0; MAX_NDIM];
+/// As many numbers as there can be dimensions; those that are not given are zero.
+pub(crate) fn eight<T: Copy + Default>(numbers: &[T]) -> [T; MAX_NDIM] {
+    let mut all = [T::default(); MAX_NDIM];
     all.iter_mut().zip(numbers).for_each(|(place, number)| *place = *number);
     all
 }
@@ -341,6 +209,28 @@ pub(crate) unsafe extern "C" fn fb_step_release(step: *mut fb_step) -> c_int {
     call("fb_step_release", || {
         // SAFETY: the header's terms. A child leaves it alone: another thread may have held its lock.
         drop(unsafe { Handle::take(step) });
+        Ok(())
+    })
+}
+
+/// Tells where another reader goes on.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_consumer_cursor(
+    consumer: *const fb_consumer,
+    run: *mut u64,
+    step: *mut u64,
+) -> c_int {
+    call("fb_consumer_cursor", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let (run, step) = (arguments::place(run, "run")?, arguments::place(step, "step")?);
+            let cursor = Handle::get(consumer, "consumer")?.cursor()?;
+            let unknown =
+                || Error::not_found("no step has come yet, and the servers have not told the first one");
+            let (of_run, next) = cursor.ok_or_else(unknown)?;
+            run.write(of_run);
+            step.write(next);
+        }
         Ok(())
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::arguments;
 use crate::boundary::{c_text, call, last, remember};
-use forebay_client::{Admin, Error, Group, GroupOptions, Result};
+use forebay_client::{Error, ErrorKind, Group, GroupOptions, Result};
 use std::ffi::{CStr, CString, c_char, c_int};
 
 /// The text of the calling thread's last error.
@@ -22,41 +22,22 @@ pub(crate) unsafe extern "C" fn fb_error_set(result: c_int, text: *const c_char)
     result
 }
 
-/// The names of the result codes, in their order.
-const NAMES: [&CStr; 26] = [
-    c"FB_OK",
-    c"FB_INVALID",
-    c"FB_NOT_FOUND",
-    c"FB_TIMEOUT",
-    c"FB_LOST",
-    c"FB_NOT_COVERED",
-    c"FB_CONFLICT",
-    c"FB_TYPE_MISMATCH",
-    c"FB_OUT_OF_BOUNDS",
-    c"FB_OVER_BUDGET",
-    c"FB_FULL",
-    c"FB_CLOSED",
-    c"FB_WRONG_SECRET",
-    c"FB_WRONG_VERSION",
-    c"FB_UNREACHABLE",
-    c"FB_PROTOCOL",
-    c"FB_CONNECTION_FILE",
-    c"FB_UNSUPPORTED",
-    c"FB_STEP_ORDER",
-    c"FB_FORKED",
-    c"FB_ENDED",
-    c"FB_TORN",
-    c"FB_DROPPED",
-    c"FB_PIPELINE_FAILED",
-    c"FB_INTERNAL",
-    c"FB_IO",
-];
+fn kind(result: c_int) -> Option<ErrorKind> {
+    ErrorKind::ALL.into_iter().find(|kind| kind.code() == result)
+}
 
 /// The name of a result code.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn fb_result_name(result: c_int) -> *const c_char {
-    let name = usize::try_from(result).ok().and_then(|index| NAMES.get(index));
-    name.unwrap_or(&c"(unknown result)").as_ptr()
+    let name =
+        if result == 0 { c"FB_OK" } else { kind(result).map_or(c"(unknown result)", ErrorKind::c_name) };
+    name.as_ptr()
+}
+
+/// Whether trying again may help.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn fb_result_is_retryable(result: c_int) -> c_int {
+    c_int::from(kind(result).is_some_and(ErrorKind::is_retryable))
 }
 
 /// The library's version.
@@ -77,31 +58,23 @@ unsafe fn options(group: *const c_char) -> Result<GroupOptions> {
 pub(crate) unsafe extern "C" fn fb_group_text(group: *const c_char, text: *mut *mut c_char) -> c_int {
     call("fb_group_text", || {
         // SAFETY: the header's terms.
-        unsafe { give(text, |group| Group::find(&group)?.known().file.to_text(), group) }
+        unsafe {
+            let group = options(group)?;
+            give(text, || Group::find(&group)?.known().file.to_text())
+        }
     })
 }
 
-/// The group's status, as JSON.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fb_admin_status(group: *const c_char, json: *mut *mut c_char) -> c_int {
-    call("fb_admin_status", || {
-        // SAFETY: the header's terms.
-        unsafe { give(json, |group| Ok(Admin::open(&group)?.status()?.to_string()), group) }
-    })
-}
-
-/// Gives the caller a text about a group.
-unsafe fn give(
-    place: *mut *mut c_char,
-    make: impl FnOnce(GroupOptions) -> Result<String>,
-    group: *const c_char,
-) -> Result<()> {
-    // SAFETY: the header's terms.
+/// Gives the caller a text that is made.
+///
+/// # Safety
+/// `place` is NULL or may be written.
+pub(crate) unsafe fn give(place: *mut *mut c_char, make: impl FnOnce() -> Result<String>) -> Result<()> {
+    // SAFETY: the caller vouches for it.
     unsafe {
         let place = arguments::place(place, "the place for the text")?;
         place.write(std::ptr::null_mut());
-        let text = make(options(group)?)?;
-        place.write(c_text(&text).into_c_string().into_raw());
+        place.write(c_text(&make()?).into_c_string().into_raw());
     }
     Ok(())
 }
@@ -122,7 +95,6 @@ pub(crate) unsafe extern "C" fn fb_free(text: *mut c_char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_client::ErrorKind;
 
     #[test]
     fn every_result_has_its_name() {
@@ -130,11 +102,12 @@ mod tests {
             // SAFETY: names are constants.
             let name = unsafe { CStr::from_ptr(fb_result_name(kind.code())) }.to_str().unwrap();
             assert_eq!(name.replace('_', "").to_lowercase(), format!("fb{}", kind.name().to_lowercase()));
+            assert_eq!(fb_result_is_retryable(kind.code()), c_int::from(kind.is_retryable()));
         }
-        assert_eq!(NAMES.len(), ErrorKind::ALL.len() + 1);
-        for odd in [-1, 26, c_int::MAX, c_int::MIN] {
+        for odd in [-1, ErrorKind::ALL.len() as c_int + 1, c_int::MAX, c_int::MIN] {
             // SAFETY: as above.
             assert_eq!(unsafe { CStr::from_ptr(fb_result_name(odd)) }, c"(unknown result)");
+            assert_eq!(fb_result_is_retryable(odd), 0);
         }
     }
 }

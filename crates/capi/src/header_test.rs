@@ -12,11 +12,13 @@ use std::path::Path;
 use std::process::Command;
 
 const HEADER: &str = include_str!("../../../include/forebay.h");
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
+    include_str!("admin.rs"),
     include_str!("attributes.rs"),
     include_str!("producer.rs"),
     include_str!("pipeline.rs"),
     include_str!("consumer.rs"),
+    include_str!("fields.rs"),
     include_str!("space.rs"),
     include_str!("general.rs"),
 ];
@@ -96,8 +98,8 @@ fn the_header_is_what_was_built() {
     assert_eq!(built, declared());
 
     let mut c = String::from("#include \"forebay.h\"\n");
-    assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info fb_selection
-        fb_view fb_space_options);
+    assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
+        fb_field_info fb_selection fb_view fb_space_options fb_admin_options fb_pipeline_options);
     for (name, number) in abi::NUMBERS {
         let _ = writeln!(c, "_Static_assert({name} == {number}, \"{name}\");");
     }

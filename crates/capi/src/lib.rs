@@ -1,21 +1,28 @@
-//! Forebay's C library. What it offers stands in `include/forebay.h`, which is written by hand; a test
-//! compares the two.
+//! Forebay's C library. What it offers stands in `include/forebay.h`: its functions are written by hand there, structs and
+//! numbers come from `interface/forebay.toml`, as here; a test compares the two.
 //!
 //! - `abi`: the structs of the header, and its numbers;
 //! - `boundary`: what every call does on its way in and out: handles, errors, panics;
 //! - `arguments`: reading what a caller passes, suspiciously;
+//! - `options`, `compound`: how handles are opened;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `attributes`, `pipeline`, `consumer`, `space`, `general`: the functions.
+//! - `producer`, `attributes`, `pipeline`, `consumer`, `fields`, `space`, `admin`, `general`: the functions;
+//! - `command`: running the command `forebay`, for what only that can do.
 
 mod abi;
+mod admin;
 mod arguments;
 mod attributes;
 mod boundary;
 mod boxes;
+mod command;
+mod compound;
 mod consumer;
+mod fields;
 mod general;
 #[cfg(test)]
 mod header_test;
+mod options;
 mod pipeline;
 mod placement;
 mod producer;

@@ -5,12 +5,12 @@
 use crate::abi::{fb_block, fb_producer_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
-use crate::producer::{Inner as Rank, fb_producer, producer_options, put};
+use crate::options::producer_options;
+use crate::producer::{Inner as Rank, fb_producer, put};
 use forebay_client::core::steps::Policy;
 use forebay_client::{Admin, Driven, Error, PipelineHandle, PipelineRequest, Producer, Result, ServerId};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What a pipeline's handle points at.
 pub(crate) struct Inner {
@@ -24,11 +24,6 @@ pub(crate) type fb_pipeline = Handle<Inner>;
 
 /// What was asked for and is waited for later.
 pub(crate) type fb_request = Handle<PipelineRequest>;
-
-/// A wait's length: the handle's own if it is negative.
-fn timeout(seconds: f64) -> Result<Option<Duration>> {
-    (seconds >= 0.0 || seconds.is_nan()).then(|| arguments::seconds(seconds, "timeout")).transpose()
-}
 
 /// Writes what came of something, where the caller wants it.
 ///
@@ -66,7 +61,8 @@ pub(crate) unsafe extern "C" fn fb_pipeline_open(
                     Error::invalid(format!("server is {number}: give a server's number, or -1 for all"))
                 })?),
             };
-            let mut options = producer_options(&given, Some(""))?;
+            let stream = arguments::optional_text(given.stream, "options->stream")?.unwrap_or_default();
+            let mut options = producer_options(&given, stream)?;
             options.policy = Policy::Block;
             if options.stream.is_empty() {
                 options.stream = Admin::open(&options.group)?.find_pipeline(name)?.stream;
@@ -172,7 +168,7 @@ pub(crate) unsafe extern "C" fn fb_pipeline_execute(
         // SAFETY: the header's terms.
         unsafe {
             let inner = Handle::get(pipeline, "pipeline")?;
-            let patience = self::timeout(timeout)?;
+            let patience = arguments::own_seconds(timeout)?;
             let request = inner.execute(step)?;
             tell(&request.wait(patience)?, std::ptr::null_mut(), ran);
         }
@@ -222,7 +218,7 @@ pub(crate) unsafe extern "C" fn fb_request_wait(
         // SAFETY: the header's terms.
         unsafe {
             let request = Handle::get(request, "request")?;
-            tell(&request.wait(self::timeout(timeout)?)?, workers, ran);
+            tell(&request.wait(arguments::own_seconds(timeout)?)?, workers, ran);
         }
         Ok(())
     })
@@ -234,6 +230,28 @@ pub(crate) unsafe extern "C" fn fb_request_free(request: *mut fb_request) -> c_i
     call("fb_request_free", || {
         // SAFETY: the header's terms.
         drop(unsafe { Handle::take(request) });
+        Ok(())
+    })
+}
+
+/// Tells which steps are active.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_pipeline_active(
+    pipeline: *const fb_pipeline,
+    steps: *mut u64,
+    steps_count: *mut u32,
+) -> c_int {
+    call("fb_pipeline_active", || {
+        // SAFETY: the header's terms: there is room for as many as can be active.
+        unsafe {
+            let active = Handle::get(pipeline, "pipeline")?.handle.active();
+            let (steps, count) =
+                (arguments::place(steps, "steps")?, arguments::place(steps_count, "steps_count")?);
+            for (index, step) in active.iter().enumerate() {
+                steps.add(index).write(*step);
+            }
+            count.write(active.len() as u32);
+        }
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use crate::abi::{
     FB_PLACEMENT_BY_BLOCK, FB_PLACEMENT_FUNCTION, FB_PLACEMENT_NEAREST, Sized64, fb_producer_options,
     fb_to_place,
 };
-use forebay_client::{Error, Placement, Result, ToPlace};
+use forebay_client::{Error, Placement, Result, ServerId, ToPlace};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
@@ -25,9 +25,10 @@ unsafe impl Send for Callback {}
 unsafe impl Sync for Callback {}
 
 impl Callback {
-    fn place(&self, block: &ToPlace<'_>) -> Result<usize> {
+    fn place(&self, block: &ToPlace<'_>) -> Result<ServerId> {
         let text = |_| Error::invalid("a field's name has a NUL");
         let field = CString::new(block.field).map_err(text)?;
+        let servers: Vec<u32> = block.servers.iter().map(|server| server.0).collect();
         let told = fb_to_place {
             field: field.as_ptr(),
             number: block.key.number,
@@ -35,14 +36,15 @@ impl Callback {
             ndim: block.extent.ndim() as u32,
             offset: block.extent.offset().map_or(std::ptr::null(), <[u64]>::as_ptr),
             shape: block.extent.shape().as_ptr(),
-            servers: block.servers as u64,
+            servers: servers.as_ptr(),
+            servers_count: servers.len() as u64,
             ..fb_to_place::DEFAULT
         };
         // SAFETY: the header's terms: the function may be called with this context in any thread that puts.
-        let index = unsafe { (self.function)(self.context, &raw const told) };
-        usize::try_from(index).map_err(|_| {
+        let server = unsafe { (self.function)(self.context, &raw const told) };
+        u32::try_from(server).map(ServerId).map_err(|_| {
             Error::invalid(format!(
-                "options->place failed for {} of field '{}': {index}",
+                "options->place failed for {} of field '{}': {server}",
                 block.key, block.field
             ))
         })

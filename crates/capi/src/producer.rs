@@ -1,21 +1,15 @@
-//! `fb_producer_...` and what stands between `fb_step_begin` and `fb_step_end`.
+//! `fb_producer_...` and what stands between `fb_producer_begin` and `fb_producer_end`.
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
-use crate::abi::{
-    FB_DURABILITY_LOCAL, FB_DURABILITY_REPLICATED, FB_ON_LOSS_FAIL, FB_ON_LOSS_SKIP, FB_OUTCOME_DROPPED,
-    FB_OUTCOME_STAGED, FB_OUTCOME_UNDEMANDED, FB_POLICY_BLOCK, FB_POLICY_DROP_OLDEST, FB_POLICY_LATEST,
-    FB_POLICY_SPILL, fb_block, fb_field, fb_producer_options,
-};
+use crate::abi::{fb_block, fb_field, fb_producer_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, Given};
+use crate::options::producer_options;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::core::steps::{Durability, Policy};
 use forebay_client::store::strided::Source;
-use forebay_client::{
-    Block, Error, ErrorKind, GroupOptions, OnLoss, Outcome, Producer, ProducerOptions, Result,
-};
+use forebay_client::{Block, Choice, Error, ErrorKind, Outcome, Producer, Result};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,77 +86,12 @@ pub(crate) unsafe extern "C" fn fb_producer_open(
         unsafe {
             place.write(std::ptr::null_mut());
             let given = arguments::read(options, "options")?;
-            let producer = Arc::new(Producer::open(&producer_options(&given, None)?)?);
+            let stream = arguments::text(given.stream, "options->stream")?;
+            let producer = Arc::new(Producer::open(&producer_options(&given, stream)?)?);
             Handle::give(Inner { producer, driven: false, state: Mutex::default() }, place);
         }
         Ok(())
     })
-}
-
-/// The options as a caller gave them; `stream` where that is NULL, if it may be.
-///
-/// # Safety
-/// The header's terms.
-pub(crate) unsafe fn producer_options(
-    given: &fb_producer_options,
-    stream: Option<&str>,
-) -> Result<ProducerOptions> {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        let mut options = ProducerOptions::new(match stream {
-            Some(stream) if given.stream.is_null() => stream,
-            _ => arguments::text(given.stream, "options->stream")?,
-        });
-        options.group = GroupOptions {
-            group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
-            transport: arguments::transport(given.transport, "options->transport")?,
-            timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
-        };
-        options.rank = given.rank;
-        options.size = given.ranks;
-        options.keep = given.keep;
-        options.policy = match given.policy {
-            FB_POLICY_DROP_OLDEST => Policy::DropOldest,
-            FB_POLICY_BLOCK => Policy::Block,
-            FB_POLICY_LATEST => Policy::Latest,
-            FB_POLICY_SPILL => {
-                return Err(Error::unsupported(
-                    "FB_POLICY_SPILL is not built yet: use another policy, or more servers",
-                ));
-            }
-            other => {
-                return Err(Error::invalid(format!(
-                    "options->policy is {other}: use one of FB_POLICY_... (0 to 3)"
-                )));
-            }
-        };
-        options.on_loss = match given.on_loss {
-            FB_ON_LOSS_SKIP => OnLoss::Skip,
-            FB_ON_LOSS_FAIL => OnLoss::Fail,
-            other => {
-                return Err(Error::invalid(format!(
-                    "options->on_loss is {other}: use FB_ON_LOSS_SKIP (0) or FB_ON_LOSS_FAIL (1)"
-                )));
-            }
-        };
-        arguments::unused(given.reserved, "options->reserved")?;
-        options.placement = crate::placement::placement(given)?;
-        options.replicas = given.replicas;
-        options.durability = match given.durability {
-            FB_DURABILITY_LOCAL => Durability::Local,
-            FB_DURABILITY_REPLICATED => Durability::Replicated,
-            other => {
-                return Err(Error::invalid(format!(
-                    "options->durability is {other}: use FB_DURABILITY_LOCAL (0) or FB_DURABILITY_REPLICATED (1)"
-                )));
-            }
-        };
-        options.queue_bytes = (given.queue_bytes > 0).then_some(given.queue_bytes);
-        if arguments::truth(given.has_continues, "options->has_continues")? {
-            options.continues = Some((given.continues_run, given.continues_step));
-        }
-        Ok(options)
-    }
 }
 
 /// The number of the run that was joined.
@@ -276,8 +205,12 @@ pub(crate) unsafe extern "C" fn fb_buffer(
 
 /// Begins a step.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fb_step_begin(producer: *mut fb_producer, number: u64, time: f64) -> c_int {
-    call("fb_step_begin", || {
+pub(crate) unsafe extern "C" fn fb_producer_begin(
+    producer: *mut fb_producer,
+    number: u64,
+    time: f64,
+) -> c_int {
+    call("fb_producer_begin", || {
         // SAFETY: the header's terms.
         let inner = unsafe { Handle::get(producer, "producer") }?;
         inner.check_own("fb_pipeline_activate")?;
@@ -334,11 +267,7 @@ pub(crate) unsafe fn put(
         inner.check(&given)?;
         let outcome = stage(&inner.producer, &self::block(&given), &given.source()?)?;
         if !described.outcome.is_null() {
-            described.outcome.write(match outcome {
-                Outcome::Staged => FB_OUTCOME_STAGED,
-                Outcome::Undemanded => FB_OUTCOME_UNDEMANDED,
-                Outcome::Dropped => FB_OUTCOME_DROPPED,
-            });
+            described.outcome.write(outcome.named().number);
         }
     }
     Ok(())
@@ -406,8 +335,8 @@ pub(crate) unsafe extern "C" fn fb_abort(producer: *mut fb_producer, data: *mut 
 
 /// Ends the step of this rank.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fb_step_end(producer: *mut fb_producer) -> c_int {
-    call("fb_step_end", || {
+pub(crate) unsafe extern "C" fn fb_producer_end(producer: *mut fb_producer) -> c_int {
+    call("fb_producer_end", || {
         // SAFETY: the header's terms.
         let inner = unsafe { Handle::get(producer, "producer") }?;
         inner.check_own("fb_pipeline_execute or fb_pipeline_deactivate")?;

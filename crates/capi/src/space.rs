@@ -6,12 +6,21 @@ use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, Given};
+use crate::options::space_options;
 use forebay_client::core::region::{Dims, Region};
-use forebay_client::{Error, GroupOptions, Result, Selection, Space, SpaceOptions, SpacePut};
+use forebay_client::{Error, Result, Selection, Space, SpacePut};
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
+
+/// What a space's handle points at.
+pub(crate) struct Inner {
+    space: Space,
+    /// Of a wait that has none of its own.
+    timeout: Duration,
+}
 
 /// Arrays put and got by name, step and region.
-pub(crate) type fb_space = Handle<Space>;
+pub(crate) type fb_space = Handle<Inner>;
 
 /// Finds the group.
 #[unsafe(no_mangle)]
@@ -25,14 +34,9 @@ pub(crate) unsafe extern "C" fn fb_space_open(
         unsafe {
             place.write(std::ptr::null_mut());
             let given = arguments::read(options, "options")?;
-            let group = GroupOptions {
-                group: arguments::optional_text(given.group, "options->group")?.map(str::to_owned),
-                transport: arguments::transport(given.transport, "options->transport")?,
-                timeout: Some(arguments::patience(given.timeout, "options->timeout")?),
-            };
-            // More than there can be are refused.
-            let replicas = u32::try_from(given.replicas).unwrap_or(u32::MAX);
-            Handle::give(Space::open(&SpaceOptions { group, replicas })?, place);
+            let options = space_options(&given)?;
+            let (space, timeout) = (Space::open(&options)?, options.group.patience());
+            Handle::give(Inner { space, timeout }, place);
         }
         Ok(())
     })
@@ -49,7 +53,7 @@ pub(crate) unsafe extern "C" fn fb_space_put(
     call("fb_space_put", || {
         // SAFETY: the header's terms.
         unsafe {
-            let space = Handle::get(space, "space")?;
+            let inner = Handle::get(space, "space")?;
             let field = boxes::field(&arguments::read(field, "field")?)?;
             // The field is named once, by `field`.
             let mut described = arguments::read(block, "block")?;
@@ -64,7 +68,7 @@ pub(crate) unsafe extern "C" fn fb_space_put(
                 )));
             }
             given.check_dtype(field.dtype)?;
-            space.put(&SpacePut { field, step, extent: given.extent.clone() }, &given.source()?)
+            inner.space.put(&SpacePut { field, step, extent: given.extent.clone() }, &given.source()?)
         }
     })
 }
@@ -80,12 +84,13 @@ pub(crate) unsafe extern "C" fn fb_space_get(
     call("fb_space_get", || {
         // SAFETY: the header's terms.
         unsafe {
-            let space = Handle::get(space, "space")?;
+            let inner = Handle::get(space, "space")?;
             let given = arguments::read(selection, "selection")?;
             let name = arguments::text(given.field, "selection->field")?;
             let selection = boxes::selection(&given)?;
             let region = span(&selection)?;
-            let found = space.find(name, step, &region, arguments::seconds(timeout, "timeout")?)?;
+            let timeout = arguments::own_seconds(timeout)?.unwrap_or(inner.timeout);
+            let found = inner.space.find(name, step, &region, timeout)?;
             let mut target = boxes::target(&given, &selection.shape, name, found.field().dtype)?;
             found.read(&selection, &mut target)
         }
@@ -114,8 +119,8 @@ pub(crate) unsafe extern "C" fn fb_space_remove(
     call("fb_space_remove", || {
         // SAFETY: the header's terms.
         unsafe {
-            let space = Handle::get(space, "space")?;
-            space.remove(arguments::text(field, "field")?, step)
+            let inner = Handle::get(space, "space")?;
+            inner.space.remove(arguments::text(field, "field")?, step)
         }
     })
 }

@@ -51,13 +51,13 @@ static void many_rows(const char *stream, const char *transport) {
     for (uint64_t number = 0; number < 3; number++) {
         pthread_t threads[THREADS];
         struct worker workers[THREADS];
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         for (int i = 0; i < THREADS; i++) {
             workers[i] = (struct worker){producer, i};
             CHECK(pthread_create(&threads[i], NULL, put_rows, &workers[i]) == 0);
         }
         for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, number);
         memset(out, 0, sizeof out);
         const fb_selection selection = a_selection("U", FB_F64, 2, zero, global, out);
@@ -87,7 +87,7 @@ CASE(order_of_calls) {
     fb_block block = a_block("U", FB_F64, 2, zero, SHAPE, row);
     block.outcome = &outcome;
     FAILS(FB_STEP_ORDER, "fb_put_async", "outside a step", fb_put_async(producer, &block));
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     OK(fb_put_async(producer, &block));
     CHECK(outcome == FB_OUTCOME_UNDEMANDED);
     OK(fb_wait(producer, &dropped));
@@ -100,7 +100,7 @@ CASE(order_of_calls) {
     FAILS(FB_OUT_OF_BOUNDS, "fb_put_async", "outside", fb_put_async(producer, &block));
     block.dtype = FB_F32;
     FAILS(FB_TYPE_MISMATCH, "fb_put_async", "float64", fb_put_async(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
 }
 

@@ -49,9 +49,9 @@ CASE(every_type) {
     set(producer, an_attribute("U", "none", FB_F64, NULL), 0);
     for (uint64_t at = 0; at < 2; at++) {
         const fb_block block = a_block("U", FB_F64, 1, ZERO, SHAPE, VALUES);
-        OK(fb_step_begin(producer, at, 0));
+        OK(fb_producer_begin(producer, at, 0));
         OK(fb_put(producer, &block));
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, at);
         CHECK(*(const uint8_t *)get(step, NULL, "yes", FB_BOOL, 0, 1).values == 1);
         CHECK(*(const int64_t *)get(step, NULL, "number", FB_I64, 0, 1).values == INT64_MIN);
@@ -126,9 +126,9 @@ CASE(bad_ones) {
     OK(fb_attr(producer, &bad));
     bad.values = &other;
     FAILS(FB_CONFLICT, "field 'U'", "0.25", fb_attr(producer, &bad));
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     FAILS(FB_STEP_ORDER, "'k'", "within a step", fb_attr(producer, &bad));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
 }
 

@@ -17,6 +17,8 @@ CASE(nulls) {
     fb_producer *producer;
     fb_consumer *consumer;
     fb_space *space;
+    const fb_admin_options looking = FB_ADMIN_OPTIONS_INIT;
+    fb_admin *admin;
     fb_step *step;
     const char *name;
     char *text;
@@ -32,28 +34,28 @@ CASE(nulls) {
     FAILS(FB_INVALID, "fb_consumer_open: consumer", "is NULL", fb_consumer_open(&reading, NULL));
     FAILS(FB_INVALID, "options->stream", "is NULL", fb_consumer_open(&reading, &consumer));
     reading.stream = stream;
-    reading.needs_count = 1;
-    FAILS(FB_INVALID, "options->needs", "is NULL", fb_consumer_open(&reading, &consumer));
+    reading.fields_count = 1;
+    FAILS(FB_INVALID, "options->fields", "is NULL", fb_consumer_open(&reading, &consumer));
     FAILS(FB_INVALID, "fb_space_open: options", "is NULL", fb_space_open(NULL, &space));
     FAILS(FB_INVALID, "fb_space_open: space", "is NULL", fb_space_open(&spacious, NULL));
-    spacious.replicas = UINT64_MAX;
+    spacious.replicas = UINT32_MAX;
     FAILS(FB_INVALID, "replicas", "1 to 8", fb_space_open(&spacious, &space));
 
     FAILS(FB_INVALID, "fb_array: producer", "is NULL", fb_array(NULL, NULL));
-    FAILS(FB_INVALID, "fb_step_begin: producer", "is NULL", fb_step_begin(NULL, 0, 0));
+    FAILS(FB_INVALID, "fb_producer_begin: producer", "is NULL", fb_producer_begin(NULL, 0, 0));
     FAILS(FB_INVALID, "fb_demanded: producer", "is NULL", fb_demanded(NULL, "U", &yes));
     FAILS(FB_INVALID, "fb_put: producer", "is NULL", fb_put(NULL, NULL));
     FAILS(FB_INVALID, "fb_alloc: producer", "is NULL", fb_alloc(NULL, NULL, &data));
     FAILS(FB_INVALID, "fb_commit: producer", "is NULL", fb_commit(NULL, NULL));
     FAILS(FB_INVALID, "fb_abort: producer", "is NULL", fb_abort(NULL, NULL));
-    FAILS(FB_INVALID, "fb_step_end: producer", "is NULL", fb_step_end(NULL));
+    FAILS(FB_INVALID, "fb_producer_end: producer", "is NULL", fb_producer_end(NULL));
     FAILS(FB_INVALID, "fb_flush: producer", "is NULL", fb_flush(NULL));
     FAILS(FB_INVALID, "fb_producer_run: producer", "is NULL", fb_producer_run(NULL, &count));
     FAILS(FB_INVALID, "fb_producer_transport: producer", "is NULL", fb_producer_transport(NULL, &name));
     FAILS(FB_INVALID, "fb_producer_lost: producer", "is NULL", fb_producer_lost(NULL, NULL));
     FAILS(FB_INVALID, "fb_consumer_next: consumer", "is NULL", fb_consumer_next(NULL, 0, &step));
     FAILS(FB_INVALID, "fb_step_info_get: step", "is NULL", fb_step_info_get(NULL, NULL));
-    FAILS(FB_INVALID, "fb_step_field: step", "is NULL", fb_step_field(NULL, "U", NULL, NULL, NULL));
+    FAILS(FB_INVALID, "fb_step_field: step", "is NULL", fb_step_field(NULL, "U", NULL));
     FAILS(FB_INVALID, "fb_step_field_name: step", "is NULL", fb_step_field_name(NULL, 0, &name));
     FAILS(FB_INVALID, "fb_get: step", "is NULL", fb_get(NULL, NULL));
     FAILS(FB_INVALID, "fb_step_block: step", "is NULL", fb_step_block(NULL, "U", 0, NULL));
@@ -61,7 +63,18 @@ CASE(nulls) {
     FAILS(FB_INVALID, "fb_space_put: space", "is NULL", fb_space_put(NULL, NULL, 0, NULL));
     FAILS(FB_INVALID, "fb_space_get: space", "is NULL", fb_space_get(NULL, 0, 0, NULL));
     FAILS(FB_INVALID, "fb_space_remove: space", "is NULL", fb_space_remove(NULL, "U", 0));
+    FAILS(FB_INVALID, "fb_consumer_cursor: ", "is NULL", fb_consumer_cursor(NULL, &count, &count));
+    FAILS(FB_INVALID, "fb_admin_open: options", "is NULL", fb_admin_open(NULL, &admin));
+    FAILS(FB_INVALID, "fb_admin_open: admin", "is NULL", fb_admin_open(&looking, NULL));
     FAILS(FB_INVALID, "fb_admin_status", "is NULL", fb_admin_status(NULL, NULL));
+    FAILS(FB_INVALID, "fb_admin_status: admin", "is NULL", fb_admin_status(NULL, &text));
+    FAILS(FB_INVALID, "fb_admin_add_servers: admin", "is NULL", fb_admin_add_servers(NULL, 1, NULL));
+    FAILS(FB_INVALID, "fb_admin_remove_server: admin", "is NULL", fb_admin_remove_server(NULL, 0, 0));
+    FAILS(FB_INVALID, "fb_admin_remove_server: discard", "0 or 1", fb_admin_remove_server(NULL, 0, 7));
+    FAILS(FB_INVALID, "fb_admin_create_pipeline: admin", "is NULL", fb_admin_create_pipeline(NULL, NULL));
+    FAILS(FB_INVALID, "fb_admin_destroy_pipeline: admin", "is NULL", fb_admin_destroy_pipeline(NULL, "p"));
+    FAILS(FB_INVALID, "fb_admin_shutdown: admin", "is NULL", fb_admin_shutdown(NULL));
+    OK(fb_admin_close(NULL));
     FAILS(FB_INVALID, "fb_group_text", "is NULL", fb_group_text(NULL, NULL));
     (void)text;
 
@@ -74,7 +87,7 @@ CASE(nulls) {
     producer = open_producer(stream);
     FAILS(FB_INVALID, "fb_array: field", "is NULL", fb_array(producer, NULL));
     declare(producer, "U", FB_F64, 3, GLOBAL);
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     FAILS(FB_INVALID, "fb_put: block", "is NULL", fb_put(producer, NULL));
     FAILS(FB_INVALID, "fb_alloc: data", "is NULL", fb_alloc(producer, NULL, NULL));
     FAILS(FB_INVALID, "fb_demanded: field", "is NULL", fb_demanded(producer, NULL, &yes));
@@ -87,7 +100,7 @@ CASE(nulls) {
     FAILS(FB_INVALID, "block->data", "is NULL", fb_put(producer, &block));
     OK(fb_commit(producer, NULL)); /* what fb_alloc gives when nothing wants the field */
     OK(fb_abort(producer, NULL));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
 }
 
@@ -101,12 +114,12 @@ CASE(struct_sizes) {
     fb_producer *producer;
     options.stream = stream;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        options.size = sizes[i];
-        FAILS(FB_INVALID, "options->size", "FB_PRODUCER_OPTIONS_INIT", fb_producer_open(&options, &producer));
+        options.struct_size = sizes[i];
+        FAILS(FB_INVALID, "options->struct_size", "FB_PRODUCER_OPTIONS_INIT", fb_producer_open(&options, &producer));
     }
     producer = open_producer(stream);
     newer.field = a_field("U", FB_F64, 3, GLOBAL);
-    newer.field.size = sizeof newer;
+    newer.field.struct_size = sizeof newer;
     OK(fb_array(producer, &newer.field)); /* a program compiled for a later release that asks for nothing new */
     newer.later = 1;
     FAILS(FB_UNSUPPORTED, "field has members", "newer", fb_array(producer, &newer.field));
@@ -116,13 +129,13 @@ CASE(struct_sizes) {
     fb_need need = FB_NEED_INIT;
     need.field = "U";
     reading.stream = stream;
-    reading.needs = &need;
-    reading.needs_count = 1;
-    reading.needs_stride = 0;
-    FAILS(FB_INVALID, "needs_stride", "sizeof(fb_need)", fb_consumer_open(&reading, &consumer));
-    reading.needs_stride = sizeof need;
-    need.size = 4096;
-    FAILS(FB_INVALID, "needs[0].size", "needs_stride", fb_consumer_open(&reading, &consumer));
+    reading.fields = &need;
+    reading.fields_count = 1;
+    reading.fields_stride = 0;
+    FAILS(FB_INVALID, "fields_stride", "sizeof(fb_need)", fb_consumer_open(&reading, &consumer));
+    reading.fields_stride = sizeof need;
+    need.struct_size = 4096;
+    FAILS(FB_INVALID, "fields[0].struct_size", "fields_stride", fb_consumer_open(&reading, &consumer));
     OK(fb_producer_close(producer));
 }
 
@@ -139,12 +152,11 @@ CASE(producer_options) {
         CHECK(producer == NULL); \
     } while (0)
     REFUSED(FB_INVALID, "rank 3 of 1", "count from 0", rank, 3);
-    REFUSED(FB_INVALID, "rank 0 of 0", "", ranks, 0);
+    REFUSED(FB_INVALID, "rank 0 of 0", "", size, 0);
     REFUSED(FB_UNSUPPORTED, "FB_POLICY_SPILL", "not built", policy, FB_POLICY_SPILL);
     REFUSED(FB_INVALID, "policy is 9", "FB_POLICY_", policy, 9);
     REFUSED(FB_INVALID, "on_loss is 2", "FB_ON_LOSS_", on_loss, 2);
-    REFUSED(FB_INVALID, "has_continues is -1", "0 or 1", has_continues, -1);
-    REFUSED(FB_UNSUPPORTED, "options->reserved is 1", "must be 0", reserved, 1);
+    REFUSED(FB_INVALID, "continues_run is 0", "counted from 1", continues_step, 7);
     REFUSED(FB_INVALID, "timeout is 0", "seconds", timeout, 0);
     REFUSED(FB_INVALID, "timeout is -1", "seconds", timeout, -1);
     REFUSED(FB_INVALID, "timeout is NaN", "seconds", timeout, NAN);
@@ -173,14 +185,14 @@ CASE(consumer_options) {
     REFUSED(FB_INVALID, "start is 5", "FB_START_", start, 5);
     REFUSED(FB_INVALID, "start_run is 0", "counted from 1", start, FB_START_CURSOR);
     REFUSED(FB_INVALID, "follow is 2", "0 or 1", follow, 2);
-    REFUSED(FB_INVALID, "period is 0", "", every, 0);
+    REFUSED(FB_INVALID, "every is 0", "1 or more", every, 0);
     REFUSED(FB_INVALID, "timeout is NaN", "seconds", timeout, NAN);
 #undef REFUSED
     bad = good;
     bad.stream = stream;
-    bad.needs = needs;
-    bad.needs_count = 2;
-    FAILS(FB_INVALID, "needs[0].field", "is NULL", fb_consumer_open(&bad, &consumer));
+    bad.fields = needs;
+    bad.fields_count = 2;
+    FAILS(FB_INVALID, "fields[0].field", "is NULL", fb_consumer_open(&bad, &consumer));
     needs[0].field = needs[1].field = "U";
     FAILS(FB_INVALID, "'U'", "named twice", fb_consumer_open(&bad, &consumer));
     needs[1].field = "V";
@@ -246,10 +258,10 @@ CASE(fields) {
     REFUSED(FB_OUT_OF_BOUNDS, "'U'", "2^64", shape, huge);
 #undef REFUSED
     declare(producer, "U", FB_F64, 3, GLOBAL);
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     bad = a_field("V", FB_F64, 3, GLOBAL);
     FAILS(FB_STEP_ORDER, "'V'", "within a step", fb_array(producer, &bad));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
 }
 
@@ -292,15 +304,15 @@ CASE(blocks) {
     declare(producer, "U", FB_F64, 3, GLOBAL);
     fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
     FAILS(FB_STEP_ORDER, "outside a step", "begin", fb_put(producer, &block));
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     bad_blocks(producer);
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
 
     consumer = open_consumer(stream);
     uint64_t number = 1;
     for (int demanded = 0; !demanded; number++) {
         CHECK(number < 10000);
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         OK(fb_demanded(producer, "U", &demanded));
         if (demanded) {
             bad_blocks(producer);
@@ -308,26 +320,26 @@ CASE(blocks) {
             OK(fb_put(producer, &block));
             FAILS(FB_CONFLICT, "block 0", "already put", fb_put(producer, &block));
         }
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
     }
     fb_step *step = next_step(consumer, number - 1);
     OK(fb_step_release(step));
 
     /* Blocks that overlap: the servers see it when the step closes, and tell at a later beginning. */
-    OK(fb_step_begin(producer, number, 0));
+    OK(fb_producer_begin(producer, number, 0));
     OK(fb_put(producer, &block));
     fb_block other = a_block("U", FB_F64, 3, ONE, ONE, values);
     other.number = 1;
     OK(fb_put(producer, &other));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     int result = FB_OK;
     for (number++; result == FB_OK && number < 100000; number++) {
-        result = fb_step_begin(producer, number, 0);
-        if (result == FB_OK) OK(fb_step_end(producer));
+        result = fb_producer_begin(producer, number, 0);
+        if (result == FB_OK) OK(fb_producer_end(producer));
     }
-    FAILS(FB_CONFLICT, "fb_step_begin", "overlap", result);
-    OK(fb_step_begin(producer, number, 0)); /* it goes on */
-    OK(fb_step_end(producer));
+    FAILS(FB_CONFLICT, "fb_producer_begin", "overlap", result);
+    OK(fb_producer_begin(producer, number, 0)); /* it goes on */
+    OK(fb_producer_end(producer));
     OK(fb_consumer_close(consumer));
     OK(fb_producer_close(producer));
 }
@@ -336,17 +348,17 @@ CASE(step_order) {
     fb_producer *producer = open_producer(stream);
     int yes;
     declare(producer, "U", FB_F64, 3, GLOBAL);
-    FAILS(FB_STEP_ORDER, "outside a step", "", fb_step_end(producer));
+    FAILS(FB_STEP_ORDER, "outside a step", "", fb_producer_end(producer));
     FAILS(FB_STEP_ORDER, "outside a step", "", fb_demanded(producer, "U", &yes));
     FAILS(FB_INVALID, "not from fb_alloc", "", fb_commit(producer, values));
-    OK(fb_step_begin(producer, 7, 0));
-    FAILS(FB_STEP_ORDER, "step 7", "end it", fb_step_begin(producer, 8, 0));
+    OK(fb_producer_begin(producer, 7, 0));
+    FAILS(FB_STEP_ORDER, "step 7", "end it", fb_producer_begin(producer, 8, 0));
     FAILS(FB_NOT_FOUND, "'W'", "offers U", fb_demanded(producer, "W", &yes));
-    OK(fb_step_end(producer));
-    FAILS(FB_STEP_ORDER, "step 7 after step 7", "grow", fb_step_begin(producer, 7, 0));
-    FAILS(FB_STEP_ORDER, "step 3 after step 7", "continues", fb_step_begin(producer, 3, 0));
-    OK(fb_step_begin(producer, 8, 0));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
+    FAILS(FB_STEP_ORDER, "step 7 after step 7", "grow", fb_producer_begin(producer, 7, 0));
+    FAILS(FB_STEP_ORDER, "step 3 after step 7", "continues", fb_producer_begin(producer, 3, 0));
+    OK(fb_producer_begin(producer, 8, 0));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
 }
 
@@ -357,8 +369,8 @@ CASE(selections) {
     const uint64_t turned[3] = {6, 5, 4}, twice[3] = {1, 2, 2};
     const char *name;
     double out[4 * 5 * 6];
-    uint64_t shape[8], count;
-    uint32_t ndim;
+    uint64_t count;
+    fb_field_info about = FB_FIELD_INFO_INIT;
     fb_step *step;
     fb_step_info info = FB_STEP_INFO_INIT;
     fb_view view = FB_VIEW_INIT;
@@ -367,10 +379,10 @@ CASE(selections) {
     CHECK(step == NULL);
     FAILS(FB_INVALID, "timeout is NaN", "seconds", fb_consumer_next(consumer, NAN, &step));
     declare(producer, "U", FB_F64, 3, GLOBAL);
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     const fb_block block = a_block("U", FB_F64, 3, ZERO, most, values);
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     step = next_step(consumer, 0);
 
     fb_selection bad;
@@ -391,7 +403,7 @@ CASE(selections) {
     REFUSED(FB_OUT_OF_BOUNDS, "'U'", "2 dimensions", ndim, 2);
     REFUSED(FB_OUT_OF_BOUNDS, "selection->ndim is 9", "8", ndim, 9);
     REFUSED(FB_OUT_OF_BOUNDS, "'U'", "dimension 0", shape, turned);
-    REFUSED(FB_INVALID, "fb_get: selection->size", "FB_SELECTION_INIT", size, 3);
+    REFUSED(FB_INVALID, "fb_get: selection->struct_size", "FB_SELECTION_INIT", struct_size, 3);
     part_of = twice;
     REFUSED(FB_OUT_OF_BOUNDS, "'U'", "every 0 elements", every, zeros);
     part_of = part;
@@ -406,19 +418,18 @@ CASE(selections) {
     for (int i = 0; i < 4 * 5 * 6; i++) CHECK(out[i] == -1);
 #undef REFUSED
 
-    ndim = 2;
-    FAILS(FB_INVALID, "room for 2", "3 dimensions", fb_step_field(step, "U", NULL, &ndim, shape));
-    CHECK(ndim == 3);
-    FAILS(FB_NOT_FOUND, "'W'", "it has U", fb_step_field(step, "W", NULL, &ndim, shape));
-    FAILS(FB_INVALID, "ndim is NULL", "", fb_step_field(step, "U", NULL, NULL, shape));
+    FAILS(FB_NOT_FOUND, "'W'", "it has U", fb_step_field(step, "W", &about));
+    FAILS(FB_INVALID, "info", "is NULL", fb_step_field(step, "U", NULL));
+    about.struct_size = 9;
+    FAILS(FB_INVALID, "info->struct_size", "FB_FIELD_INFO_INIT", fb_step_field(step, "U", &about));
     FAILS(FB_NOT_FOUND, "no field 1", "has 1", fb_step_field_name(step, 1, &name));
     FAILS(FB_NOT_FOUND, "no block 1", "has 1", fb_step_block(step, "U", 1, &view));
     FAILS(FB_NOT_FOUND, "'W'", "", fb_step_block_count(step, "W", &count));
     FAILS(FB_INVALID, "view", "is NULL", fb_step_block(step, "U", 0, NULL));
-    view.size = 8;
-    FAILS(FB_INVALID, "view->size", "FB_VIEW_INIT", fb_step_block(step, "U", 0, &view));
-    info.size = 0;
-    FAILS(FB_INVALID, "info->size", "FB_STEP_INFO_INIT", fb_step_info_get(step, &info));
+    view.struct_size = 8;
+    FAILS(FB_INVALID, "view->struct_size", "FB_VIEW_INIT", fb_step_block(step, "U", 0, &view));
+    info.struct_size = 0;
+    FAILS(FB_INVALID, "info->struct_size", "FB_STEP_INFO_INIT", fb_step_info_get(step, &info));
     OK(fb_step_release(step));
     OK(fb_producer_close(producer));
     FAILS(FB_ENDED, stream, "ended", fb_consumer_next(consumer, -1, &step));
@@ -433,13 +444,13 @@ CASE(a_contract_that_cannot_be_met) {
     fb_step *step;
     fb_producer *producer = open_producer(stream);
     declare(producer, "U", FB_F64, 3, GLOBAL);
-    OK(fb_step_begin(producer, 0, 0));
-    OK(fb_step_end(producer));
+    OK(fb_producer_begin(producer, 0, 0));
+    OK(fb_producer_end(producer));
     need.field = "U";
     need.dtype = FB_F32;
     options.stream = stream;
-    options.needs = &need;
-    options.needs_count = 1;
+    options.fields = &need;
+    options.fields_count = 1;
     options.timeout = 20;
     int result = fb_consumer_open(&options, &consumer);
     if (result == FB_OK) {

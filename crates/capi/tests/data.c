@@ -11,7 +11,7 @@ static double at(uint64_t z, uint64_t y, uint64_t x) { return (double)(100 * z +
 /* Begins a step that is wanted: the consumer attached before the producer. */
 static void begin_wanted(fb_producer *producer, uint64_t number, const char *field) {
     int demanded = 0;
-    OK(fb_step_begin(producer, number, 0.5));
+    OK(fb_producer_begin(producer, number, 0.5));
     OK(fb_demanded(producer, field, &demanded));
     CHECK(demanded);
 }
@@ -37,24 +37,24 @@ CASE(dtypes) {
         name[6] = (char)('A' + dtype);
         declare(producer, name, dtype, 3, GLOBAL);
     }
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     for (int dtype = FB_BOOL; dtype <= FB_C128; dtype++) {
         name[6] = (char)('A' + dtype);
         const fb_block block = a_block(name, dtype, 3, ZERO, GLOBAL, dtype == FB_BOOL ? bools : in);
         OK(fb_put(producer, &block));
     }
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     fb_step *step = next_step(consumer, 0);
     for (int dtype = FB_BOOL; dtype <= FB_C128; dtype++) {
         const char *told_name;
-        int32_t told;
-        uint32_t ndim = 8;
-        uint64_t shape[8];
+        fb_field_info told = FB_FIELD_INFO_INIT;
         name[6] = (char)('A' + dtype);
         OK(fb_step_field_name(step, (uint64_t)dtype - 1, &told_name));
         CHECK(strcmp(told_name, name) == 0);
-        OK(fb_step_field(step, name, &told, &ndim, shape));
-        CHECK(told == dtype && ndim == 3 && memcmp(shape, GLOBAL, sizeof GLOBAL) == 0);
+        OK(fb_step_field(step, name, &told));
+        CHECK(strcmp(told.name, name) == 0 && told.dtype == dtype && told.every == 1);
+        CHECK(told.placed && told.ndim == 3 && memcmp(told.shape, GLOBAL, sizeof GLOBAL) == 0);
+        CHECK(!told.has_dims && !told.has_spacing && !told.has_origin && told.units[0] == 0);
         memset(out, 0xee, sizeof out);
         const fb_selection selection = a_selection(name, dtype, 3, ZERO, GLOBAL, out);
         OK(fb_get(step, &selection));
@@ -95,7 +95,7 @@ CASE(ghosts_and_interiors) {
     block.strides = strides;
     OK(fb_put(producer, &block));
     memset(array, 0xff, sizeof array); /* it is ours again */
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
 
     fb_step *step = next_step(consumer, 0);
     check_whole(step, "with ghosts");
@@ -120,12 +120,12 @@ CASE(ghosts_and_interiors) {
     OK(fb_step_block(step, "interior", 0, &again));
     CHECK(!again.has_stats && again.min == 0 && again.max == 0 && again.sum == 0 && again.count == 0);
     fb_view early = FB_VIEW_INIT;
-    early.size = offsetof(fb_view, min);
+    early.struct_size = offsetof(fb_view, min);
     early.min = -7;
     OK(fb_step_block(step, "with ghosts", 0, &early));
     CHECK(early.data == view.data && early.bytes == view.bytes && early.min == -7);
-    early.size--;
-    FAILS(FB_INVALID, "view->size", "fb_view", fb_step_block(step, "with ghosts", 0, &early));
+    early.struct_size--;
+    FAILS(FB_INVALID, "view->struct_size", "fb_view", fb_step_block(step, "with ghosts", 0, &early));
     OK(fb_step_release(step));
     OK(fb_producer_close(producer));
     OK(fb_consumer_close(consumer));
@@ -159,7 +159,7 @@ CASE(strides) {
     block = a_block("sparse", FB_F64, 3, ZERO, GLOBAL, sparse);
     block.strides = every_other;
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
 
     fb_step *step = next_step(consumer, 0);
     check_whole(step, "turned");
@@ -202,7 +202,7 @@ CASE(empty_and_scalar) {
     OK(fb_put(producer, &block));
     block = a_block("S", FB_F64, 0, NULL, NULL, &one);
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
 
     fb_step *step = next_step(consumer, 0);
     check_whole(step, "U");
@@ -242,7 +242,7 @@ CASE(empty_in_place) {
     }
     CHECK(memory[0] != memory[1]);
     for (int i = 0; i < 2; i++) OK(fb_commit(producer, memory[i]));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     fb_step *step = next_step(consumer, 0);
     uint64_t count;
     OK(fb_step_block_count(step, "U", &count));
@@ -269,10 +269,9 @@ CASE(unplaced) {
     block = a_block("P", FB_I32, 2, ZERO, shapes[1], second);
     block.number = 10;
     FAILS(FB_OUT_OF_BOUNDS, "'P'", "no global shape", fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     fb_step *step = next_step(consumer, 0);
-    uint64_t count, shape[8];
-    uint32_t ndim = 8;
+    uint64_t count;
     OK(fb_step_block_count(step, "P", &count));
     CHECK(count == 2);
     for (uint64_t i = 0; i < 2; i++) {
@@ -283,9 +282,9 @@ CASE(unplaced) {
         CHECK(view.bytes == (big ? sizeof first : sizeof second));
         CHECK(memcmp(view.data, big ? &first[0][0] : &second[0][0], view.bytes) == 0);
     }
-    FAILS(FB_OUT_OF_BOUNDS, "'P'", "fb_step_block", fb_step_field(step, "P", NULL, &ndim, shape));
-    CHECK(ndim == 2);
-    OK(fb_step_field(step, "P", NULL, &ndim, NULL));
+    fb_field_info told = FB_FIELD_INFO_INIT;
+    OK(fb_step_field(step, "P", &told));
+    CHECK(told.ndim == 2 && !told.placed);
     fb_selection selection = a_selection("P", FB_I32, 2, ZERO, shapes[1], second);
     FAILS(FB_OUT_OF_BOUNDS, "'P'", "no place", fb_get(step, &selection));
     OK(fb_step_release(step));
@@ -321,14 +320,14 @@ CASE(computed_in_place) {
     OK(fb_alloc(producer, &block, &unused));
     OK(fb_abort(producer, unused));
     FAILS(FB_INVALID, "fb_abort", "given back", fb_abort(producer, unused));
-    OK(fb_alloc(producer, &block, &unused)); /* left to fb_step_end */
+    OK(fb_alloc(producer, &block, &unused)); /* left to fb_producer_end */
     OK(fb_commit(producer, half[1]));
     OK(fb_commit(producer, half[0]));
     FAILS(FB_INVALID, "fb_commit", "committed", fb_commit(producer, half[0]));
-    OK(fb_step_end(producer));
-    OK(fb_step_begin(producer, 1, 0));
+    OK(fb_producer_end(producer));
+    OK(fb_producer_begin(producer, 1, 0));
     FAILS(FB_INVALID, "fb_commit", "in this step", fb_commit(producer, unused));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_flush(producer));
     fb_step *step = next_step(consumer, 0);
     check_whole(step, "U");
@@ -340,7 +339,7 @@ CASE(computed_in_place) {
     uint64_t number = 2;
     for (; demanded; number++) {
         CHECK(number < 100000);
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         OK(fb_demanded(producer, "U", &demanded));
         if (!demanded) {
             int32_t outcome = -1;
@@ -352,7 +351,7 @@ CASE(computed_in_place) {
             OK(fb_put(producer, &block));
             CHECK(outcome == FB_OUTCOME_UNDEMANDED);
         }
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
     }
     OK(fb_producer_close(producer));
 }
@@ -363,17 +362,16 @@ CASE(a_shape_that_changes) {
     for (uint64_t number = 0; number < 4; number++) {
         const uint64_t shape[2] = {2 + number, 7 - number}, zero[2] = {0, 0};
         int16_t in[64], out[64];
-        uint64_t told[8];
-        uint32_t ndim = 8;
+        fb_field_info told = FB_FIELD_INFO_INIT;
         for (int i = 0; i < 64; i++) in[i] = (int16_t)(100 * (int)number + i);
         declare(producer, "U", FB_I16, 2, shape);
         begin_wanted(producer, number, "U");
         const fb_block block = a_block("U", FB_I16, 2, zero, shape, in);
         OK(fb_put(producer, &block));
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, number);
-        OK(fb_step_field(step, "U", NULL, &ndim, told));
-        CHECK(told[0] == shape[0] && told[1] == shape[1]);
+        OK(fb_step_field(step, "U", &told));
+        CHECK(told.shape[0] == shape[0] && told.shape[1] == shape[1]);
         const fb_selection selection = a_selection("U", FB_I16, 2, zero, shape, out);
         OK(fb_get(step, &selection));
         CHECK(memcmp(in, out, shape[0] * shape[1] * 2) == 0);
@@ -393,8 +391,8 @@ CASE(periods) {
     need.dtype = FB_F64;
     need.every = 3;
     options.stream = stream;
-    options.needs = &need;
-    options.needs_count = 1;
+    options.fields = &need;
+    options.fields_count = 1;
     OK(fb_consumer_open(&options, &consumer));
     fb_producer *producer = open_producer(stream);
     fb_field field = a_field("U", FB_F64, 1, shape);
@@ -405,10 +403,10 @@ CASE(periods) {
         int32_t outcome = -1;
         fb_block block = a_block("U", FB_F64, 1, zero, shape, values);
         block.outcome = &outcome;
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         OK(fb_put(producer, &block));
         CHECK(outcome == (number % 6 ? FB_OUTCOME_UNDEMANDED : FB_OUTCOME_STAGED));
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
     }
     OK(fb_producer_close(producer));
     for (uint64_t number = 6; number < 20; number += 6) OK(fb_step_release(next_step(consumer, number)));
@@ -437,9 +435,9 @@ CASE(a_run_that_continues) {
         declare(producer, "U", FB_F64, 1, shape);
         for (uint64_t number = from; number < from + 4; number++) {
             const fb_block block = a_block("U", FB_F64, 1, zero, shape, values);
-            OK(fb_step_begin(producer, number, 0.25 * (double)number));
+            OK(fb_producer_begin(producer, number, 0.25 * (double)number));
             OK(fb_put(producer, &block));
-            OK(fb_step_end(producer));
+            OK(fb_producer_end(producer));
             OK(fb_consumer_next(consumer, 20, &step));
             OK(fb_step_info_get(step, &info));
             CHECK(info.number == number && info.time == 0.25 * (double)number && info.run == (uint64_t)life + 1);
@@ -448,7 +446,6 @@ CASE(a_run_that_continues) {
         }
         OK(fb_producer_run(producer, &run));
         OK(fb_producer_close(producer));
-        writing.has_continues = 1;
         writing.continues_run = run;
         writing.continues_step = 2;
     }
@@ -472,7 +469,7 @@ CASE(the_oldest_that_is_kept) {
         const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
         begin_wanted(producer, number, "U");
         OK(fb_put(producer, &block));
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         OK(fb_step_release(next_step(first, number)));
     }
     /* Before that is answered, the server may not know of all that it let go of. */
@@ -519,7 +516,7 @@ CASE(over_tcp) {
     FAILS(FB_UNSUPPORTED, "fb_alloc", "put", fb_alloc(producer, &block, &memory));
     CHECK(memory == NULL);
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     fb_step *step = next_step(consumer, 0);
     fb_selection selection = a_selection("U", FB_F64, 3, ZERO, shape, out);
     OK(fb_get(step, &selection));
@@ -571,10 +568,14 @@ CASE(space) {
 
 CASE(the_group) {
     char *text, *json;
+    const fb_admin_options looking = FB_ADMIN_OPTIONS_INIT;
+    fb_admin *admin;
     fb_producer_options options = FB_PRODUCER_OPTIONS_INIT;
     fb_producer *producer;
     OK(fb_group_text(getenv("FOREBAY_GROUP"), &text));
-    OK(fb_admin_status(NULL, &json));
+    OK(fb_admin_open(&looking, &admin));
+    OK(fb_admin_status(admin, &json));
+    OK(fb_admin_close(admin));
     CHECK(json[0] == '{' && strstr(json, "\"servers\""));
     fb_free(json);
     CHECK(unsetenv("FOREBAY_GROUP") == 0);
@@ -584,6 +585,7 @@ CASE(the_group) {
     fb_free(text);
     OK(fb_producer_close(producer));
     CHECK(fb_version()[0] >= '0' && fb_version()[0] <= '9');
+    CHECK(fb_result_is_retryable(FB_TIMEOUT) && !fb_result_is_retryable(FB_INVALID) && !fb_result_is_retryable(FB_OK));
     CHECK(strcmp(fb_result_name(FB_NOT_COVERED), "FB_NOT_COVERED") == 0);
     CHECK(fb_error_set(FB_LOST, "of another library") == FB_LOST);
     CHECK(strcmp(fb_error(), "of another library") == 0);
@@ -629,7 +631,7 @@ CASE(particles_and_buffers) {
         FAILS(FB_TYPE_MISMATCH, "'ions/charge'", "float32", fb_put(producer, &block));
         block = a_block("log", FB_U8, 1, NULL, &length, said);
         OK(fb_put(producer, &block));
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, number);
         fb_view view = FB_VIEW_INIT;
         OK(fb_step_block(step, "ions/x", 0, &view));

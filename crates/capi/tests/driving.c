@@ -127,8 +127,8 @@ CASE(bad_calls) {
     FAILS(FB_INVALID, "pipeline is NULL", "", fb_pipeline_activate(NULL, 0, 0, NULL));
     pipeline = open_pipeline(stream, -1, NULL);
     OK(fb_pipeline_producer(pipeline, &rank));
-    FAILS(FB_INVALID, "fb_step_begin", "fb_pipeline_activate", fb_step_begin(rank, 0, 0));
-    FAILS(FB_INVALID, "fb_step_end", "fb_pipeline_execute", fb_step_end(rank));
+    FAILS(FB_INVALID, "fb_producer_begin", "fb_pipeline_activate", fb_producer_begin(rank, 0, 0));
+    FAILS(FB_INVALID, "fb_producer_end", "fb_pipeline_execute", fb_producer_end(rank));
     FAILS(FB_INVALID, "fb_producer_close", "fb_pipeline_close", fb_producer_close(rank));
     FAILS(FB_STEP_ORDER, "fb_pipeline_execute", "not active", fb_pipeline_execute(pipeline, 0, -1, &ran));
     FAILS(FB_STEP_ORDER, "fb_pipeline_execute_async", "not active", fb_pipeline_execute_async(pipeline, 0, &request));

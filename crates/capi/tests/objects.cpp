@@ -38,7 +38,7 @@ static_assert(dtype<long long> == FB_I64 && dtype<unsigned long long> == FB_U64 
 static_assert(dtype<float> == FB_F32 && dtype<double> == FB_F64);
 static_assert(dtype<std::complex<float>> == FB_C64 && dtype<std::complex<double>> == FB_C128);
 static_assert(!std::is_copy_constructible_v<forebay::Producer> && std::is_move_constructible_v<forebay::Producer>);
-static_assert(std::is_move_assignable_v<forebay::Consumer> && !std::is_copy_constructible_v<forebay::ConsumerStep>);
+static_assert(std::is_move_assignable_v<forebay::Consumer> && !std::is_copy_constructible_v<forebay::Step>);
 
 static void types(const std::string &stream) {
     auto viewer = consumer(stream);
@@ -223,6 +223,49 @@ static void in_place(const std::string &stream) {
     for (const float value : found->get<float>("V")) CHECK(value == 7);
 }
 
+static void fields(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    forebay::FieldOptions about;
+    about.dims = {"y", "x"};
+    about.spacing = {0.5, 2};
+    about.units = "K";
+    about.association = FB_ASSOCIATION_VERTEX;
+    sim.array<float>("T", {2, 3}, about);
+    sim.unplaced_array<double>("P", 1);
+    // In two calls instead of an object.
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const double spacing = 0.5;
+    sim.begin(7, 0.5);
+    CHECK(sim.demanded("T"));
+    CHECK(sim.put("T", values, {{0, 0}, {2, 3}}) == FB_OUTCOME_STAGED);
+    sim.put("P", &spacing, forebay::unplaced({1}));
+    sim.end();
+    FAILS(FB_STEP_ORDER, "outside a step", sim.end());
+    CHECK(!sim.lost() && sim.skipped() == 0);
+    CHECK(!viewer.cursor() || viewer.cursor()->step <= 7);
+    {
+        const auto step = viewer.next();
+        const forebay::FieldInfo found = step->field("T");
+        CHECK(found.name == "T" && found.dtype == FB_F32 && found.ndim == 2 && found.units == "K" && found.every == 1);
+        CHECK(found.placed && found.shape == (Extents{2, 3}) && found.association == FB_ASSOCIATION_VERTEX);
+        CHECK((found.dims == std::vector<std::string>{"y", "x"}) && (found.spacing == std::vector<double>{0.5, 2}));
+        CHECK(found.origin.empty() && !step->field("P").placed && step->field("P").ndim == 1);
+        FAILS(FB_OUT_OF_BOUNDS, "'P'", step->shape("P"));
+        CHECK(step->blocks<float>("T").front().server < 2);
+    }
+    const auto cursor = viewer.cursor();
+    CHECK(cursor && cursor->run == sim.run() && cursor->step == 8);
+    forebay::ConsumerOptions again{stream};
+    again.start = FB_START_CURSOR;
+    again.cursor = *cursor;
+    again.pin_bytes = 0;
+    forebay::Consumer next(again);
+    sim.step(8, 0).end();
+    CHECK(next.next()->number() == 8);
+    CHECK(forebay::Error(FB_TIMEOUT, "").is_retryable() && !forebay::Error(FB_INVALID, "").is_retryable());
+}
+
 static void space(const std::string &stream) {
     forebay::Space space;
     const std::vector<int> values = {1, 2, 3, 4, 5, 6};
@@ -231,7 +274,7 @@ static void space(const std::string &stream) {
     CHECK(part(0, 0) == 1 && part(0, 1) == 3 && part(1, 0) == 4 && part(1, 1) == 6);
     FAILS(FB_NOT_COVERED, stream, space.get<int>(stream, 9, {{0, 0}, {3, 4}}, 0.05));
     space.remove(stream, 9);
-    CHECK(forebay::status().find("\"servers\"") != std::string::npos);
+    CHECK(forebay::Admin().status().find("\"servers\"") != std::string::npos);
 }
 
 static void errors(const std::string &stream) {
@@ -255,7 +298,7 @@ static void errors(const std::string &stream) {
         step.put("W", &value, {{0}, {1}});
     });
     FAILS(FB_STEP_ORDER, "step 0", sim.step(1, 0));
-    forebay::check(fb_step_end(sim.get()));
+    forebay::check(fb_producer_end(sim.get()));
     sim.step(1, 0).end();
     // A reader without a writer, and one that is moved about.
     std::vector<forebay::Consumer> readers;
@@ -268,7 +311,8 @@ static void errors(const std::string &stream) {
 
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
-        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles}, {"space", space}, {"errors", errors}};
+        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles},
+        {"fields", fields}, {"space", space}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

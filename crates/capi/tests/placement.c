@@ -12,19 +12,21 @@ struct told {
 /* The first and the last block on the last server, the others on the first. */
 static int64_t at_the_ends(void *context, const fb_to_place *block) {
     struct told *told = context;
-    CHECK(block->size == sizeof(fb_to_place));
+    CHECK(block->struct_size == sizeof(fb_to_place));
     CHECK(strcmp(block->field, "U") == 0);
     CHECK(block->ndim == 2 && block->rank == 0);
     CHECK(block->shape[0] == SHAPE[0] && block->shape[1] == SHAPE[1]);
     CHECK(block->offset[0] == block->number * SHAPE[0] && block->offset[1] == 0);
     told->calls++;
-    told->servers = block->servers;
-    return block->number == 0 || block->number == BLOCKS - 1 ? (int64_t)block->servers - 1 : 0;
+    told->servers = block->servers_count;
+    CHECK(block->servers[0] == 0);
+    const int is_end = block->number == 0 || block->number == BLOCKS - 1;
+    return block->servers[is_end ? block->servers_count - 1 : 0];
 }
 
 static int64_t nowhere(void *context, const fb_to_place *block) {
     (void)context;
-    return block->number == 0 ? -3 : (int64_t)block->servers;
+    return block->number == 0 ? -3 : 2;
 }
 
 static fb_producer *open_placing(const char *stream, int32_t placement, fb_place_function place, void *context) {
@@ -48,14 +50,14 @@ static void put_and_read(const char *stream, int32_t placement, fb_place_functio
     declare(producer, "U", FB_F64, 2, GLOBAL);
     for (uint64_t number = 0; number < 3; number++) {
         for (int i = 0; i < ROWS * COLUMNS; i++) (&rows[0][0])[i] = i + 0.25 * (double)number;
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         for (uint64_t i = 0; i < BLOCKS; i++) {
             const uint64_t offset[2] = {i * SHAPE[0], 0};
             fb_block block = a_block("U", FB_F64, 2, offset, SHAPE, rows[offset[0]]);
             block.number = i;
             OK(fb_put(producer, &block));
         }
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, number);
         const fb_selection selection = a_selection("U", FB_F64, 2, zero, GLOBAL, out);
         memset(out, 0, sizeof out);
@@ -89,14 +91,14 @@ CASE(bad_placements) {
     fb_consumer *consumer = open_consumer(stream);
     producer = open_placing(stream, FB_PLACEMENT_FUNCTION, nowhere, NULL);
     declare(producer, "U", FB_F64, 2, GLOBAL);
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     for (uint64_t i = 0; i < 2; i++) {
         const uint64_t offset[2] = {i * SHAPE[0], 0};
         fb_block block = a_block("U", FB_F64, 2, offset, SHAPE, row);
         block.number = i;
-        FAILS(FB_INVALID, "fb_put", i == 0 ? "-3" : "server 2; there are 2", fb_put(producer, &block));
+        FAILS(FB_INVALID, "fb_put", i == 0 ? "-3" : "server2; there are server0, server1", fb_put(producer, &block));
     }
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_producer_close(producer));
     OK(fb_consumer_close(consumer));
 }

@@ -50,13 +50,13 @@ CASE(threads) {
     for (uint64_t number = 0; number < 3; number++) {
         pthread_t threads[THREADS];
         struct worker workers[THREADS];
-        OK(fb_step_begin(producer, number, 0));
+        OK(fb_producer_begin(producer, number, 0));
         for (int i = 0; i < THREADS; i++) {
             workers[i] = (struct worker){producer, i};
             CHECK(pthread_create(&threads[i], NULL, put_blocks, &workers[i]) == 0);
         }
         for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-        OK(fb_step_end(producer));
+        OK(fb_producer_end(producer));
         fb_step *step = next_step(consumer, number);
         memset(out, 0, sizeof out);
         const fb_selection selection = a_selection("U", FB_F64, 2, zero, global, out);
@@ -84,11 +84,11 @@ CASE(forks) {
     fb_step *step;
     for (int i = 0; i < 3 * 500; i++) (&values[0][0])[i] = i;
     declare(producer, "U", FB_F64, 2, global);
-    OK(fb_step_begin(producer, 0, 0));
+    OK(fb_producer_begin(producer, 0, 0));
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     step = next_step(consumer, 0);
-    OK(fb_step_begin(producer, 1, 0));
+    OK(fb_producer_begin(producer, 1, 0));
 
     pid_t child = fork();
     CHECK(child >= 0);
@@ -97,8 +97,8 @@ CASE(forks) {
         int yes;
         block.number = 1;
         FAILS(FB_FORKED, "fb_put: this producer", "a forked child opens its own", fb_put(producer, &block));
-        FAILS(FB_FORKED, "producer", "child", fb_step_end(producer));
-        FAILS(FB_FORKED, "producer", "child", fb_step_begin(producer, 2, 0));
+        FAILS(FB_FORKED, "producer", "child", fb_producer_end(producer));
+        FAILS(FB_FORKED, "producer", "child", fb_producer_begin(producer, 2, 0));
         FAILS(FB_FORKED, "producer", "child", fb_demanded(producer, "U", &yes));
         FAILS(FB_FORKED, "fb_get: this step", "child", fb_get(step, &selection));
         FAILS(FB_FORKED, "fb_consumer_next: this consumer", "child", fb_consumer_next(consumer, 1, &other));
@@ -115,7 +115,7 @@ CASE(forks) {
     /* The parent goes on where it was. */
     block.number = 0;
     OK(fb_put(producer, &block));
-    OK(fb_step_end(producer));
+    OK(fb_producer_end(producer));
     OK(fb_get(step, &selection));
     CHECK(memcmp(values, out, sizeof values) == 0);
     OK(fb_step_release(step));
@@ -138,9 +138,9 @@ static void *put_for_ever(void *stream) {
     (void)stream;
     for (uint64_t number = 0; go_on; number++) {
         const fb_block block = a_block("U", FB_F64, 1, zero, global, values);
-        OK(fb_step_begin(busy, number, 0));
+        OK(fb_producer_begin(busy, number, 0));
         OK(fb_put(busy, &block));
-        OK(fb_step_end(busy));
+        OK(fb_producer_end(busy));
     }
     return NULL;
 }
@@ -157,7 +157,7 @@ CASE(forks_amid_calls) {
         CHECK(child >= 0);
         if (child == 0) {
             alarm(10); /* a hang is a failure */
-            if (fb_step_end(busy) != FB_FORKED || fb_producer_close(busy) != FB_OK) _exit(1);
+            if (fb_producer_end(busy) != FB_FORKED || fb_producer_close(busy) != FB_OK) _exit(1);
             _exit(0);
         }
         join_child(child);
@@ -180,7 +180,7 @@ CASE(a_parent_that_dies) {
         const uint64_t global[1] = {5};
         fb_producer *producer = open_producer(stream);
         declare(producer, "U", FB_F64, 1, global);
-        OK(fb_step_begin(producer, 0, 0));
+        OK(fb_producer_begin(producer, 0, 0));
         const pid_t grandchild = fork();
         CHECK(grandchild >= 0);
         if (grandchild == 0) {
@@ -220,6 +220,8 @@ CASE(servers_that_are_gone) {
     const uint64_t global[1] = {5000}, zero[1] = {0};
     static double values[5000];
     char *json;
+    const fb_admin_options looking = FB_ADMIN_OPTIONS_INIT;
+    fb_admin *admin;
     uint64_t skipped = 99;
     fb_consumer *consumer = open_consumer(stream);
     fb_producer_options options = FB_PRODUCER_OPTIONS_INIT;
@@ -230,7 +232,9 @@ CASE(servers_that_are_gone) {
     declare(skipping, "U", FB_F64, 1, global);
     OK(fb_producer_lost(skipping, &skipped));
     CHECK(skipped == 0);
-    OK(fb_admin_status(NULL, &json));
+    OK(fb_admin_open(&looking, &admin));
+    OK(fb_admin_status(admin, &json));
+    OK(fb_admin_close(admin));
     const pid_t servers[2] = {server_pid(json, 0), server_pid(json, 1)};
     fb_free(json);
     CHECK(servers[0] > 0 && servers[1] > 0 && servers[0] != servers[1]);
@@ -238,14 +242,14 @@ CASE(servers_that_are_gone) {
     /* The simulation survives; the first step may still have been under way. */
     for (uint64_t number = 0; number < 4; number++) {
         const fb_block block = a_block("U", FB_F64, 1, zero, global, values);
-        OK(fb_step_begin(skipping, number, 0));
+        OK(fb_producer_begin(skipping, number, 0));
         OK(fb_put(skipping, &block));
-        OK(fb_step_end(skipping));
+        OK(fb_producer_end(skipping));
     }
     FAILS(FB_UNREACHABLE, "fb_producer_lost", "server", fb_producer_lost(skipping, &skipped));
     CHECK(skipped >= 3 && skipped <= 4);
     OK(fb_producer_close(skipping));
-    FAILS(FB_UNREACHABLE, "fb_step_begin", "server", fb_step_begin(failing, 0, 0));
+    FAILS(FB_UNREACHABLE, "fb_producer_begin", "server", fb_producer_begin(failing, 0, 0));
     (void)fb_producer_close(failing);
     fb_step *step;
     /* The reader is told by its own server's end, or before by that of the producers' server, which to the one

@@ -1,7 +1,26 @@
-! The Fortran module: shapes, starts, ghosts and sections are turned round and arrive where they should.
+! The Fortran module: shapes, offsets, ghosts and sections are turned round and arrive where they should.
 ! What C sees of them is tested by the tutorial's pairs of languages.
+module placing
+   use forebay
+   use, intrinsic :: iso_c_binding
+   implicit none
+contains
+   function on_the_last(context, block) bind(C) result(server)
+      type(c_ptr), value :: context
+      type(fb_to_place), intent(in) :: block
+      integer(c_int64_t) :: server
+      integer, pointer :: calls
+      integer(c_int32_t), pointer :: servers(:)
+      call c_f_pointer(context, calls)
+      call c_f_pointer(block%servers, servers, [block%servers_count])
+      calls = calls + 1
+      server = servers(size(servers))
+   end function
+end module
+
 program turned
    use forebay
+   use placing, only: on_the_last
    use, intrinsic :: iso_c_binding
    use, intrinsic :: iso_fortran_env
    implicit none
@@ -36,6 +55,10 @@ program turned
       call asynchronous
    case ('views')
       call views
+   case ('fields')
+      call fields
+   case ('placements')
+      call placements
    case ('attributes')
       call attributes
    case ('particles')
@@ -53,6 +76,22 @@ program turned
    end select
 
 contains
+
+   ! The status of a group, by a handle of its own; empty after an error.
+   function status_of(group, stat, errmsg) result(json)
+      character(*), intent(in), optional :: group
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      type(fb_admin) :: admin
+      json = ''
+      call fb_admin_open(admin, group, stat=stat, errmsg=errmsg)
+      if (present(stat)) then
+         if (stat /= FB_OK) return
+      end if
+      json = fb_admin_status(admin, stat, errmsg)
+      call fb_admin_close(admin)
+   end function
 
    subroutine check(condition, what)
       logical, intent(in) :: condition
@@ -107,15 +146,15 @@ contains
       call fb_array(sim, 'r8', FB_F64, [2, 3], origin=[1.0_real64, 2.0_real64], association=FB_ASSOCIATION_VERTEX)
       call fb_array(sim, 'c4', FB_C64, [2, 3])
       call fb_array(sim, 'c8', FB_C128, [2, 3])
-      call fb_step_begin(sim, 5000000000_int64, 0.5_real64)
+      call fb_producer_begin(sim, 5000000000_int64, 0.5_real64)
       call check(fb_demanded(sim, 'i4'), 'i4 is wanted')
-      call fb_put(sim, 'i4', i4, start=[1, 1])
-      call fb_put(sim, 'i8', i8, start=[1, 1])
-      call fb_put(sim, 'r4', r4, start=[1, 1])
-      call fb_put(sim, 'r8', r8, start=[1, 1])
-      call fb_put(sim, 'c4', c4, start=[1, 1])
-      call fb_put(sim, 'c8', c8, start=[1, 1])
-      call fb_step_end(sim)
+      call fb_put(sim, 'i4', i4, offset=[0, 0])
+      call fb_put(sim, 'i8', i8, offset=[0, 0])
+      call fb_put(sim, 'r4', r4, offset=[0, 0])
+      call fb_put(sim, 'r8', r8, offset=[0, 0])
+      call fb_put(sim, 'c4', c4, offset=[0, 0])
+      call fb_put(sim, 'c8', c8, offset=[0, 0])
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call check(step%number == 5000000000_int64 .and. step%time == 0.5_real64 .and. step%run == 1, 'its number')
       call check(.not. (step%torn .or. step%rewound) .and. step%missed == 0, 'it is whole')
@@ -157,15 +196,15 @@ contains
       end do
       call open_both(sim, viewer)
       call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'])
-      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1, 0.0_real64)
       ! The interior of a larger array, of which z = 1 has a ghost layer on either side in x and y.
-      call fb_put(sim, 'U', padded(1:nx, 1:ny, 3:3), start=[1, 1, 2], number=1)
-      call fb_put(sim, 'U', padded(:, :, 1:4), start=[1, 1, 1], ghost_low=[1, 2, 1], ghost_high=[0, 0, 2], number=0)
+      call fb_put(sim, 'U', padded(1:nx, 1:ny, 3:3), offset=[0, 0, 1], number=1)
+      call fb_put(sim, 'U', padded(:, :, 1:4), offset=[0, 0, 0], ghost_low=[1, 2, 1], ghost_high=[0, 0, 2], number=0)
       ! Every other x, y backwards.
-      call fb_put(sim, 'U', sparse(2:2*nx:2, ny:1:-1, :), start=[1, 1, 3], number=2)
+      call fb_put(sim, 'U', sparse(2:2*nx:2, ny:1:-1, :), offset=[0, 0, 2], number=2)
       allocate (nothing(nx, 0, nz))
-      call fb_put(sim, 'U', nothing, start=[1, 1, 1], number=3)
-      call fb_step_end(sim)
+      call fb_put(sim, 'U', nothing, offset=[0, 0, 0], number=3)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       out = -2
       call fb_get(step, 'U', out(2:, 2*ny:2:-2, :))
@@ -177,7 +216,7 @@ contains
          end do
       end do
       call check(all(out(1, :, :) == -2) .and. all(out(:, 1::2, :) == -2), 'nothing else is written')
-      call fb_get(step, 'U', some, start=[2, 3, 1], every=[3, 1, 2])
+      call fb_get(step, 'U', some, offset=[1, 2, 0], every=[3, 1, 2])
       do z = 1, 2
          do y = 1, 3
             do x = 1, 2
@@ -185,7 +224,7 @@ contains
             end do
          end do
       end do
-      call fb_get(step, 'U', nothing, start=[1, 1, 1])
+      call fb_get(step, 'U', nothing, offset=[0, 0, 0])
       call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
@@ -196,9 +235,9 @@ contains
       character(*), intent(in) :: field
       real(real64), intent(in) :: array(..)
       logical, intent(in) :: waits
-      integer, parameter :: ones(4) = 1
-      if (waits) call fb_put(sim, field, array, start=ones(:rank(array)))
-      if (.not. waits) call fb_put_async(sim, field, array, start=ones(:rank(array)))
+      integer, parameter :: zeros(4) = 0
+      if (waits) call fb_put(sim, field, array, offset=zeros(:rank(array)))
+      if (.not. waits) call fb_put_async(sim, field, array, offset=zeros(:rank(array)))
    end subroutine
 
    function doubled(a) result(twice)
@@ -233,7 +272,7 @@ contains
       call fb_array(sim, 'two', FB_F64, [15, 20])
       call fb_array(sim, 'three', FB_F64, [3, 20, 5])
       call fb_array(sim, 'four', FB_F64, [2, 3, 10, 5])
-      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1, 0.0_real64)
       call put_either(sim, 'doubled', 2*u, waits)
       call put_either(sim, 'single', real(single, real64), waits)
       call put_either(sim, 'picked', u([(modulo(7*i, 300), i=0, 299)]), waits)
@@ -241,9 +280,9 @@ contains
       call put_either(sim, 'two', transpose(v), waits)
       call put_either(sim, 'three', -w, waits)
       call put_either(sim, 'four', (x), waits)
-      if (waits) call fb_put(sim, 'i4', i4 + 1, start=[1])
-      if (.not. waits) call fb_put_async(sim, 'i4', i4 + 1, start=[1])
-      call fb_step_end(sim)
+      if (waits) call fb_put(sim, 'i4', i4 + 1, offset=[0])
+      if (.not. waits) call fb_put_async(sim, 'i4', i4 + 1, offset=[0])
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_get(step, 'doubled', u_back)
       call check(all(u_back == 2*u), '2*u')
@@ -290,14 +329,14 @@ contains
       call fb_array(sim, 'pointer', FB_F64, [200])
       call fb_array(sim, 'wave', FB_C128, [200])
       call fb_array(sim, 'energy', FB_F32, [5, 7])
-      call fb_step_begin(sim, 1, 0.0_real64)
-      call fb_put(sim, 'kind', p%kind, start=[1])
-      call fb_put(sim, 'rho', c%rho, start=[1, 1])
-      call fb_put(sim, 'back', p(199:0:-1)%rho, start=[1])
-      call fb_put(sim, 'pointer', rho, start=[1])
-      call fb_put(sim, 'wave', p%wave, start=[1])
-      call fb_put_async(sim, 'energy', c(2:10:2, 20:1:-3)%energy, start=[1, 1])
-      call fb_step_end(sim)
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'kind', p%kind, offset=[0])
+      call fb_put(sim, 'rho', c%rho, offset=[0, 0])
+      call fb_put(sim, 'back', p(199:0:-1)%rho, offset=[0])
+      call fb_put(sim, 'pointer', rho, offset=[0])
+      call fb_put(sim, 'wave', p%wave, offset=[0])
+      call fb_put_async(sim, 'energy', c(2:10:2, 20:1:-3)%energy, offset=[0, 0])
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       block
          type(cell) :: q(200), d(10, 20)
@@ -345,14 +384,14 @@ contains
       call fb_array(sim, 'one', FB_F32, [5])
       call fb_array(sim, 'four', FB_F32, [2, 3, 1, 4])
       call fb_array(sim, 'unplaced', FB_F32, ndim=2)
-      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'scalar', scalar)
-      call fb_put(sim, 'one', one(4:5), start=[4])
-      call fb_put(sim, 'one', one(:3), start=[1], number=1)
-      call fb_put(sim, 'four', four, start=[1, 1, 1, 1])
+      call fb_put(sim, 'one', one(4:5), offset=[3])
+      call fb_put(sim, 'one', one(:3), offset=[0], number=1)
+      call fb_put(sim, 'four', four, offset=[0, 0, 0, 0])
       plane = 7
       call fb_put(sim, 'unplaced', plane)
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step, timeout=20.0_real64), 'there is a step')
       call fb_get(step, 'scalar', back)
       call fb_get(step, 'one', back_one)
@@ -379,24 +418,24 @@ contains
       call open_both(sim, viewer)
       call fb_array(sim, 'five', FB_I16, [2, 1, 3, 2, 4])
       call fb_array(sim, 'u', FB_F64, [300, 4])
-      call fb_step_begin(sim, 1, 0.0_real64)
-      call fb_put_address(sim, 'five', FB_I16, c_loc(five), shape(five, int64), start=[1, 1, 1, 1, 1])
-      call fb_alloc(sim, 'u', FB_F64, [302, 3], address, start=[1, 2], ghost_low=[2, 0])
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put_address(sim, 'five', FB_I16, c_loc(five), shape(five, int64), offset=[0, 0, 0, 0, 0])
+      call fb_alloc(sim, 'u', FB_F64, [302, 3], address, offset=[0, 1], ghost_low=[2, 0])
       call c_f_pointer(address, u, [302, 3])
       do i = 1, 302
          u(i, :) = i - 2 + [1000, 2000, 3000]
       end do
       call fb_commit(sim, address)
-      call fb_alloc(sim, 'u', FB_F64, [300, 1], address, start=[1, 1], number=1)
+      call fb_alloc(sim, 'u', FB_F64, [300, 1], address, offset=[0, 0], number=1)
       call fb_abort(sim, address)
       v(:, 1) = -1
-      call fb_put(sim, 'u', v(:, 1:1), start=[1, 1], number=1)
-      call fb_step_end(sim)
+      call fb_put(sim, 'u', v(:, 1:1), offset=[0, 0], number=1)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_get_address(step, 'five', FB_I16, c_loc(back), shape(back, int64))
       call check(all(back == five), 'five dimensions')
       call fb_get_address(step, 'five', FB_I16, c_loc(part), [1_int64, 1_int64, 2_int64, 1_int64, 2_int64], &
-                          strides=[2_int64, 2_int64, 4_int64, 2_int64, 2_int64], start=[2, 1, 1, 2, 1], every=[1, 1, 2, 1, 3])
+                          strides=[2_int64, 2_int64, 4_int64, 2_int64, 2_int64], offset=[1, 0, 0, 1, 0], every=[1, 1, 2, 1, 3])
       call check(all(part == reshape(five([2], [1], [1, 3], [2], [1, 4]), [2, 2], order=[2, 1])), 'a part of it')
       call fb_get(step, 'u', v)
       call check(all(v(:, 1) == -1) .and. v(1, 2) == 1001 .and. v(300, 2) == 1300 .and. v(7, 4) == 3007, 'in place')
@@ -423,18 +462,18 @@ contains
       do number = 1, 2
          u = reshape([(real(i + 7*number, real64), i=1, 1200)], [400, 3])
          i2 = [(int(i - number, int16), i=1, 700)]
-         call fb_step_begin(sim, number, 0.0_real64)
+         call fb_producer_begin(sim, number, 0.0_real64)
          do i = 1, 3
-            call fb_put_async(sim, 'u', u(:, i:i), start=[1, i], number=i)
+            call fb_put_async(sim, 'u', u(:, i:i), offset=[0, i - 1], number=i)
          end do
-         call fb_put_async_address(sim, 'i2', FB_I16, c_loc(i2), [700_int64], start=[1])
-         call fb_put_async(sim, 'u', u, start=[1], stat=stat, errmsg=text)
-         call fails(FB_OUT_OF_BOUNDS, 'start has 1 entries')
+         call fb_put_async_address(sim, 'i2', FB_I16, c_loc(i2), [700_int64], offset=[0])
+         call fb_put_async(sim, 'u', u, offset=[0], stat=stat, errmsg=text)
+         call fails(FB_OUT_OF_BOUNDS, 'offset has 1 entries')
          if (number == 1) then
             call fb_wait(sim, dropped)
             call check(dropped == 0, 'nothing is dropped')
          end if
-         call fb_step_end(sim)
+         call fb_producer_end(sim)
          call check(fb_consumer_next(viewer, step), 'there is a step')
          call fb_get(step, 'u', back)
          call fb_get_address(step, 'i2', FB_I16, c_loc(back_i2), [700_int64])
@@ -461,17 +500,17 @@ contains
       call open_both(sim, viewer)
       call fb_array(sim, 'U', FB_F64, [nx, ny, nz], stats=.true.)
       call fb_array(sim, 'points', FB_I32, ndim=1)
-      call fb_step_begin(sim, 1, 0.0_real64)
-      call fb_put(sim, 'U', u, start=[1, 1, 3], ghost_low=[1, 0, 0], ghost_high=[0, 2, 0], number=12)
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u, offset=[0, 0, 2], ghost_low=[1, 0, 0], ghost_high=[0, 2, 0], number=12)
       call fb_put(sim, 'points', points)
       call fb_put(sim, 'points', points(1:0), number=1)
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call check(fb_step_block_count(step, 'U') == 1, 'one block')
       call check(fb_step_block_count(step, 'points') == 2, 'two blocks')
       call fb_step_block(step, 'U', 1_int64, view)
       call check(view%placed .and. view%dtype == FB_F64 .and. view%rank == 0 .and. view%number == 12, 'what it is')
-      call check(all(view%start == [1, 1, 3]) .and. all(view%shape == [nx, ny, 2]), 'where it is')
+      call check(all(view%offset == [0, 0, 2]) .and. all(view%shape == [nx, ny, 2]), 'where it is')
       call check(all(view%ghost_low == [1, 0, 0]) .and. all(view%ghost_high == [0, 2, 0]), 'its ghosts')
       call check(all(view%stored == shape(u)) .and. view%bytes == 8*size(u), 'how it lies')
       call c_f_pointer(view%data, shown, view%stored)
@@ -493,6 +532,92 @@ contains
       call check(fb_step_block_count(step, 'V', stat, text) == 0, 'no blocks')
       call fails(FB_NOT_FOUND, 'it has')
       call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! Which server holds a block, as a function says it.
+   subroutine placements
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64) :: u(20, 30)
+      integer :: asked
+      integer, target :: calls
+      u = 1
+      calls = 0
+      call fb_consumer_open(viewer, 'placements', timeout=20.0_real64)
+      call fb_producer_open(sim, 'placements', placement=FB_PLACEMENT_FUNCTION, place=c_funloc(on_the_last), &
+                            place_context=c_loc(calls))
+      call fb_array(sim, 'U', FB_F64, [20, 30])
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u(:, :15), offset=[0, 0])
+      call fb_put(sim, 'U', u(:, 16:), offset=[0, 15], number=1)
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      do asked = 1, 2
+         call fb_step_block(step, 'U', int(asked, int64), view)
+         call check(view%server == 1, 'it is on the last server')
+      end do
+      call check(calls == 2, 'it was asked for each block')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   ! What a reader is told of a field: in Fortran's order, as it was said.
+   subroutine fields
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_field_info) :: info
+      integer(int64) :: run, next
+      integer :: outcome
+      logical :: flags(2)
+      logical, allocatable :: flags_back(:)
+      type(fb_label), allocatable :: texts(:)
+      real(real64) :: u(nx, ny)
+      u = 1
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', FB_F64, [nx, ny], dims=['x ', 'yy'], spacing=[0.5_real64, 2.0_real64], units='m/s', &
+                    association=FB_ASSOCIATION_VERTEX)
+      call fb_array(sim, 'points', FB_I32, ndim=1)
+      flags = [.true., .false.]
+      call fb_attr(sim, 'flags', flags)
+      call fb_attr(sim, 'names', ['one  ', 'three'], field='U')
+      call fb_producer_begin(sim, 3, 0.0_real64)
+      call fb_put(sim, 'U', u, offset=[0, 0], outcome=outcome)
+      call check(outcome == FB_OUTCOME_STAGED, 'it was staged')
+      call fb_put(sim, 'points', [1, 2, 3])
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(fb_step_field_name(step, 1) == 'U', 'the name of the first')
+      call check(fb_step_field_name(step, 2) == 'points', 'the name of the second')
+      call check(fb_step_field_name(step, 3, stat, text) == '', 'no third field')
+      call fails(FB_NOT_FOUND, 'the step has 2')
+      call fb_step_field(step, 'U', info)
+      call check(info%name == 'U' .and. info%dtype == FB_F64 .and. info%ndim == 2 .and. info%units == 'm/s', 'what it is')
+      call check(info%placed .and. all(info%shape == [nx, ny]) .and. info%association == FB_ASSOCIATION_VERTEX, 'its shape')
+      call check(info%dims(1)%text == 'x' .and. info%dims(2)%text == 'yy' .and. size(info%dims) == 2, 'its dimensions')
+      call check(all(info%spacing == [0.5_real64, 2.0_real64]) .and. size(info%origin) == 0, 'its spacing')
+      call fb_step_field(step, 'points', info)
+      call check(.not. info%placed .and. size(info%shape) == 0 .and. info%ndim == 1 .and. size(info%dims) == 0, 'unplaced')
+      call check(size(fb_step_shape(step, 'points', stat, text)) == 0, 'no shape')
+      call fails(FB_OUT_OF_BOUNDS, 'no global shape')
+      call fb_step_field(step, 'none', info, stat, text)
+      call fails(FB_NOT_FOUND, 'none')
+      call fb_attr_get(step, 'flags', flags_back)
+      call check(size(flags_back) == 2 .and. all(flags_back .eqv. flags), 'a list of logicals')
+      call fb_attr_get(step, 'names', texts, field='U')
+      call check(size(texts) == 2 .and. texts(1)%text == 'one' .and. texts(2)%text == 'three', 'a list of texts')
+      call check(fb_attr_key(step, 1) == 'flags', 'the key of the stream')
+      call check(fb_attr_key(step, 1, field='U') == 'names', 'the key of the field')
+      call check(fb_attr_key(step, 2, stat=stat, errmsg=text) == '', 'no second key')
+      call fails(FB_NOT_FOUND, 'there are 1')
+      call fb_step_release(step)
+      call fb_consumer_cursor(viewer, run, next)
+      call check(run == fb_producer_run(sim) .and. next == 4, 'where another reader goes on')
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
    end subroutine
@@ -524,9 +649,9 @@ contains
       call fails(FB_CONFLICT, 'yes')
       call fb_attr(sim, 'yes', 1, field='V', stat=stat, errmsg=text)
       call fails(FB_NOT_FOUND, 'V')
-      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'U', 1.0_real64)
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_attr_get(step, 'yes', yes)
       call check(yes, 'a logical')
@@ -563,6 +688,7 @@ contains
       type(fb_producer) :: sim
       type(fb_consumer) :: viewer
       type(fb_step) :: step
+      type(fb_field_info) :: info
       type(fb_view) :: view
       real(real64) :: x(3, 40)
       real(real64), pointer :: shown(:, :)
@@ -575,18 +701,22 @@ contains
       call open_both(sim, viewer)
       call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dtypes has 1 entries for 2 names')
-      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], stats=.true.)
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], units=['m'], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'units has 1 entries for 2 names')
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], units=['mm', 'e '], stats=.true.)
       call fb_buffer(sim, 'log')
-      call fb_step_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'ions/x', x)
       call fb_put(sim, 'ions/charge', charge(1:39), stat=stat, errmsg=text)
       call fails(FB_CONFLICT, 'has 39 particles')
       call fb_put(sim, 'ions/charge', charge)
       call fb_put_address(sim, 'log', FB_U8, c_loc(said), [5_int64])
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call fb_step_block(step, 'ions/x', 1_int64, view)
       call check(all(view%stored == [3, 40]), 'the last dimension counts')
+      call fb_step_field(step, 'ions/charge', info)
+      call check(info%units == 'e' .and. .not. info%placed, 'its units')
       call c_f_pointer(view%data, shown, view%stored)
       call check(all(shown == x), 'its vectors')
       call check(view%has_stats .and. view%min == 1 .and. view%max == 120, 'their statistics')
@@ -612,13 +742,13 @@ contains
       call fails(FB_INVALID, 'replicas is 0')
       call fb_space_open(space, timeout=20.0_real64, replicas=1)
       call fb_space_put(space, trim(name), t(:, 1:2), step=7_int64, shape=[nx, ny])
-      call fb_space_put(space, trim(name), t(1:4, 3:), step=7_int64, start=[1, 3], shape=[nx, ny])
+      call fb_space_put(space, trim(name), t(1:4, 3:), step=7_int64, offset=[0, 2], shape=[nx, ny])
       call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)
       call fails(FB_NOT_COVERED, trim(name))
-      call fb_space_put(space, trim(name), t(5:, 3:), step=7_int64, start=[5, 3])
+      call fb_space_put(space, trim(name), t(5:, 3:), step=7_int64, offset=[4, 2])
       call fb_space_get(space, trim(name), back, step=7_int64)
       call check(all(back == t), 'all of it')
-      call fb_space_get(space, trim(name), part, step=7_int64, start=[2, 2], every=[2, 3])
+      call fb_space_get(space, trim(name), part, step=7_int64, offset=[1, 1], every=[2, 3])
       call check(all(part == t(2:6:2, 2:5:3)), 'a part of it')
       call fb_space_put(space, 'i4 '//trim(name), i4, 1_int64)
       call fb_space_get(space, 'i4 '//trim(name), j4, 1_int64)
@@ -630,16 +760,16 @@ contains
       call check(scalar == 42, 'one number')
       call fb_space_get(space, 'i4 '//trim(name), back, 1_int64, timeout=1.0_real64, stat=stat, errmsg=text)
       call check(stat == FB_TYPE_MISMATCH .or. stat == FB_OUT_OF_BOUNDS, 'another type and shape')
-      call fb_space_put(space, 'bad', t, 1_int64, start=[0, 1], stat=stat, errmsg=text)
-      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_space_put(space, 'bad', t, 1_int64, offset=[-1, 0], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 0')
       call fb_space_put(space, 'bad', t, 1_int64, shape=[nx], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'shape has 1')
       call fb_space_remove(space, trim(name), 7_int64)
       call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)
       call check(stat /= FB_OK, 'it is gone')
-      call check(index(fb_status(), '"servers"') > 0, 'the status')
-      call check(fb_status('/nonexistent/group.json', stat, text) == '', 'no status')
-      call check(index(fb_status(fb_group_text()), '"servers"') > 0, 'the text of the file is as good as the file')
+      call check(index(status_of(), '"servers"') > 0, 'the status')
+      call check(status_of('/nonexistent/group.json', stat, text) == '', 'no status')
+      call check(index(status_of(fb_group_text()), '"servers"') > 0, 'the text of the file is as good as the file')
       call check(fb_group_text('/nonexistent/group.json', stat, text) == '', 'no text')
       call fails(FB_CONNECTION_FILE, '/nonexistent/group.json')
       call fb_space_close(space)
@@ -661,38 +791,38 @@ contains
       one = reshape([5, 6], [2, 1])
       call open_both(sim, viewer)
       call fb_array(sim, 'u', FB_I32, [wide, 3_int64])
-      call fb_step_begin(sim, 1, 0.0_real64)
-      call fb_put(sim, 'u', i4(:, 1:1), start=[wide - 1, 2_int64])
-      call fb_put_async(sim, 'u', i4(:, 2:2), start=[wide - 1, 3_int64], number=1)
-      call fb_put_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], start=[wide - 5, 1_int64], number=2)
-      call fb_put_async_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], start=[wide - 7, 1_int64], number=3)
-      call fb_alloc(sim, 'u', FB_I32, [2_int64, 1_int64], address, start=[wide - 1, 1_int64], number=4)
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'u', i4(:, 1:1), offset=[wide - 2, 1_int64])
+      call fb_put_async(sim, 'u', i4(:, 2:2), offset=[wide - 2, 2_int64], number=1)
+      call fb_put_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], offset=[wide - 6, 0_int64], number=2)
+      call fb_put_async_address(sim, 'u', FB_I32, c_loc(one), [2_int64, 1_int64], offset=[wide - 8, 0_int64], number=3)
+      call fb_alloc(sim, 'u', FB_I32, [2_int64, 1_int64], address, offset=[wide - 2, 0_int64], number=4)
       call c_f_pointer(address, given, [2, 1])
       given = one
       call fb_commit(sim, address)
-      call fb_put(sim, 'u', i4, start=[wide, 2_int64], number=5, stat=stat, errmsg=text)
+      call fb_put(sim, 'u', i4, offset=[wide - 1, 1_int64], number=5, stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, '[3, 5000000000]')
-      call fb_put(sim, 'u', i4, start=[0_int64, 2_int64], number=5, stat=stat, errmsg=text)
-      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
-      call fb_step_end(sim)
+      call fb_put(sim, 'u', i4, offset=[-1_int64, 1_int64], number=5, stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 0')
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call check(all(fb_step_shape(step, 'u') == [wide, 3_int64]), 'the shape')
-      call fb_get(step, 'u', j4, start=[wide - 1, 2_int64])
+      call fb_get(step, 'u', j4, offset=[wide - 2, 1_int64])
       call check(all(j4 == i4), 'at the far end')
-      call fb_get_address(step, 'u', FB_I32, c_loc(j4), [2_int64, 1_int64], start=[wide - 1, 1_int64])
+      call fb_get_address(step, 'u', FB_I32, c_loc(j4), [2_int64, 1_int64], offset=[wide - 2, 0_int64])
       call check(all(j4(:, 1) == one(:, 1)), 'in place')
-      call fb_get(step, 'u', j4, start=[wide - 7, 1_int64], every=[2, 1], stat=stat, errmsg=text)
+      call fb_get(step, 'u', j4, offset=[wide - 8, 0_int64], every=[2, 1], stat=stat, errmsg=text)
       call fails(FB_NOT_COVERED, 'C''s order')
-      call fb_get(step, 'u', j4(:, 1:1), start=[wide - 7, 1_int64], every=[3, 1])
+      call fb_get(step, 'u', j4(:, 1:1), offset=[wide - 8, 0_int64], every=[3, 1])
       call check(all(j4(:, 1) == [5, 6]), 'every third of two blocks')
       call fb_step_block(step, 'u', 1_int64, view)
-      call check(view%start(1) > 4000000000_int64 .and. view%start(2) <= 3, 'where it is')
+      call check(view%offset(1) > 4000000000_int64 .and. view%offset(2) <= 2, 'where it is')
       call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
       call fb_space_open(space, timeout=20.0_real64)
-      call fb_space_put(space, trim(name), i4, 1_int64, start=[wide - 1, 1_int64], shape=[wide, 7_int64])
-      call fb_space_get(space, trim(name), j4, 1_int64, start=[wide - 1, 1_int64])
+      call fb_space_put(space, trim(name), i4, 1_int64, offset=[wide - 2, 0_int64], shape=[wide, 7_int64])
+      call fb_space_get(space, trim(name), j4, 1_int64, offset=[wide - 2, 0_int64])
       call check(all(j4 == i4), 'far in the space')
       call fb_space_close(space)
    end subroutine
@@ -714,9 +844,9 @@ contains
          run = fb_producer_run(sim)
          call fb_array(sim, 'U', FB_F64, [3])
          do number = 3*(life - 1), life + 2
-            call fb_step_begin(sim, number, 0.0_real64)
-            call fb_put(sim, 'U', [1.0_real64, 2.0_real64, 3.0_real64], start=[1])
-            call fb_step_end(sim)
+            call fb_producer_begin(sim, number, 0.0_real64)
+            call fb_put(sim, 'U', [1.0_real64, 2.0_real64, 3.0_real64], offset=[0])
+            call fb_producer_end(sim)
             call check(fb_consumer_next(viewer, step), 'there is a step')
             call check(step%run == life .and. step%number == number, 'its run and number')
             call check(step%rewound .eqv. (life == 2 .and. number == 3), 'rewound once')
@@ -758,32 +888,32 @@ contains
       call fb_array(sim, 'U', FB_F64, [3, 4], spacing=[1.0_real64], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'spacing has 1')
       call fb_array(sim, 'U', FB_F64, [3, 4])
-      call fb_put(sim, 'U', u, start=[1, 1], stat=stat, errmsg=text)
+      call fb_put(sim, 'U', u, offset=[0, 0], stat=stat, errmsg=text)
       call fails(FB_STEP_ORDER, 'outside a step')
-      call fb_step_begin(sim, 1, 0.0_real64)
-      call fb_put(sim, 'U', u, start=[2, 1], stat=stat, errmsg=text)
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u, offset=[1, 0], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'outside the global shape')
-      call fb_put(sim, 'U', u, start=[0, 1], stat=stat, errmsg=text)
-      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
-      call fb_put(sim, 'U', u, start=[1], stat=stat, errmsg=text)
-      call fails(FB_OUT_OF_BOUNDS, 'start has 1 entries')
-      call fb_put(sim, 'U', u, start=[1, 1], ghost_low=[2, 0], ghost_high=[2, 0], stat=stat, errmsg=text)
+      call fb_put(sim, 'U', u, offset=[-1, 0], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 0')
+      call fb_put(sim, 'U', u, offset=[0], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'offset has 1 entries')
+      call fb_put(sim, 'U', u, offset=[0, 0], ghost_low=[2, 0], ghost_high=[2, 0], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'wider than the array')
-      call fb_put(sim, 'U', u(:, 1), start=[1], stat=stat, errmsg=text)
+      call fb_put(sim, 'U', u(:, 1), offset=[0], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, '1 dimensions')
       call fb_put(sim, 'U', five, stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'fb_put_address')
-      call fb_put(sim, 'U', real(u, real32), start=[1, 1], stat=stat, errmsg=text)
+      call fb_put(sim, 'U', real(u, real32), offset=[0, 0], stat=stat, errmsg=text)
       call fails(FB_TYPE_MISMATCH, 'float64')
-      call fb_put(sim, 'U', u, start=[1, 1], stat=stat)
+      call fb_put(sim, 'U', u, offset=[0, 0], stat=stat)
       call check(stat == FB_OK, 'and then it works')
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
-      call fb_get(step, 'U', u, start=[1, 2], stat=stat, errmsg=text)
+      call fb_get(step, 'U', u, offset=[0, 1], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dimension 0')   ! y, the slowest
       call fails(FB_OUT_OF_BOUNDS, 'in C''s order: the slowest dimension first, from 0')
-      call fb_get(step, 'U', u, start=[0, 1], stat=stat, errmsg=text)
-      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_get(step, 'U', u, offset=[-1, 0], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 0')
       call fb_get(step, 'U', u, every=[0, 1], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'at least 1')
       call fb_get(step, 'V', u, stat=stat, errmsg=text)
@@ -791,7 +921,7 @@ contains
       call fb_step_release(step)
       call check(.not. fb_consumer_next(viewer, step, timeout=0.01_real64, stat=stat, errmsg=text), 'nothing comes')
       call fails(FB_TIMEOUT, 'errors')
-      call fb_step_end(sim, stat=stat, errmsg=text)
+      call fb_producer_end(sim, stat=stat, errmsg=text)
       call fails(FB_STEP_ORDER, 'outside a step')
       call fb_producer_close(sim)
       call fb_producer_close(sim)   ! once more does no harm

@@ -3,7 +3,7 @@
 use crate::output::Output;
 use crate::{Common, servers_log};
 use forebay_client::transport::group_file::path_of;
-use forebay_client::{Admin, Result};
+use forebay_client::{Admin, Result, ServerId};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -11,15 +11,21 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Leave {
     /// Which one, as `forebay status` names it: server2, or 2
-    name: String,
+    #[arg(value_parser = server)]
+    server: ServerId,
     /// Give up what no other server can hold, also with the last server
     #[arg(long)]
     discard: bool,
 }
 
+fn server(name: &str) -> std::result::Result<ServerId, String> {
+    let number = name.strip_prefix("server").unwrap_or(name);
+    number.parse().map(ServerId).map_err(|_| "give a server's name or number, as server2 or 2".to_owned())
+}
+
 pub(crate) fn leave(common: &Common, leave: &Leave, output: &Output) -> Result<ExitCode> {
     let admin = Admin::open(&common.group_options()?)?;
-    let server = admin.remove_server(&leave.name, leave.discard)?;
+    let server = admin.remove_server(leave.server, leave.discard)?;
     // The last one ends its group.
     let path = path_of(common.group.as_deref())?;
     if !path.exists() {

@@ -14,6 +14,7 @@
 //! name. Calls between files go the same way.
 //!
 //! - `seconds`, `fork`, `check_dtype`: times that users give, handles in forked children, dtypes of arrays;
+//! - `on_loss`, `outcome`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
 //! - `connection`: finding a group and talking to its servers;
 //! - `put_target`: a server that this process puts blocks to;
 //! - `reading`: getting at blocks, whoever put them;
@@ -24,7 +25,10 @@ mod admin;
 mod check_dtype;
 mod connection;
 mod consumer;
+mod declared;
 mod fork;
+mod on_loss;
+mod outcome;
 mod pipeline_handle;
 mod producer;
 mod put_target;
@@ -36,9 +40,12 @@ mod worker;
 pub use admin::{Admin, FoundPipeline};
 pub use connection::group::Group;
 pub use connection::group_options::{GroupOptions, TransportChoice};
-pub use consumer::{Consumer, ConsumerOptions};
+pub use consumer::Consumer;
+pub use declared::{Choice, ConsumerOptions, Named, ProducerOptions, SpaceOptions};
+pub use on_loss::OnLoss;
+pub use outcome::Outcome;
 pub use pipeline_handle::{Driven, PipelineHandle, PipelineRequest};
-pub use producer::{Allocation, Block, OnLoss, Outcome, Producer, ProducerOptions};
+pub use producer::{Allocation, Block, Producer};
 pub use reading::block_lookup::Records;
 pub use reading::block_view::{BlockBytes, BlockView};
 pub use reading::buffers::Buffer;
@@ -46,7 +53,7 @@ pub use reading::selection::Selection;
 pub use reading::share::Share;
 pub use reading::step::Step;
 pub use seconds::{patience, seconds};
-pub use space::{Space, SpaceOptions, SpacePut};
+pub use space::{Space, SpacePut};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;

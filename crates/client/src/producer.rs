@@ -2,7 +2,7 @@
 //!
 //! [`rank`] has the handle, and the other files have its calls. From the bottom up:
 //!
-//! - [`options`], [`species`], [`block_bytes`]: what the user gives, and the bytes of a block;
+//! - [`block`], [`species`], [`block_bytes`]: what the user gives, and the bytes of a block;
 //! - [`stored_block`], [`replay_log`], [`home_choice`], [`outstanding`], [`fast_path`], [`staging`], [`state`]: what a rank
 //!   remembers;
 //! - [`rank`]: the handle, its locks, its home server;
@@ -15,6 +15,7 @@
 
 mod allocate;
 mod begin;
+mod block;
 mod block_bytes;
 mod close;
 mod declare;
@@ -24,7 +25,6 @@ mod fast_path;
 mod home_call;
 mod home_choice;
 mod join;
-mod options;
 mod outstanding;
 mod publish;
 mod put;
@@ -37,5 +37,5 @@ mod state;
 mod stored_block;
 mod targets;
 
-pub use options::{Allocation, Block, OnLoss, Outcome, ProducerOptions};
+pub use block::{Allocation, Block};
 pub use rank::Producer;

@@ -16,12 +16,12 @@ pub struct ToPlace<'a> {
     pub key: BlockKey,
     /// Its box.
     pub extent: &'a Extent,
-    /// How many servers there are: the answer is a number below that.
-    pub servers: usize,
+    /// The servers that there are, in the order of their numbers: the answer is one of them.
+    pub servers: &'a [ServerId],
 }
 
-/// A user's function: the index of a server in the view, in the order of the servers' ids.
-pub type PlaceFn = dyn Fn(&ToPlace<'_>) -> Result<usize> + Send + Sync;
+/// A user's function: the server that is to hold a block.
+pub type PlaceFn = dyn Fn(&ToPlace<'_>) -> Result<ServerId> + Send + Sync;
 
 /// How a rank's blocks are spread over the servers.
 #[derive(Clone, Default)]
@@ -67,15 +67,20 @@ impl Placement {
                 Ok(view.owner_of(hash).unwrap_or(home))
             }
             Placement::Function(place) => {
-                let servers = view.members.len();
-                let index = place(&ToPlace { field, key, extent, servers })?;
-                let gone = (servers..ever).contains(&index).then_some(home);
-                view.members.get(index).copied().or(gone).ok_or_else(|| {
-                    Error::invalid(format!(
-                        "the placement function put {key} of field '{field}' on server {index}; there are {servers}, \
-                         counted from 0"
-                    ))
-                })
+                let servers = &view.members[..];
+                let server = place(&ToPlace { field, key, extent, servers })?;
+                if servers.contains(&server) {
+                    return Ok(server);
+                }
+                // Numbers grow, so that a lower one than the highest is of a server that has gone.
+                if (server.0 as usize) < ever {
+                    return Ok(home);
+                }
+                let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
+                Err(Error::invalid(format!(
+                    "the placement function put {key} of field '{field}' on {server}; there are {}",
+                    names.join(", ")
+                )))
             }
         }
     }
@@ -111,13 +116,14 @@ mod tests {
     fn a_function_that_names_no_server_is_an_error() {
         let extent = Extent::new(Some(&[4]), &[7], &[], &[]).unwrap();
         let by_offset = Placement::Function(Arc::new(|block| {
-            Ok(block.extent.offset().map_or(0, |offset| offset[0] as usize / 2 % (block.servers + 1)))
+            let part = block.extent.offset().map_or(0, |offset| offset[0] as usize / 2);
+            Ok(block.servers.get(part).copied().unwrap_or(ServerId(part as u32)))
         }));
         let key = BlockKey { rank: 0, number: 0 };
         assert_eq!(by_offset.server_of((&view(3), 3), ServerId(0), "U", key, &extent).unwrap(), ServerId(2));
         let error = by_offset.server_of((&view(2), 2), ServerId(0), "U", key, &extent).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
-        assert!(error.text.contains("server 2; there are 2"), "{error}");
+        assert!(error.text.contains("server2; there are server0, server1"), "{error}");
         // There were three, and one of them has gone: the function needs not know.
         assert_eq!(by_offset.server_of((&view(2), 3), ServerId(1), "U", key, &extent).unwrap(), ServerId(1));
     }

@@ -3,14 +3,13 @@
 use crate::arrays::Array;
 use crate::buffers::ReadBuffer;
 use crate::errors::{Freed, raise, waiting};
-use crate::group_options;
+use crate::options::ConsumerGiven;
 use crate::producer::dims;
 use crate::timeout::Timeout;
 use forebay_client::core::block::BlockRecord;
-use forebay_client::core::contract::{Association, Field, Need, Needs};
+use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::core::steps::Start;
-use forebay_client::{AttrValues, ConsumerOptions, Error, Selection, Share};
+use forebay_client::{AttrValues, Choice, Selection, Share};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -24,56 +23,11 @@ pub(crate) struct Step {
     pub(crate) share: Option<Share>,
 }
 
-/// Needs from what Python gave: field, dtype and period of each, or one period for all.
-pub(crate) fn needs(fields: Option<Vec<(String, Option<String>, u32)>>, every: u32) -> PyResult<Needs> {
-    let Some(fields) = fields else { return Ok(Needs::All { every }) };
-    let needs = fields
-        .into_iter()
-        .map(|(field, dtype, every)| {
-            let dtype = dtype.map(|name| Dtype::parse(&name)).transpose()?;
-            Ok(Need { field, dtype, every })
-        })
-        .collect::<forebay_client::Result<Vec<Need>>>();
-    Ok(Needs::Fields(needs.map_err(raise)?))
-}
-
 #[pymethods]
 impl Consumer {
     #[new]
-    #[allow(clippy::too_many_arguments)]
-    fn open(
-        py: Python<'_>,
-        stream: String,
-        fields: Option<Vec<(String, Option<String>, u32)>>,
-        every: u32,
-        group: Option<String>,
-        window: u32,
-        start: &str,
-        cursor: Option<(u64, u64)>,
-        follow: bool,
-        timeout: Option<Timeout>,
-        transport: &str,
-        pin_bytes: Option<u64>,
-    ) -> PyResult<Consumer> {
-        let start = match (cursor, start) {
-            (Some((run, step)), _) => Start::Cursor(run, step),
-            (None, "next") => Start::Next,
-            (None, "oldest") => Start::Oldest,
-            _ => {
-                return Err(raise(Error::invalid(format!(
-                    "start '{start}' is not known: use next, oldest, or a reader's cursor"
-                ))));
-            }
-        };
-        let options = ConsumerOptions {
-            group: group_options(group, transport, timeout)?,
-            needs: needs(fields, every)?,
-            window,
-            start,
-            follow,
-            pin_bytes,
-            ..ConsumerOptions::new(&stream)
-        };
+    fn open(py: Python<'_>, stream: String, options: ConsumerGiven) -> PyResult<Consumer> {
+        let options = options.options(stream)?;
         waiting(py, || forebay_client::Consumer::open(&options)).map(|opened| Consumer(Freed::new(opened)))
     }
 
@@ -100,7 +54,7 @@ pub(crate) fn describe<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
     told.set_item("ndim", field.ndim)?;
     told.set_item("shape", field.shape.as_deref().map(|shape| PyTuple::new(py, shape)).transpose()?)?;
     told.set_item("every", field.every)?;
-    told.set_item("association", if field.association == Association::Cell { "cell" } else { "vertex" })?;
+    told.set_item("association", field.association.named().name)?;
     told.set_item("dims", PyTuple::new(py, &field.dims)?)?;
     told.set_item("spacing", PyTuple::new(py, &field.spacing)?)?;
     told.set_item("origin", PyTuple::new(py, &field.origin)?)?;

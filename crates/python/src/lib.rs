@@ -9,6 +9,8 @@ mod buffers;
 mod comm;
 mod consumer;
 mod errors;
+mod given;
+mod options;
 mod pipeline_handle;
 mod producer;
 mod space;
@@ -17,31 +19,16 @@ mod worker;
 
 use forebay_client::core::ids::ServerId;
 use forebay_client::transport::group_file::ConnectionFile;
-use forebay_client::{Admin, PipelineSpec};
+use forebay_client::{Admin, Group, GroupOptions, PipelineSpec};
+use options::AdminGiven;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::Path;
-use timeout::Timeout;
-
-/// Options that every handle takes.
-pub(crate) fn group_options(
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-) -> PyResult<forebay_client::GroupOptions> {
-    let transport = forebay_client::TransportChoice::parse(transport).map_err(errors::raise)?;
-    let timeout = timeout.map(Timeout::patience).transpose()?;
-    Ok(forebay_client::GroupOptions { group, transport, timeout })
-}
 
 /// The status of a group, as JSON.
 #[pyfunction]
-fn status(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-) -> PyResult<String> {
-    let options = group_options(group, transport, timeout)?;
+fn status(py: Python<'_>, options: AdminGiven) -> PyResult<String> {
+    let options = options.options()?;
     let status = errors::waiting(py, || Admin::open(&options)?.status())?;
     Ok(status.to_string())
 }
@@ -51,9 +38,7 @@ fn status(
 #[allow(clippy::too_many_arguments)]
 fn create_pipeline(
     py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
+    options: AdminGiven,
     name: String,
     stream: String,
     command: Vec<String>,
@@ -62,56 +47,43 @@ fn create_pipeline(
     directory: String,
     driven: bool,
 ) -> PyResult<()> {
-    let options = group_options(group, transport, timeout)?;
+    let options = options.options()?;
     let spec = PipelineSpec { name, stream, command, code, config, needs: None, driven, directory };
     errors::waiting(py, || Admin::open(&options)?.create_pipeline(&spec))
 }
 
 /// Ends a pipeline.
 #[pyfunction]
-fn destroy_pipeline(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-    name: String,
-) -> PyResult<()> {
-    let options = group_options(group, transport, timeout)?;
+fn destroy_pipeline(py: Python<'_>, options: AdminGiven, name: String) -> PyResult<()> {
+    let options = options.options()?;
     errors::waiting(py, || Admin::open(&options)?.destroy_pipeline(&name))
 }
 
 /// Has a server leave its group.
 #[pyfunction]
-fn remove_server(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-    name: String,
-    discard: bool,
-) -> PyResult<()> {
-    let options = group_options(group, transport, timeout)?;
-    errors::waiting(py, || Admin::open(&options)?.remove_server(&name, discard).map(drop))
+fn remove_server(py: Python<'_>, options: AdminGiven, server: u32, discard: bool) -> PyResult<()> {
+    let options = options.options()?;
+    errors::waiting(py, || Admin::open(&options)?.remove_server(ServerId(server), discard).map(drop))
 }
 
-/// The processes of a group's members by their numbers, as its connection file names them. Asks nobody.
+/// The processes of a group's members, by their numbers, as its connection file names them. Asks nobody.
 #[pyfunction]
-fn member_processes(py: Python<'_>, group: String) -> PyResult<Vec<u32>> {
-    let mut file = errors::waiting(py, || ConnectionFile::read(Path::new(&group)))?;
-    file.servers.sort_by_key(|server| server.id);
-    Ok(file.servers.iter().map(|server| server.pid).collect())
+fn member_processes(py: Python<'_>, group: String) -> PyResult<BTreeMap<u32, u32>> {
+    let file = errors::waiting(py, || ConnectionFile::read(Path::new(&group)))?;
+    Ok(file.servers.iter().map(|server| (server.id.0, server.pid)).collect())
+}
+
+/// The text of a group's connection file.
+#[pyfunction]
+fn group_text(py: Python<'_>, group: Option<String>) -> PyResult<String> {
+    let options = GroupOptions { group, ..GroupOptions::default() };
+    errors::waiting(py, || Group::find(&options)?.known().file.to_text())
 }
 
 /// Has a group go on without the servers that do not answer; which those are, and which do.
 #[pyfunction]
-fn heal(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-    force: bool,
-) -> PyResult<(Vec<u32>, Vec<u32>)> {
-    let options = group_options(group, transport, timeout)?;
+fn heal(py: Python<'_>, options: AdminGiven, force: bool) -> PyResult<(Vec<u32>, Vec<u32>)> {
+    let options = options.options()?;
     let (kept, given_up) = errors::waiting(py, || Admin::open(&options)?.heal(force))?;
     let numbers = |servers: Vec<_>| servers.into_iter().map(|id: ServerId| id.0).collect();
     Ok((numbers(kept), numbers(given_up)))
@@ -119,20 +91,18 @@ fn heal(
 
 /// Ends every server of a group.
 #[pyfunction]
-fn shutdown(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-) -> PyResult<()> {
-    let options = group_options(group, transport, timeout)?;
+fn shutdown(py: Python<'_>, options: AdminGiven) -> PyResult<()> {
+    let options = options.options()?;
     errors::waiting(py, || Admin::open(&options)?.shutdown().map(drop))
 }
 
-/// Names and numbers of all error kinds.
+/// Names and numbers of all error kinds, and whether trying again may help.
 #[pyfunction]
-fn error_kinds() -> Vec<(String, i32)> {
-    forebay_client::ErrorKind::ALL.iter().map(|kind| (kind.name(), kind.code())).collect()
+fn error_kinds() -> Vec<(String, i32, bool)> {
+    forebay_client::ErrorKind::ALL
+        .iter()
+        .map(|kind| (kind.name(), kind.code(), kind.is_retryable()))
+        .collect()
 }
 
 #[pymodule]
@@ -157,6 +127,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(member_processes, module)?)?;
     module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
+    module.add_function(wrap_pyfunction!(group_text, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
     Ok(())
 }

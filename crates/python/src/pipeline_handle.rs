@@ -1,7 +1,7 @@
 //! Pipelines that ranks drive themselves.
 
 use crate::errors::waiting;
-use crate::group_options;
+use crate::options::AdminGiven;
 use crate::producer::Producer;
 use crate::timeout::Timeout;
 use forebay_client::{Admin, Driven, ServerId};
@@ -9,14 +9,8 @@ use pyo3::prelude::*;
 
 /// The stream of a pipeline, and whether it is driven.
 #[pyfunction]
-pub(crate) fn find_pipeline(
-    py: Python<'_>,
-    group: Option<String>,
-    transport: &str,
-    timeout: Option<Timeout>,
-    name: String,
-) -> PyResult<(String, bool)> {
-    let options = group_options(group, transport, timeout)?;
+pub(crate) fn find_pipeline(py: Python<'_>, options: AdminGiven, name: String) -> PyResult<(String, bool)> {
+    let options = options.options()?;
     let found = waiting(py, || Admin::open(&options)?.find_pipeline(&name))?;
     Ok((found.stream, found.driven))
 }

@@ -3,81 +3,21 @@
 use crate::arrays::Array;
 use crate::buffers::WriteBuffer;
 use crate::errors::{raise, waiting};
-use crate::group_options;
-use crate::timeout::Timeout;
+use crate::options::{FieldGiven, ProducerGiven};
 use forebay_client::core::block::Extent;
-use forebay_client::core::contract::{Association, Field};
+use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
-use forebay_client::core::steps::{Durability, Policy};
-use forebay_client::{Attr, AttrValues, Block, Error, OnLoss, Outcome, Placement, ProducerOptions};
+use forebay_client::{Attr, AttrValues, Block, Choice};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
 #[pyclass(frozen)]
 pub(crate) struct Producer(pub(crate) Arc<forebay_client::Producer>);
 
-fn policy(name: &str) -> PyResult<Policy> {
-    match name {
-        "drop-oldest" => Ok(Policy::DropOldest),
-        "block" => Ok(Policy::Block),
-        "latest" => Ok(Policy::Latest),
-        "spill" => {
-            Err(raise(Error::unsupported("policy 'spill' is not built yet: use 'block' or 'drop-oldest'")))
-        }
-        _ => Err(raise(Error::invalid(format!(
-            "policy '{name}' is not known: use drop-oldest, block or latest"
-        )))),
-    }
-}
-
-/// A placement from what Python gave: a name, or a function of field, rank, number, offset, shape and the
-/// number of servers, which gives the index of a server.
-fn placement(name: &str, function: Option<Py<PyAny>>) -> PyResult<Placement> {
-    let Some(function) = function else {
-        return match name {
-            "nearest" => Ok(Placement::Nearest),
-            "by-block" => Ok(Placement::ByBlock),
-            _ => Err(raise(Error::invalid(format!(
-                "placement '{name}' is not known: use nearest, by-block or a function"
-            )))),
-        };
-    };
-    Ok(Placement::Function(Arc::new(move |block| {
-        Python::attach(|py| {
-            let offset = block.extent.offset().map(<[u64]>::to_vec);
-            let shape = block.extent.shape().to_vec();
-            let arguments = (block.field, block.key.rank, block.key.number, offset, shape, block.servers);
-            function.call1(py, arguments)?.extract::<usize>(py)
-        })
-        .map_err(|error| Error::invalid(format!("the placement function failed: {error}")))
-    })))
-}
-
 /// A field from what Python gave.
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn field(
-    name: &str,
-    dtype: &str,
-    ndim: usize,
-    shape: Option<Vec<u64>>,
-    every: u32,
-    association: &str,
-    dims: Vec<String>,
-    spacing: Vec<f64>,
-    origin: Vec<f64>,
-    units: String,
-    stats: bool,
-) -> PyResult<Field> {
-    let association = match association {
-        "cell" => Association::Cell,
-        "vertex" => Association::Vertex,
-        _ => return Err(raise(Error::invalid(format!("association '{association}': use cell or vertex")))),
-    };
-    let mut field = Field::new(name, Dtype::parse(dtype).map_err(raise)?, shape.as_deref(), ndim);
-    (field.every, field.association, field.dims) = (every, association, dims);
-    (field.spacing, field.origin, field.units, field.stats) = (spacing, origin, units, stats);
-    Ok(field)
+pub(crate) fn field(name: &str, dtype: &str, ndim: usize, shape: Option<Vec<u64>>) -> PyResult<Field> {
+    Ok(Field::new(name, Dtype::parse(dtype).map_err(raise)?, shape.as_deref(), ndim))
 }
 
 /// Ghost widths, low and high, of each dimension; none if there are none.
@@ -106,57 +46,8 @@ pub(crate) fn extent(
 #[pymethods]
 impl Producer {
     #[new]
-    #[allow(clippy::too_many_arguments)]
-    fn open(
-        py: Python<'_>,
-        stream: String,
-        rank: u32,
-        size: u32,
-        group: Option<String>,
-        policy_name: &str,
-        keep: u32,
-        queue_bytes: Option<u64>,
-        timeout: Option<Timeout>,
-        transport: &str,
-        continues: Option<(u64, u64)>,
-        on_loss: &str,
-        replicas: u32,
-        durability: &str,
-        placement_name: &str,
-        place: Option<Py<PyAny>>,
-    ) -> PyResult<Producer> {
-        let on_loss = match on_loss {
-            "skip" => OnLoss::Skip,
-            "fail" => OnLoss::Fail,
-            _ => {
-                return Err(raise(Error::invalid(format!(
-                    "on_loss '{on_loss}' is not known: use skip or fail"
-                ))));
-            }
-        };
-        let durability = match durability {
-            "local" => Durability::Local,
-            "replicated" => Durability::Replicated,
-            _ => {
-                return Err(raise(Error::invalid(format!(
-                    "durability '{durability}' is not known: use local or replicated"
-                ))));
-            }
-        };
-        let options = ProducerOptions {
-            group: group_options(group, transport, timeout)?,
-            rank,
-            size,
-            policy: policy(policy_name)?,
-            keep,
-            queue_bytes,
-            continues,
-            on_loss,
-            replicas,
-            durability,
-            placement: placement(placement_name, place)?,
-            ..ProducerOptions::new(&stream)
-        };
+    fn open(py: Python<'_>, stream: String, options: ProducerGiven) -> PyResult<Producer> {
+        let options = options.options(stream)?;
         waiting(py, || forebay_client::Producer::open(&options)).map(|opened| Producer(Arc::new(opened)))
     }
 
@@ -181,7 +72,6 @@ impl Producer {
         Ok(lost.map(|(error, skipped)| (error.text, skipped)))
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn array(
         &self,
         py: Python<'_>,
@@ -189,15 +79,10 @@ impl Producer {
         dtype: &str,
         ndim: usize,
         shape: Option<Vec<u64>>,
-        every: u32,
-        association: &str,
-        dims: Vec<String>,
-        spacing: Vec<f64>,
-        origin: Vec<f64>,
-        units: String,
-        stats: bool,
+        options: FieldGiven,
     ) -> PyResult<()> {
-        let field = field(name, dtype, ndim, shape, every, association, dims, spacing, origin, units, stats)?;
+        let mut field = field(name, dtype, ndim, shape)?;
+        options.apply(&mut field)?;
         waiting(py, || self.0.array(field))
     }
 
@@ -208,10 +93,11 @@ impl Producer {
         species: &str,
         fields: Vec<(String, String, usize, String)>,
         every: u32,
+        stats: bool,
     ) -> PyResult<()> {
         let fields = fields.into_iter().map(|(name, dtype, ndim, units)| {
             let dtype = Dtype::parse(&dtype)?;
-            Ok(Field { every, units, ..Field::new(&name, dtype, None, ndim) })
+            Ok(Field { every, units, stats, ..Field::new(&name, dtype, None, ndim) })
         });
         let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
         waiting(py, || self.0.particles(species, fields))
@@ -267,11 +153,7 @@ impl Producer {
         let block = Block { field, number, level, extent: extent(field, offset, array.shape(), ghosts)? };
         let put = if wait { forebay_client::Producer::put } else { forebay_client::Producer::put_async };
         let outcome = waiting(py, || put(&self.0, &block, &array.source()?))?;
-        Ok(match outcome {
-            Outcome::Staged => "staged",
-            Outcome::Undemanded => "undemanded",
-            Outcome::Dropped => "dropped",
-        })
+        Ok(outcome.named().name)
     }
 
     /// Waits for what was put without waiting; how many blocks of it were dropped.

@@ -3,12 +3,12 @@
 use crate::arrays::Array;
 use crate::consumer::describe;
 use crate::errors::{Freed, raise, waiting};
-use crate::group_options;
+use crate::options::SpaceGiven;
 use crate::producer::{dims, extent, field};
 use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{ErrorKind, Selection, SpaceOptions, SpacePut};
+use forebay_client::{ErrorKind, Selection, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -28,14 +28,8 @@ const FIELDS_MAX: usize = 1024;
 #[pymethods]
 impl Space {
     #[new]
-    fn open(
-        py: Python<'_>,
-        group: Option<String>,
-        timeout: Option<Timeout>,
-        transport: &str,
-        replicas: u32,
-    ) -> PyResult<Space> {
-        let options = SpaceOptions { group: group_options(group, transport, timeout)?, replicas };
+    fn open(py: Python<'_>, options: SpaceGiven) -> PyResult<Space> {
+        let options = options.options()?;
         let space = waiting(py, || forebay_client::Space::open(&options))?;
         Ok(Space { space, fields: Mutex::default() })
     }
@@ -52,9 +46,7 @@ impl Space {
         array: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let array = Array::of(array, Dtype::parse(dtype).map_err(raise)?)?;
-        let (none, ndim) = (Vec::new, array.shape().len());
-        let field =
-            field(name, dtype, ndim, global, 1, "cell", Vec::new(), none(), none(), String::new(), false)?;
+        let field = field(name, dtype, array.shape().len(), global)?;
         let put = SpacePut { field, step, extent: extent(name, offset, array.shape(), None)? };
         waiting(py, || self.space.put(&put, &array.source()?))
     }

@@ -1,9 +1,9 @@
 //! The worker's side of a pipeline.
 
 use crate::comm::Comm;
-use crate::consumer::{Step, needs};
+use crate::consumer::Step;
 use crate::errors::{Freed, waiting};
-use crate::group_options;
+use crate::given::{self, needs};
 use crate::timeout::Timeout;
 use forebay_client::core::ids::ServerId;
 use pyo3::prelude::*;
@@ -15,17 +15,12 @@ pub(crate) struct Worker(forebay_client::Worker);
 impl Worker {
     #[new]
     fn open(py: Python<'_>, group: String, server: u32, pipeline: &str, instance: u64) -> PyResult<Worker> {
-        let options = group_options(Some(group), "auto", None)?;
+        let options = given::group(Some(group), "auto", None)?;
         let open = || forebay_client::Worker::open(&options, ServerId(server), pipeline, instance);
         waiting(py, open).map(Worker)
     }
 
-    fn ready(
-        &self,
-        py: Python<'_>,
-        fields: Option<Vec<(String, Option<String>, u32)>>,
-        every: u32,
-    ) -> PyResult<()> {
+    fn ready(&self, py: Python<'_>, fields: given::Fields, every: u32) -> PyResult<()> {
         let needs = needs(fields, every)?;
         waiting(py, || self.0.ready(Some(needs)))
     }

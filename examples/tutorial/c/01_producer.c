@@ -28,7 +28,7 @@ int main(void) {
     fb_producer *sim;
     options.stream = "tutorial";
     options.rank = 0; /* with MPI: this rank, */
-    options.ranks = 1; /* and how many there are */
+    options.size = 1; /* and how many there are */
     check(fb_producer_open(&options, &sim));
 
     /* 2. Say what there is: the field's name, type and global shape, slowest dimension first. */
@@ -51,7 +51,7 @@ int main(void) {
                 for (int x = 0; x < NX; x++) u[z][y][x] = 1000.0 * (double)number + 100 * z + 10 * y + x;
 
         /* 4. Hand over.  A block is a box of the global array; the array is yours again on return. */
-        check(fb_step_begin(sim, number, 0.5 * (double)number));
+        check(fb_producer_begin(sim, number, 0.5 * (double)number));
         for (uint64_t half = 0; half < 2; half++) {
             const uint64_t offset[3] = {half * NZ / 2, 0, 0}, shape[3] = {NZ / 2, NY, NX};
             fb_block block = FB_BLOCK_INIT;
@@ -64,7 +64,7 @@ int main(void) {
             block.shape = shape;
             check(fb_put(sim, &block));
         }
-        check(fb_step_end(sim));
+        check(fb_producer_end(sim));
     }
 
     /* 5. Leave: readers are told that the stream has ended. */

@@ -37,8 +37,8 @@ int main(void) {
     fb_consumer_options options = FB_CONSUMER_OPTIONS_INIT;
     fb_consumer *viewer;
     options.stream = "tutorial";
-    options.needs = &need;
-    options.needs_count = 1;
+    options.fields = &need;
+    options.fields_count = 1;
     check(fb_consumer_open(&options, &viewer));
     printf("waiting for steps\n");
     fflush(stdout);

@@ -19,7 +19,7 @@ int main() try {
     // 1. Join the stream.  The group is found through FOREBAY_GROUP, or options.group.
     forebay::ProducerOptions options{"tutorial"};
     options.rank = 0;  // with MPI: this rank,
-    options.ranks = 1; // and how many there are
+    options.size = 1; // and how many there are
     forebay::Producer sim(options);
 
     // 2. Say what there is: the field's name, type and global shape, slowest dimension first.
@@ -37,7 +37,7 @@ int main() try {
                     u[(z * ny + y) * nx + x] = static_cast<double>(1000 * number + 100 * z + 10 * y + x);
 
         // 4. Hand over.  A block is a box of the global array; the array is yours again on return.
-        forebay::Step step = sim.step(number, 0.5 * static_cast<double>(number));
+        forebay::OpenStep step = sim.step(number, 0.5 * static_cast<double>(number));
         for (std::uint64_t half = 0; half < 2; half++) {
             const std::uint64_t first = half * nz / 2;
             forebay::Box box{{first, 0, 0}, {nz / 2, ny, nx}};

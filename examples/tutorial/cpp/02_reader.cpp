@@ -12,7 +12,7 @@
 int main() try {
     // 1. Attach to the stream, which need not exist yet, and say what is needed.
     forebay::ConsumerOptions options{"tutorial"};
-    options.needs = {{"U"}};
+    options.fields = {{"U"}};
     forebay::Consumer viewer(options);
     std::printf("waiting for steps\n");
     std::fflush(stdout);

@@ -19,7 +19,7 @@ program producer
 
    ! 1. Join the stream.  The group is found through FOREBAY_GROUP, or group=.  With MPI: this rank, and how
    !    many there are.  Every call takes stat= and errmsg=; without them an error stops the program.
-   call fb_producer_open(sim, 'tutorial', rank=0, ranks=1)
+   call fb_producer_open(sim, 'tutorial', rank=0, size=1)
 
    ! 2. Say what there is: the field's name, type and global shape, in Fortran's order.
    call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'], units='m/s')
@@ -34,14 +34,14 @@ program producer
          end do
       end do
 
-      ! 4. Hand over.  A block is a box of the global array and starts at a global index, counted from 1; the
-      !    array is yours again on return.  `number` tells apart the blocks of one rank.
-      call fb_step_begin(sim, number, 0.5_real64*number)
+      ! 4. Hand over.  A block is a box of the global array; `offset` is how many elements lie before it.  The array is
+      !    yours again on return.  `number` tells apart the blocks of one rank.
+      call fb_producer_begin(sim, number, 0.5_real64*number)
       do half = 0, 1
-         first = half*nz/2 + 1
-         call fb_put(sim, 'U', u(:, :, first:first + nz/2 - 1), start=[1, 1, first], number=half)
+         first = half*nz/2
+         call fb_put(sim, 'U', u(:, :, first + 1:first + nz/2), offset=[0, 0, first], number=half)
       end do
-      call fb_step_end(sim)
+      call fb_producer_end(sim)
    end do
 
    ! 5. Leave: readers are told that the stream has ended.

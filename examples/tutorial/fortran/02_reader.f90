@@ -24,8 +24,8 @@ program reader
       !    holds them.
       call fb_get(step, 'U', u)
 
-      ! 4. A part of it: x from 3 to 5 of the row y = 4, z = 2, counted from 1.
-      call fb_get(step, 'U', row, start=[3, 4, 2])
+      ! 4. A part of it: from the third to the fifth x of the fourth row in the second plane; `offset` counts from 0.
+      call fb_get(step, 'U', row, offset=[2, 3, 1])
 
       print '(a, i0, a, f4.1)', 'step ', step%number, ', time ', step%time
       print '(a, f10.1)', '  sum   ', sum(u)

@@ -46,8 +46,8 @@ class Group:
 @contextlib.contextmanager
 def local_group(servers: int = 2, budget: int | None = None) -> Iterator[Group]:
     """A private group, gone with this process."""
-    with package().local(servers=servers, budget=budget) as group:
-        yield Group(str(group.path), tuple(int(server.pid) for server in group.servers))
+    with package().local(servers=servers, budget_bytes=budget) as group:
+        yield Group(str(group.path), tuple(int(server.pid) for server in group.servers.values()))
 
 
 def wait_for_members(path: str, count: int) -> None:
@@ -167,7 +167,7 @@ class StreamWriter:
         with self.producer.step(number, time=float(number)) as step:
             if not in_place:
                 step.put(FIELD, self.array, offset=(0,))
-            elif (memory := step.alloc(FIELD, self.shape, (0,))) is not None:
+            elif (memory := step.alloc(FIELD, self.shape, offset=(0,))) is not None:
                 fill(memory, number)
                 step.commit(memory)
 

@@ -95,7 +95,7 @@ class Side:
         """One step with alloc, fill, commit."""
         with self.producer.step(self.number, time=float(self.number)) as step:
             began = now_ns()
-            memory = step.alloc(forebay_side.FIELD, self.shape, (0,))
+            memory = step.alloc(forebay_side.FIELD, self.shape, offset=(0,))
             given = now_ns()
             self.pattern.fill(memory, self.number)
             filled = now_ns()

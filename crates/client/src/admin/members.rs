@@ -17,16 +17,16 @@ const LEFT: Duration = Duration::from_secs(2);
 
 impl Admin {
     /// Has a server leave the group: its ranks, workers and steps go to the others, which answer for them from then on; then
-    /// it ends. `name` is `server3`, or `3`. Waits until the group has agreed, no longer than the deadline; after an error
-    /// the server stays. The last server that holds something is refused unless `discard`, which gives up what no other
-    /// can hold.
-    pub fn remove_server(&self, name: &str, discard: bool) -> Result<ServerId> {
+    /// it ends. Waits until the group has agreed, no longer than the deadline; after an error the server stays. The last
+    /// server that holds something is refused unless `discard`, which gives up what no other can hold.
+    pub fn remove_server(&self, server: ServerId, discard: bool) -> Result<ServerId> {
         let _ = self.group.refresh();
         let known = self.group.known();
-        let server = known.view.members.iter().copied().find(|id| is_called(*id, name)).ok_or_else(|| {
+        if !known.view.members.contains(&server) {
             let names: Vec<String> = known.view.members.iter().map(ToString::to_string).collect();
-            Error::not_found(format!("the group has no server '{name}'; there are {}", names.join(", ")))
-        })?;
+            let text = format!("the group has no {server}; there are {}", names.join(", "));
+            return Err(Error::not_found(text));
+        }
         let patience = self.group.options().patience();
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let deadline = Instant::now() + patience;
@@ -134,9 +134,4 @@ impl Admin {
             ),
         ))
     }
-}
-
-/// Whether a server is meant by this name.
-fn is_called(server: ServerId, name: &str) -> bool {
-    name == server.to_string() || name == server.0.to_string()
 }

@@ -1,7 +1,8 @@
 //! How a group is found and reached, as the user says.
 
+use crate::declared::Choice;
 use crate::seconds::sane;
-use forebay_core::{Error, Result};
+use forebay_core::Result;
 use std::time::Duration;
 
 /// Which transport to use.
@@ -19,12 +20,7 @@ pub enum TransportChoice {
 impl TransportChoice {
     /// The choice of this name: `auto`, `shm` or `tcp`.
     pub fn parse(name: &str) -> Result<TransportChoice> {
-        match name {
-            "auto" => Ok(TransportChoice::Auto),
-            "shm" => Ok(TransportChoice::Shm),
-            "tcp" => Ok(TransportChoice::Tcp),
-            _ => Err(Error::invalid(format!("transport '{name}' is not known: use auto, shm or tcp"))),
-        }
+        Choice::of_name(name)
     }
 }
 

@@ -4,9 +4,8 @@ use crate::connection::deadline_mutex::DeadlineMutex;
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::consumer::attach::{attach_to, next_if_none_came};
-use crate::consumer::options::ConsumerOptions;
+use crate::declared::ConsumerOptions;
 use crate::reading::held_steps::HeldSteps;
-use crate::reading::pins::PIN_BYTES;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::attr::Attrs;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -64,11 +63,7 @@ impl Consumer {
             held: Vec::new(),
             back: None,
         };
-        let pool = Arc::new(ServerPool::with_pins(
-            group.clone(),
-            Role::Consumer,
-            options.pin_bytes.unwrap_or(PIN_BYTES),
-        ));
+        let pool = Arc::new(ServerPool::with_pins(group.clone(), Role::Consumer, options.pin_bytes));
         let (source, from) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
         Ok(Consumer {

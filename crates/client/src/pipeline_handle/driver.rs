@@ -3,7 +3,8 @@
 use crate::connection::deadline_mutex::DeadlineMutex;
 use crate::connection::group::pause_before_retry;
 use crate::connection::rpc::{Rpc, lock, unexpected};
-use crate::producer::{OnLoss, Producer};
+use crate::on_loss::OnLoss;
+use crate::producer::Producer;
 use crate::seconds::deadline_after;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};

@@ -1,8 +1,8 @@
 //! Memory of a staged block, which the simulation computes into: given, then committed or given back.
 
 use crate::connection::rpc::lock;
+use crate::producer::block::{Allocation, Block};
 use crate::producer::block_bytes::put_block;
-use crate::producer::options::{Allocation, Block};
 use crate::producer::rank::Producer;
 use crate::producer::state::{AllocatedBlock, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};

@@ -1,6 +1,6 @@
 //! The bytes of a block as they are gathered and counted on the way to a server.
 
-use crate::producer::options::Block;
+use crate::producer::block::Block;
 use forebay_core::block::{Extent, Stats};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;

@@ -1,7 +1,7 @@
 //! How a rank leaves its stream.
 
 use crate::connection::rpc::lock;
-use crate::producer::options::OnLoss;
+use crate::on_loss::OnLoss;
 use crate::producer::rank::Producer;
 use forebay_core::Result;
 use forebay_core::placement::Placement;

@@ -1,7 +1,7 @@
 //! How a step ends, and how a rank waits until its home server holds what was put.
 
 use crate::connection::rpc::{GRACE, lock};
-use crate::producer::options::OnLoss;
+use crate::on_loss::OnLoss;
 use crate::producer::rank::Producer;
 use crate::producer::replay_log::EndedStep;
 use crate::producer::staging::OpenPhase;

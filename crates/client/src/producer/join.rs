@@ -2,9 +2,9 @@
 
 use crate::connection::group::Group;
 use crate::connection::rpc::unexpected;
+use crate::declared::ProducerOptions;
 use crate::fork::ForkGuard;
 use crate::producer::home_choice::HomeChoice;
-use crate::producer::options::ProducerOptions;
 use crate::producer::rank::Producer;
 use crate::producer::state::State;
 use crate::put_target::PutTarget;
@@ -23,7 +23,7 @@ impl Producer {
             size: options.size,
             policy: options.policy,
             keep: options.keep,
-            queue_bytes: options.queue_bytes.unwrap_or(1 << 30),
+            queue_bytes: options.queue_bytes,
             continues: options.continues,
             replicas: options.replicas,
             durability: options.durability,

@@ -3,8 +3,9 @@
 
 use crate::check_dtype::check_dtype;
 use crate::connection::rpc::{Payload, lock};
+use crate::outcome::Outcome;
+use crate::producer::block::Block;
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
-use crate::producer::options::{Block, Outcome};
 use crate::producer::rank::Producer;
 use crate::producer::state::{State, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};

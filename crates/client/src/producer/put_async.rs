@@ -5,8 +5,9 @@
 //! buffers are.
 
 use crate::connection::rpc::{Payload, lock};
+use crate::outcome::Outcome;
+use crate::producer::block::Block;
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
-use crate::producer::options::{Block, Outcome};
 use crate::producer::outstanding::OutstandingPut;
 use crate::producer::rank::{Producer, RankLock};
 use crate::producer::state::{State, no_step};

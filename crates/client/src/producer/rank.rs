@@ -3,7 +3,7 @@
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::fork::ForkGuard;
-use crate::producer::options::OnLoss;
+use crate::on_loss::OnLoss;
 use crate::producer::state::State;
 use crate::put_target::PutTarget;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};

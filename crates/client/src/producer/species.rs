@@ -1,6 +1,6 @@
 //! Particle species: fields whose blocks have no place in a global array, and share one count.
 
-use crate::producer::options::Block;
+use crate::producer::block::Block;
 use forebay_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 

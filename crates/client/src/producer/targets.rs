@@ -1,7 +1,7 @@
 //! Which server holds a block, and which memory of it the block gets.
 
 use crate::connection::rpc::{lock, unexpected};
-use crate::producer::options::Block;
+use crate::producer::block::Block;
 use crate::producer::rank::Producer;
 use crate::producer::stored_block::BytesPlace;
 use crate::put_target::PutTarget;

@@ -2,10 +2,10 @@
 
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
+use crate::declared::SpaceOptions;
 use crate::fork::ForkGuard;
 use crate::put_target::PutTarget;
 use crate::reading::server_pool::ServerPool;
-use crate::space::options::SpaceOptions;
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::check_replicas_among;

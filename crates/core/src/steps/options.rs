@@ -11,7 +11,7 @@ pub enum Policy {
     /// The oldest closed steps go; they are counted and readers see a gap.
     #[default]
     DropOldest,
-    /// The producer waits for room, up to its deadline.
+    /// A put that finds no room waits for it, up to the producer's deadline.
     Block,
     /// Only the latest closed step waits for each reader.
     Latest,

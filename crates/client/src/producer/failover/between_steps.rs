@@ -1,9 +1,9 @@
 //! Failover between two steps: the rank goes on at another home server, or without staging until a server takes it.
 
 use crate::connection::rpc::{Rpc, lock};
+use crate::on_loss::OnLoss;
 use crate::producer::failover::find_home::{LATER, NewHome};
 use crate::producer::home_choice::{HomeChoice, HomeState};
-use crate::producer::options::OnLoss;
 use crate::producer::rank::Producer;
 use crate::producer::state::State;
 use forebay_core::ids::ServerId;

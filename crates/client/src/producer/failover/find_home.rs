@@ -3,9 +3,9 @@
 use crate::connection::group::Group;
 use crate::connection::probe::Liveness;
 use crate::connection::rpc::{Rpc, lock, unexpected};
+use crate::on_loss::OnLoss;
 use crate::producer::failover::candidates::Candidates;
 use crate::producer::home_choice::HomeState;
-use crate::producer::options::OnLoss;
 use crate::producer::rank::Producer;
 use crate::put_target::PutTarget;
 use forebay_core::ids::{ServerId, StepNumber};

@@ -1,0 +1,269 @@
+//! The structs and numbers of `forebay.h`.
+//!
+//! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
+
+use super::{Sized64, fb_place_function};
+use std::ffi::{c_char, c_void};
+use std::mem::size_of;
+
+numbers! {
+    FB_BOOL = 1,
+    FB_I8 = 2,
+    FB_U8 = 3,
+    FB_I16 = 4,
+    FB_U16 = 5,
+    FB_I32 = 6,
+    FB_U32 = 7,
+    FB_I64 = 8,
+    FB_U64 = 9,
+    FB_F16 = 10,
+    FB_BF16 = 11,
+    FB_F32 = 12,
+    FB_F64 = 13,
+    FB_C64 = 14,
+    FB_C128 = 15,
+    FB_TEXT = 16,
+    FB_MEMORY_HOST = 0,
+    FB_ASSOCIATION_CELL = 0,
+    FB_ASSOCIATION_VERTEX = 1,
+    FB_POLICY_DROP_OLDEST = 0,
+    FB_POLICY_BLOCK = 1,
+    FB_POLICY_LATEST = 2,
+    FB_POLICY_SPILL = 3,
+    FB_ON_LOSS_SKIP = 0,
+    FB_ON_LOSS_FAIL = 1,
+    FB_DURABILITY_LOCAL = 0,
+    FB_DURABILITY_REPLICATED = 1,
+    FB_PLACEMENT_NEAREST = 0,
+    FB_PLACEMENT_BY_BLOCK = 1,
+    FB_PLACEMENT_FUNCTION = 2,
+    FB_START_NEXT = 0,
+    FB_START_OLDEST = 1,
+    FB_START_CURSOR = 2,
+    FB_OUTCOME_STAGED = 0,
+    FB_OUTCOME_UNDEMANDED = 1,
+    FB_OUTCOME_DROPPED = 2,
+}
+
+sized!(
+    /// A block that is to be placed, as a function of the caller's sees it.
+    fb_to_place, 64, {
+        field: *const c_char = std::ptr::null(),
+        number: u64 = 0,
+        rank: u32 = 0,
+        ndim: u32 = 0,
+        offset: *const u64 = std::ptr::null(),
+        shape: *const u64 = std::ptr::null(),
+        servers: *const u32 = std::ptr::null(),
+        servers_count: u64 = 0,
+    }
+);
+
+sized!(
+    /// A field of the output contract.
+    fb_field, 80, {
+        name: *const c_char = std::ptr::null(),
+        dtype: i32 = 0,
+        ndim: u32 = 0,
+        shape: *const u64 = std::ptr::null(),
+        association: i32 = 0,
+        every: u32 = 1,
+        dims: *const *const c_char = std::ptr::null(),
+        spacing: *const f64 = std::ptr::null(),
+        origin: *const f64 = std::ptr::null(),
+        units: *const c_char = std::ptr::null(),
+        stats: i32 = 0,
+        reserved: i32 = 0,
+    }
+);
+
+sized!(
+    /// What is said of a stream or of one of its fields beside the data.
+    fb_attribute, 48, {
+        field: *const c_char = std::ptr::null(),
+        key: *const c_char = std::ptr::null(),
+        dtype: i32 = 0,
+        list: i32 = 0,
+        count: u64 = 1,
+        values: *const c_void = std::ptr::null(),
+    }
+);
+
+sized!(
+    /// What is put: a box of the global array, or a local array without a place in one. `offset` and `shape` are
+    /// the interior's; the array in memory has shape + ghost_low + ghost_high elements in each dimension, and
+    /// `data` points at its first element, ghosts included. To put only the interior of a larger array: no
+    /// ghosts, `data` at the interior's first element, and `strides` of the array as it lies in memory.
+    fb_block, 96, {
+        field: *const c_char = std::ptr::null(),
+        number: u64 = 0,
+        data: *const c_void = std::ptr::null(),
+        memory: i32 = 0,
+        dtype: i32 = 0,
+        ndim: u32 = 0,
+        level: u32 = 0,
+        offset: *const u64 = std::ptr::null(),
+        shape: *const u64 = std::ptr::null(),
+        ghost_low: *const u64 = std::ptr::null(),
+        ghost_high: *const u64 = std::ptr::null(),
+        strides: *const i64 = std::ptr::null(),
+        outcome: *mut i32 = std::ptr::null_mut(),
+    }
+);
+
+sized!(
+    /// One field that a consumer needs.
+    fb_need, 24, {
+        field: *const c_char = std::ptr::null(),
+        dtype: i32 = 0,
+        every: u32 = 1,
+    }
+);
+
+sized!(
+    /// What is told of a step.
+    fb_step_info, 48, {
+        run: u64 = 0,
+        number: u64 = 0,
+        time: f64 = 0.0,
+        missed: u64 = 0,
+        rewound: i32 = 0,
+        torn: i32 = 0,
+    }
+);
+
+sized!(
+    /// What is told of a field of a step. Texts are valid until the step is released.
+    fb_field_info, 312, {
+        name: *const c_char = std::ptr::null(),
+        dtype: i32 = 0,
+        association: i32 = 0,
+        ndim: u32 = 0,
+        every: u32 = 1,
+        placed: i32 = 0,
+        has_dims: i32 = 0,
+        has_spacing: i32 = 0,
+        has_origin: i32 = 0,
+        shape: [u64; 8] = [0; 8],
+        dims: [*const c_char; 8] = [std::ptr::null(); 8],
+        spacing: [f64; 8] = [0.0; 8],
+        origin: [f64; 8] = [0.0; 8],
+        units: *const c_char = std::ptr::null(),
+    }
+);
+
+sized!(
+    /// A part of a field, and where it goes.
+    fb_selection, 64, {
+        field: *const c_char = std::ptr::null(),
+        dtype: i32 = 0,
+        ndim: u32 = 0,
+        offset: *const u64 = std::ptr::null(),
+        shape: *const u64 = std::ptr::null(),
+        every: *const u64 = std::ptr::null(),
+        data: *mut c_void = std::ptr::null_mut(),
+        strides: *const i64 = std::ptr::null(),
+    }
+);
+
+sized!(
+    /// One block of a step, shown where it lies: its array is dense row-major, of shape + ghost_low + ghost_high.
+    fb_view, 320, {
+        number: u64 = 0,
+        rank: u32 = 0,
+        level: u32 = 0,
+        dtype: i32 = 0,
+        ndim: u32 = 0,
+        server: u32 = 0,
+        placed: i32 = 0,
+        has_stats: i32 = 0,
+        reserved: i32 = 0,
+        offset: [u64; 8] = [0; 8],
+        shape: [u64; 8] = [0; 8],
+        ghost_low: [u64; 8] = [0; 8],
+        ghost_high: [u64; 8] = [0; 8],
+        data: *const c_void = std::ptr::null(),
+        bytes: u64 = 0,
+        min: f64 = 0.0,
+        max: f64 = 0.0,
+        sum: f64 = 0.0,
+        count: u64 = 0,
+        non_finite: u64 = 0,
+    }
+);
+
+sized!(
+    /// A pipeline that is to be created.
+    fb_pipeline_options, 56, {
+        name: *const c_char = std::ptr::null(),
+        code: *const c_char = std::ptr::null(),
+        stream: *const c_char = std::ptr::null(),
+        config: *const c_char = std::ptr::null(),
+        python: *const c_char = std::ptr::null(),
+        driven: i32 = 0,
+        reserved: i32 = 0,
+    }
+);
+
+sized!(
+    /// How to open a producer.
+    fb_producer_options, 112, {
+        group: *const c_char = std::ptr::null(),
+        stream: *const c_char = std::ptr::null(),
+        rank: u32 = 0,
+        size: u32 = 1,
+        policy: i32 = 0,
+        keep: u32 = 0,
+        timeout: f64 = 30.0,
+        transport: *const c_char = std::ptr::null(),
+        on_loss: i32 = 0,
+        placement: i32 = 0,
+        place: fb_place_function = None,
+        place_context: *mut c_void = std::ptr::null_mut(),
+        continues_run: u64 = 0,
+        continues_step: u64 = 0,
+        queue_bytes: u64 = 1073741824,
+        replicas: u32 = 1,
+        durability: i32 = 0,
+    }
+);
+
+sized!(
+    /// How to open a consumer.
+    fb_consumer_options, 96, {
+        group: *const c_char = std::ptr::null(),
+        stream: *const c_char = std::ptr::null(),
+        fields_count: u32 = 0,
+        fields_stride: u32 = size_of::<fb_need>() as u32,
+        fields: *const fb_need = std::ptr::null(),
+        timeout: f64 = 30.0,
+        transport: *const c_char = std::ptr::null(),
+        every: u32 = 1,
+        window: u32 = 4,
+        follow: i32 = 0,
+        start: i32 = 0,
+        start_run: u64 = 0,
+        start_step: u64 = 0,
+        pin_bytes: u64 = 1073741824,
+    }
+);
+
+sized!(
+    /// How to open a space.
+    fb_space_options, 40, {
+        group: *const c_char = std::ptr::null(),
+        timeout: f64 = 30.0,
+        transport: *const c_char = std::ptr::null(),
+        replicas: u32 = 1,
+        reserved: i32 = 0,
+    }
+);
+
+sized!(
+    /// How to look after a group.
+    fb_admin_options, 32, {
+        group: *const c_char = std::ptr::null(),
+        timeout: f64 = -1.0,
+        transport: *const c_char = std::ptr::null(),
+    }
+);

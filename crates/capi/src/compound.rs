@@ -1,0 +1,59 @@
+//! Options that are several members in C.
+#![allow(unsafe_code, reason = "what is needed is a list of C's structs")]
+
+use crate::abi::{FB_START_CURSOR, FB_START_NEXT, FB_START_OLDEST, fb_consumer_options, fb_producer_options};
+use crate::arguments;
+pub(crate) use crate::placement::placement;
+use forebay_client::core::contract::{Need, Needs};
+use forebay_client::core::dtype::Dtype;
+use forebay_client::core::steps::Start;
+use forebay_client::{Error, Result};
+
+/// The run that goes on, and its last step that is still true.
+pub(crate) fn continues(given: &fb_producer_options) -> Result<Option<(u64, u64)>> {
+    match (given.continues_run, given.continues_step) {
+        (0, 0) => Ok(None),
+        (0, step) => Err(Error::invalid(format!(
+            "options->continues_step is {step}, and continues_run is 0: runs are counted from 1"
+        ))),
+        (run, step) => Ok(Some((run, step))),
+    }
+}
+
+/// With which step to begin.
+pub(crate) fn start(given: &fb_consumer_options) -> Result<Start> {
+    match given.start {
+        FB_START_NEXT => Ok(Start::Next),
+        FB_START_OLDEST => Ok(Start::Oldest),
+        FB_START_CURSOR if given.start_run == 0 => {
+            Err(Error::invalid("options->start_run is 0: runs are counted from 1"))
+        }
+        FB_START_CURSOR => Ok(Start::Cursor(given.start_run, given.start_step)),
+        other => Err(Error::invalid(format!(
+            "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1) or FB_START_CURSOR (2)"
+        ))),
+    }
+}
+
+/// What is needed: some fields, or all of them every so often.
+///
+/// # Safety
+/// The header's terms: so many structs, so far apart.
+pub(crate) unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
+    let (count, stride) = (given.fields_count, given.fields_stride);
+    if count == 0 {
+        let every = arguments::within(given.every, 1..=u32::MAX, "options->every")?;
+        return Ok(Needs::All { every });
+    }
+    // SAFETY: the caller vouches for it.
+    let needs = unsafe {
+        arguments::each(given.fields, count, stride, "options->fields", |need, what| {
+            Ok(Need {
+                field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
+                dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
+                every: need.every,
+            })
+        })?
+    };
+    Ok(Needs::Fields(needs))
+}

@@ -1,0 +1,121 @@
+/* What a reader is told of a field, and where a reader goes on. */
+#include "check.h"
+
+enum { NZ = 4, NY = 5, NX = 6 };
+static const uint64_t GLOBAL[3] = {NZ, NY, NX}, ZERO[3] = {0, 0, 0};
+static double values[NZ][NY][NX];
+
+CASE(what_they_are) {
+    static const char *const dims[3] = {"z", "y", "\xc3\xa5"};
+    const double spacing[3] = {0.5, 0.25, 2}, origin[3] = {-1, 0, 1e300};
+    fb_consumer *consumer = open_consumer(stream);
+    fb_producer *producer = open_producer(stream);
+    fb_field field = a_field("U", FB_F64, 3, GLOBAL);
+    field.dims = dims;
+    field.spacing = spacing;
+    field.origin = origin;
+    field.units = "m/s";
+    field.association = FB_ASSOCIATION_VERTEX;
+    field.every = 2;
+    OK(fb_array(producer, &field));
+    declare(producer, "n", FB_I64, 0, NULL);
+    OK(fb_producer_begin(producer, 4, 0));
+    const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+    const int64_t n = 7;
+    const fb_block scalar = a_block("n", FB_I64, 0, NULL, NULL, &n);
+    OK(fb_put(producer, &block));
+    OK(fb_put(producer, &scalar));
+    OK(fb_producer_end(producer));
+    fb_step *step = next_step(consumer, 4);
+    fb_field_info info = FB_FIELD_INFO_INIT;
+    OK(fb_step_field(step, "U", &info));
+    CHECK(strcmp(info.name, "U") == 0 && strcmp(info.units, "m/s") == 0);
+    CHECK(info.dtype == FB_F64 && info.ndim == 3 && info.placed && info.every == 2);
+    CHECK(info.association == FB_ASSOCIATION_VERTEX);
+    CHECK(info.has_dims && info.has_spacing && info.has_origin);
+    for (int d = 0; d < 3; d++) {
+        CHECK(strcmp(info.dims[d], dims[d]) == 0 && info.shape[d] == GLOBAL[d]);
+        CHECK(info.spacing[d] == spacing[d] && info.origin[d] == origin[d]);
+    }
+    CHECK(info.dims[3] == NULL && info.shape[3] == 0 && info.spacing[3] == 0 && info.origin[3] == 0);
+    /* Texts stay where they are while the step is held. */
+    fb_field_info again = FB_FIELD_INFO_INIT;
+    OK(fb_step_field(step, "U", &again));
+    CHECK(again.units == info.units && again.dims[2] == info.dims[2]);
+    OK(fb_step_field(step, "n", &info));
+    CHECK(info.ndim == 0 && info.placed && !info.has_dims && info.dims[0] == NULL && info.units[0] == 0);
+    CHECK(info.association == FB_ASSOCIATION_CELL);
+    /* Of a program that was compiled before the last member came. */
+    info.struct_size = sizeof info - 8;
+    info.units = "untouched";
+    FAILS(FB_INVALID, "info->struct_size", "FB_FIELD_INFO_INIT", fb_step_field(step, "U", &info));
+    CHECK(strcmp(info.units, "untouched") == 0);
+    OK(fb_step_release(step));
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+}
+
+CASE(where_a_reader_goes_on) {
+    fb_producer_options writing = FB_PRODUCER_OPTIONS_INIT;
+    fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
+    fb_producer *producer;
+    fb_consumer *consumer;
+    uint64_t run = 0;
+    writing.stream = reading.stream = stream;
+    writing.keep = 8;
+    consumer = open_consumer(stream);
+    OK(fb_producer_open(&writing, &producer));
+    declare(producer, "U", FB_F64, 3, GLOBAL);
+    for (uint64_t number = 0; number < 4; number++) {
+        const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+        OK(fb_producer_begin(producer, number, 0));
+        OK(fb_put(producer, &block));
+        OK(fb_producer_end(producer));
+        if (number < 2) OK(fb_step_release(next_step(consumer, number)));
+    }
+    OK(fb_consumer_cursor(consumer, &reading.start_run, &reading.start_step));
+    OK(fb_producer_run(producer, &run));
+    CHECK(reading.start_run == run && reading.start_step == 2);
+    OK(fb_consumer_close(consumer));
+    reading.start = FB_START_CURSOR;
+    OK(fb_consumer_open(&reading, &consumer));
+    for (uint64_t number = 2; number < 4; number++) OK(fb_step_release(next_step(consumer, number)));
+    OK(fb_consumer_close(consumer));
+    OK(fb_producer_close(producer));
+}
+
+/* A view keeps nothing in the servers' memory beyond what the options say: later blocks are copies. */
+CASE(what_is_pinned) {
+    fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
+    fb_consumer *consumer;
+    CHECK(reading.pin_bytes == (uint64_t)1 << 30);
+    reading.stream = stream;
+    reading.pin_bytes = 0;
+    OK(fb_consumer_open(&reading, &consumer));
+    fb_producer *producer = open_producer(stream);
+    declare(producer, "U", FB_F64, 3, GLOBAL);
+    for (uint64_t number = 0; number < 3; number++) {
+        const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+        values[0][0][0] = 7 + (double)number;
+        OK(fb_producer_begin(producer, number, 0));
+        OK(fb_put(producer, &block));
+        OK(fb_producer_end(producer));
+        fb_step *step = next_step(consumer, number);
+        fb_view view = FB_VIEW_INIT;
+        OK(fb_step_block(step, "U", 0, &view));
+        CHECK(*(const double *)view.data == 7 + (double)number && view.server < 2);
+        OK(fb_step_release(step));
+    }
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+}
+
+int main(int argc, char **argv) {
+    static const struct test_case cases[] = {
+        {"what_they_are", what_they_are},
+        {"where_a_reader_goes_on", where_a_reader_goes_on},
+        {"what_is_pinned", what_is_pinned},
+        {NULL, NULL},
+    };
+    return run_case(argc, argv, cases);
+}

@@ -1,0 +1,83 @@
+//! Which values each choice has.
+//!
+//! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
+
+use super::{Choice, Named};
+use crate::connection::group_options::TransportChoice;
+use crate::on_loss::OnLoss;
+use crate::outcome::Outcome;
+use forebay_core::contract::Association;
+use forebay_core::steps::Durability;
+use forebay_core::steps::Policy;
+
+impl Choice for Association {
+    const WHAT: &str = "association";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Association::Cell), number: 0, name: "cell", c_name: "FB_ASSOCIATION_CELL" },
+        Named {
+            value: Some(Association::Vertex),
+            number: 1,
+            name: "vertex",
+            c_name: "FB_ASSOCIATION_VERTEX",
+        },
+    ];
+}
+
+impl Choice for Policy {
+    const WHAT: &str = "policy";
+    const VALUES: &[Named<Self>] = &[
+        Named {
+            value: Some(Policy::DropOldest),
+            number: 0,
+            name: "drop-oldest",
+            c_name: "FB_POLICY_DROP_OLDEST",
+        },
+        Named { value: Some(Policy::Block), number: 1, name: "block", c_name: "FB_POLICY_BLOCK" },
+        Named { value: Some(Policy::Latest), number: 2, name: "latest", c_name: "FB_POLICY_LATEST" },
+        Named { value: None, number: 3, name: "spill", c_name: "FB_POLICY_SPILL" },
+    ];
+}
+
+impl Choice for OnLoss {
+    const WHAT: &str = "on_loss";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(OnLoss::Skip), number: 0, name: "skip", c_name: "FB_ON_LOSS_SKIP" },
+        Named { value: Some(OnLoss::Fail), number: 1, name: "fail", c_name: "FB_ON_LOSS_FAIL" },
+    ];
+}
+
+impl Choice for Durability {
+    const WHAT: &str = "durability";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Durability::Local), number: 0, name: "local", c_name: "FB_DURABILITY_LOCAL" },
+        Named {
+            value: Some(Durability::Replicated),
+            number: 1,
+            name: "replicated",
+            c_name: "FB_DURABILITY_REPLICATED",
+        },
+    ];
+}
+
+impl Choice for Outcome {
+    const WHAT: &str = "outcome";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Outcome::Staged), number: 0, name: "staged", c_name: "FB_OUTCOME_STAGED" },
+        Named {
+            value: Some(Outcome::Undemanded),
+            number: 1,
+            name: "undemanded",
+            c_name: "FB_OUTCOME_UNDEMANDED",
+        },
+        Named { value: Some(Outcome::Dropped), number: 2, name: "dropped", c_name: "FB_OUTCOME_DROPPED" },
+    ];
+}
+
+impl Choice for TransportChoice {
+    const WHAT: &str = "transport";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(TransportChoice::Auto), number: 0, name: "auto", c_name: "FB_TRANSPORT_AUTO" },
+        Named { value: Some(TransportChoice::Shm), number: 1, name: "shm", c_name: "FB_TRANSPORT_SHM" },
+        Named { value: Some(TransportChoice::Tcp), number: 2, name: "tcp", c_name: "FB_TRANSPORT_TCP" },
+    ];
+}

@@ -1,0 +1,126 @@
+//! How handles are opened.
+//!
+//! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
+
+use crate::connection::group_options::GroupOptions;
+use crate::on_loss::OnLoss;
+use forebay_core::contract::Needs;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::placement::Placement;
+use forebay_core::steps::Durability;
+use forebay_core::steps::Policy;
+use forebay_core::steps::Start;
+
+/// How to open a producer.
+#[derive(Debug, Clone)]
+pub struct ProducerOptions {
+    /// The group.
+    pub group: GroupOptions,
+    /// The name under which readers find the simulation's output.
+    pub stream: String,
+    /// This rank, counted from 0.
+    pub rank: u32,
+    /// How many ranks there are; all of them must open the stream.
+    pub size: u32,
+    /// What becomes of closed steps when readers or memory cannot keep up: `Policy::DropOldest` (they are
+    /// counted, readers see a gap), `Policy::Block` (puts wait for room) or `Policy::Latest`.
+    pub policy: Policy,
+    /// How many closed steps are kept although nobody reads them.
+    pub keep: u32,
+    /// What to do when the home server is gone, and no other one takes this rank within two seconds:
+    /// `OnLoss::Skip` (the simulation goes on unstaged: `Producer::lost` tells). With `OnLoss::Fail` a call waits
+    /// for another one until `timeout`, and then fails with `ErrorKind::Unreachable`; so it does where something
+    /// of the open step is lost.
+    pub on_loss: OnLoss,
+    /// Which server holds a block: the rank's home, which is on its host if any is (`Placement::Nearest`), a
+    /// server by the block's id, so that they are spread evenly (`Placement::ByBlock`), or the one that a
+    /// function of a `ToPlace` names. A block that the home does not hold costs a second question. Blocks of up
+    /// to 1 KiB travel with the step and are not placed.
+    pub placement: Placement,
+    /// After a restart from a checkpoint: the run, and its last step that is still true.
+    pub continues: Option<(RunNumber, StepNumber)>,
+    /// Bytes of closed steps that may wait for readers before the policy drops some; by default 1 GiB.
+    pub queue_bytes: u64,
+    /// How many servers hold each block, 1 to 8: all but one of them may die. A copy on another host is
+    /// preferred; on one host it costs almost nothing, since the servers share the memory.
+    pub replicas: u32,
+    /// With copies, what is safe when: what was put once the step has ended or `Producer::flush` has returned
+    /// (`Durability::Local`), or each block once its put has returned (`Durability::Replicated`).
+    pub durability: Durability,
+}
+
+impl ProducerOptions {
+    /// With all defaults.
+    pub fn new(stream: &str) -> ProducerOptions {
+        ProducerOptions {
+            group: GroupOptions::default(),
+            stream: stream.to_owned(),
+            rank: 0,
+            size: 1,
+            policy: Policy::DropOldest,
+            keep: 0,
+            on_loss: OnLoss::Skip,
+            placement: Placement::Nearest,
+            continues: None,
+            queue_bytes: 1 << 30,
+            replicas: 1,
+            durability: Durability::Local,
+        }
+    }
+}
+
+/// How to open a consumer.
+#[derive(Debug, Clone)]
+pub struct ConsumerOptions {
+    /// The group.
+    pub group: GroupOptions,
+    /// The name that the producer gave. It need not exist yet.
+    pub stream: String,
+    /// What is needed, by default all fields.
+    pub needs: Needs,
+    /// How many steps may be held at once, 1 to 1024. More wait in the stream, under its policy.
+    pub window: u32,
+    /// Whether to go on with the next run when the simulation is restarted.
+    pub follow: bool,
+    /// With which step to begin: `Start::Next`, the next step that begins; `Start::Oldest`, the oldest that the
+    /// stream keeps; or a cursor: where an earlier reader of the stream stopped, in this process or another, as
+    /// `Consumer::cursor` tells. Steps that are held no longer are left out, and not counted as `missed`: the
+    /// numbers tell. `ErrorKind::NotFound` if the stream has had no such run.
+    pub start: Start,
+    /// Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further
+    /// steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step
+    /// may be kept whatever its size; by default 1 GiB.
+    pub pin_bytes: u64,
+}
+
+impl ConsumerOptions {
+    /// With all defaults.
+    pub fn new(stream: &str) -> ConsumerOptions {
+        ConsumerOptions {
+            group: GroupOptions::default(),
+            stream: stream.to_owned(),
+            needs: Needs::All { every: 1 },
+            window: 4,
+            follow: false,
+            start: Start::Next,
+            pin_bytes: 1 << 30,
+        }
+    }
+}
+
+/// How to open a space.
+#[derive(Debug, Clone)]
+pub struct SpaceOptions {
+    /// The group.
+    pub group: GroupOptions,
+    /// How many servers hold each array that this handle puts, 1 to 8: all but one of them may die.
+    /// `ErrorKind::Invalid` if the group has fewer.
+    pub replicas: u32,
+}
+
+impl SpaceOptions {
+    /// With all defaults.
+    pub fn new(group: GroupOptions) -> SpaceOptions {
+        SpaceOptions { group, replicas: 1 }
+    }
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of what can be chosen: generated from interface/forebay.toml by scripts/generate_faces.py: change it there."""
+
+from typing import Literal
+
+Association = Literal["cell", "vertex"]
+"""What the values of a field belong to."""
+
+Policy = Literal["drop-oldest", "block", "latest"]
+"""What becomes of a stream's closed steps when its readers or the memory cannot keep up."""
+
+OnLoss = Literal["skip", "fail"]
+"""What a producer does when its servers are gone."""
+
+Durability = Literal["local", "replicated"]
+"""When a block is safe of which several servers hold copies."""
+
+Placement = Literal["nearest", "by-block"]
+"""Which server holds a block."""
+
+Start = Literal["next", "oldest"]
+"""With which step a consumer begins."""
+
+Transport = Literal["auto", "shm", "tcp"]
+"""How blocks go between this process and the servers."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options as they are handed to the extension module: generated from interface/forebay.toml by scripts/generate_faces.py: change it there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from forebay import _arrays, _choices, _contract, _forebay, _given
+
+
+def producer(
+    *,
+    group: str | os.PathLike[str] | None,
+    rank: int,
+    size: int,
+    policy: _choices.Policy,
+    keep: int,
+    timeout: float,
+    transport: _choices.Transport,
+    on_loss: _choices.OnLoss,
+    placement: _given.Placement,
+    continues: tuple[int, int] | None,
+    queue_bytes: int,
+    replicas: int,
+    durability: _choices.Durability,
+) -> _forebay.ProducerOptions:
+    """How to open a producer."""
+    return {
+        "group": _given.group(group),
+        "rank": _arrays.integer(rank, "rank", bits=32),
+        "size": _arrays.integer(size, "size", bits=32),
+        "policy": policy,
+        "keep": _arrays.integer(keep, "keep", bits=32),
+        "timeout": timeout,
+        "transport": transport,
+        "on_loss": on_loss,
+        "placement": _given.placement(placement),
+        "continues": _given.run_step(continues, "continues"),
+        "queue_bytes": _arrays.integer(queue_bytes, "queue_bytes"),
+        "replicas": _arrays.integer(replicas, "replicas", bits=32),
+        "durability": durability,
+    }
+
+
+def consumer(
+    *,
+    group: str | os.PathLike[str] | None,
+    fields: _contract.Fields,
+    timeout: float,
+    transport: _choices.Transport,
+    every: int,
+    window: int,
+    follow: bool,
+    start: _choices.Start | tuple[int, int],
+    pin_bytes: int,
+) -> _forebay.ConsumerOptions:
+    """How to open a consumer."""
+    return {
+        "group": _given.group(group),
+        "fields": _contract.as_needs(fields),
+        "timeout": timeout,
+        "transport": transport,
+        "every": _arrays.integer(every, "every", low=1, bits=32),
+        "window": _arrays.integer(window, "window", low=1, high=1024),
+        "follow": follow,
+        "start": _given.start(start),
+        "pin_bytes": _arrays.integer(pin_bytes, "pin_bytes"),
+    }
+
+
+def space(
+    *,
+    group: str | os.PathLike[str] | None,
+    timeout: float,
+    transport: _choices.Transport,
+    replicas: int,
+) -> _forebay.SpaceOptions:
+    """How to open a space."""
+    return {
+        "group": _given.group(group),
+        "timeout": timeout,
+        "transport": transport,
+        "replicas": _arrays.integer(replicas, "replicas", low=1, high=8),
+    }
+
+
+def admin(
+    *,
+    group: str | os.PathLike[str] | None,
+    timeout: float | None,
+    transport: _choices.Transport,
+) -> _forebay.AdminOptions:
+    """How to look after a group."""
+    return {
+        "group": _given.group(group),
+        "timeout": timeout,
+        "transport": transport,
+    }
+
+
+def field(
+    name: str,
+    ndim: int,
+    *,
+    association: _choices.Association,
+    every: int,
+    dims: Sequence[str],
+    spacing: float | Sequence[float],
+    origin: float | Sequence[float],
+    units: str,
+    stats: bool,
+) -> _forebay.FieldOptions:
+    """What is said of a field beside its name, type and shape."""
+    return {
+        "association": association,
+        "every": _arrays.integer(every, "every", low=1, bits=32),
+        "dims": list(dims),
+        "spacing": _given.numbers(spacing, ndim, f"field '{name}': spacing"),
+        "origin": _given.numbers(origin, ndim, f"field '{name}': origin"),
+        "units": units,
+        "stats": stats,
+    }

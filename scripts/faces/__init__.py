@@ -1,0 +1,1 @@
+"""Makes what all languages share of the one declaration, `interface/forebay.toml`."""
