@@ -1,110 +1,30 @@
 //! Pipelines within a server: which of its events they are told of, and what follows from them for its streams.
 
-use super::{Attached, Node, Shared, State};
-use crate::attachments::Attachments;
+mod streams;
+
+use super::{Node, Shared, State};
 use crate::context::Context;
-use crate::handle;
 use crate::pipelines::{
-    Creation, LocalWorkers, Pipelines, StreamEvent, Streams, WorkerHost, WorkerOutcome, WorkerStart,
-    keep_alive,
+    Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
 use crate::process::Process;
 use crate::questions::Answer;
-use crate::surroundings::HashMap;
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{Attachment, AttachmentId, Effect, Start, StreamCoordinator};
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::worker::Request;
 use forebay_wire::drive::Drive;
 use forebay_wire::execution::PipelineSpec;
 use forebay_wire::peer::pipelines::Message;
-use forebay_wire::peer::streams;
-use std::collections::BTreeMap;
+use forebay_wire::peer::streams::Message as StreamsMessage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use streams::{Consequence, StreamsAtHand};
 
 /// How long the processes of workers may take to end when the server ends.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it is looked whether they have ended.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// The streams of this server while its pipelines handle an event.
-struct StreamsAtHand<'a> {
-    coordinators: &'a mut BTreeMap<String, StreamCoordinator>,
-    forgotten_run: RunNumber,
-    attachments: &'a mut HashMap<AttachmentId, Attached>,
-    known_attachments: &'a Attachments,
-    have_all_told: bool,
-    are_holders_members: bool,
-    /// What is to be done after the event, in order.
-    consequences: Vec<Consequence>,
-}
-
-/// What follows for streams and pipelines from what pipelines did with a stream.
-enum Consequence {
-    /// What a stream's coordinator says must be done.
-    Effects(String, Vec<Effect>),
-    /// A pipeline is to be told something after all that was to be done before.
-    Tell(StreamEvent),
-}
-
-impl Streams for StreamsAtHand<'_> {
-    fn attach(
-        &mut self,
-        cx: &Context<'_>,
-        stream: &str,
-        pipeline: &str,
-        id: AttachmentId,
-        attachment: Attachment,
-        start: Start,
-    ) -> Result<()> {
-        let pipeline = pipeline.to_owned();
-        self.attachments.insert(id, Attached::Pipeline { name: pipeline.clone() });
-        let coordinator = handle::coordinator_in(self.coordinators, self.forgotten_run, cx, stream);
-        let effects = coordinator.attach(id, attachment, start)?;
-        self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        self.consequences.push(Consequence::Tell(StreamEvent::Attached { pipeline }));
-        Ok(())
-    }
-
-    fn release(
-        &mut self,
-        stream: &str,
-        id: AttachmentId,
-        (run, step): (RunNumber, StepNumber),
-        pinned: bool,
-    ) {
-        if let Some(coordinator) = self.coordinators.get_mut(stream) {
-            let effects = coordinator.release(id, run, step, pinned);
-            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        }
-    }
-
-    fn detach(&mut self, stream: &str, id: AttachmentId) {
-        self.attachments.remove(&id);
-        if let Some(coordinator) = self.coordinators.get_mut(stream) {
-            let effects = coordinator.detach(id);
-            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        }
-    }
-
-    fn coordinator(&self, stream: &str) -> Option<&StreamCoordinator> {
-        self.coordinators.get(stream)
-    }
-
-    fn was_attached(&self, stream: &str, id: AttachmentId) -> bool {
-        self.known_attachments.contains(stream, id)
-    }
-
-    fn have_all_told(&self) -> bool {
-        self.have_all_told
-    }
-
-    fn are_holders_members(&self) -> bool {
-        self.are_holders_members
-    }
-}
 
 impl Node {
     /// Tells the pipelines of an event, and then does what follows for streams.
@@ -219,7 +139,7 @@ impl Node {
     /// third one does, the sender is told so.
     fn takes_over_from(&self, state: &mut State, (from, epoch): (ServerId, Epoch), stream: &str) -> bool {
         if let Some(server) = self.elsewhere(state, epoch, stream) {
-            self.tell(state, from, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
+            self.tell(state, from, StreamsMessage::CoordinatedBy { stream: stream.to_owned(), server });
             return false;
         }
         state.places.heard_of(epoch);
