@@ -1,105 +1,30 @@
 //! Pipelines within a server: which of its events they are told of, and what follows from them for its streams.
 
+mod streams;
+
 use super::{Node, Shared, State};
 use crate::context::Context;
 use crate::pipelines::{
-    Creation, LocalWorkers, Pipelines, StreamEvent, Streams, WorkerHost, WorkerOutcome, WorkerStart,
-    keep_alive,
+    Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
 use crate::process::Process;
 use crate::questions::Answer;
-use crate::streams::attachments::{Attachments, Delivery};
-use crate::streams::coordination::Coordination;
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{Attachment, AttachmentId, Effect, Start, StreamCoordinator};
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::worker::Request;
 use forebay_wire::drive::Drive;
 use forebay_wire::execution::PipelineSpec;
 use forebay_wire::peer::pipelines::Message;
-use forebay_wire::peer::streams;
+use forebay_wire::peer::streams::Message as StreamsMessage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use streams::{Consequence, StreamsAtHand};
 
 /// How long the processes of workers may take to end when the server ends.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it is looked whether they have ended.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// The streams of this server while its pipelines handle an event.
-struct StreamsAtHand<'a> {
-    coordination: &'a mut Coordination,
-    attachments: &'a mut Attachments,
-    have_all_told: bool,
-    are_holders_members: bool,
-    /// What is to be done after the event, in order.
-    consequences: Vec<Consequence>,
-}
-
-/// What follows for streams and pipelines from what pipelines did with a stream.
-enum Consequence {
-    /// What a stream's coordinator says must be done.
-    Effects(String, Vec<Effect>),
-    /// A pipeline is to be told something after all that was to be done before.
-    Tell(StreamEvent),
-}
-
-impl Streams for StreamsAtHand<'_> {
-    fn attach(
-        &mut self,
-        cx: &Context<'_>,
-        stream: &str,
-        pipeline: &str,
-        id: AttachmentId,
-        attachment: Attachment,
-        start: Start,
-    ) -> Result<()> {
-        let pipeline = pipeline.to_owned();
-        self.attachments.add(id, Delivery::Pipeline { name: pipeline.clone() });
-        let effects = self.coordination.at(cx, stream).attach(id, attachment, start)?;
-        self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        self.consequences.push(Consequence::Tell(StreamEvent::Attached { pipeline }));
-        Ok(())
-    }
-
-    fn release(
-        &mut self,
-        stream: &str,
-        id: AttachmentId,
-        (run, step): (RunNumber, StepNumber),
-        pinned: bool,
-    ) {
-        if let Some(coordinator) = self.coordination.get_mut(stream) {
-            let effects = coordinator.release(id, run, step, pinned);
-            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        }
-    }
-
-    fn detach(&mut self, stream: &str, id: AttachmentId) {
-        self.attachments.remove(id);
-        if let Some(coordinator) = self.coordination.get_mut(stream) {
-            let effects = coordinator.detach(id);
-            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
-        }
-    }
-
-    fn coordinator(&self, stream: &str) -> Option<&StreamCoordinator> {
-        self.coordination.get(stream)
-    }
-
-    fn was_attached(&self, stream: &str, id: AttachmentId) -> bool {
-        self.attachments.is_known(stream, id)
-    }
-
-    fn have_all_told(&self) -> bool {
-        self.have_all_told
-    }
-
-    fn are_holders_members(&self) -> bool {
-        self.are_holders_members
-    }
-}
 
 impl Node {
     /// Tells the pipelines of an event, and then does what follows for streams.
@@ -212,7 +137,7 @@ impl Node {
     /// third one does, the sender is told so.
     fn takes_over_from(&self, state: &mut State, (from, epoch): (ServerId, Epoch), stream: &str) -> bool {
         if let Some(server) = self.elsewhere(state, epoch, stream) {
-            self.tell(state, from, streams::Message::CoordinatedBy { stream: stream.to_owned(), server });
+            self.tell(state, from, StreamsMessage::CoordinatedBy { stream: stream.to_owned(), server });
             return false;
         }
         state.locations.note_heard_of(epoch);

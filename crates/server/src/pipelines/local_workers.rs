@@ -1,21 +1,18 @@
 //! The workers beside this server: what it knows of them, whoever coordinates their pipelines.
 
+use super::local_worker::LocalWorker;
 use crate::context::Context;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
-use forebay_wire::client::worker::{Event, Request};
-use forebay_wire::execution::{CommMember, Execute, OpenExecution, PipelineHistory, PipelineSpec};
+use forebay_wire::client::worker::Request;
+use forebay_wire::execution::{CommMember, Execute, PipelineHistory, PipelineSpec};
 use forebay_wire::peer::pipelines::Message;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Lines of a worker's output that are kept.
-const LOG_LINES: usize = 200;
-/// The longest line that is kept whole.
-pub(super) const LINE_MAX: usize = 4096;
 /// The longest traceback that is passed on whole.
 const ERROR_MAX: usize = 64 << 10;
 /// How many of the last lines are told with the end of a worker.
@@ -27,111 +24,11 @@ pub(crate) struct LocalWorkers {
     workers: BTreeMap<String, LocalWorker>,
 }
 
-/// A worker beside this server.
-#[derive(Debug)]
-struct LocalWorker {
-    /// Which pipeline of that name it belongs to.
-    creation: u64,
-    spec: PipelineSpec,
-    coordinator: ServerId,
-    /// Its connection, once it is ready.
-    outbox: Option<Arc<Outbox>>,
-    /// Tells its process from earlier ones of the same pipeline.
-    instance: u64,
-    /// How the others reach it, once it is ready.
-    member: Option<CommMember>,
-    /// The execution that it takes part in.
-    executing: Option<u64>,
-    /// What it knows of the pipeline's executions: the last one that it was ordered to take part in is open.
-    history: PipelineHistory,
-    pid: Option<u32>,
-    starts: u32,
-    log: VecDeque<String>,
-    /// It is to end. Names this worker, too, where another one may have taken its place.
-    stop: Arc<Notify>,
-    /// The connection of the process of this instance ended: so will the process. One for each: what is noted
-    /// of a process that has ended already must not be taken for its successor.
-    lost: Arc<Notify>,
-}
-
 /// A worker that is to be started, and kept alive until `stop`.
 #[derive(Debug)]
 pub(crate) struct WorkerStart {
     pub(crate) spec: PipelineSpec,
     pub(crate) stop: Arc<Notify>,
-}
-
-impl LocalWorker {
-    fn new(coordinator: ServerId, creation: u64, spec: PipelineSpec) -> LocalWorker {
-        LocalWorker {
-            creation,
-            spec,
-            coordinator,
-            outbox: None,
-            instance: 0,
-            member: None,
-            executing: None,
-            history: PipelineHistory::default(),
-            pid: None,
-            starts: 0,
-            log: VecDeque::new(),
-            stop: Arc::default(),
-            lost: Arc::default(),
-        }
-    }
-
-    fn status(&self) -> Value {
-        json!({
-            "pipeline": self.spec.name,
-            "pid": self.pid,
-            "starts": self.starts,
-            "executing": self.executing.is_some(),
-            "log": self.log,
-        })
-    }
-
-    /// What it takes part in, if there is anything, ended here: without its process it has failed, as its coordinator says.
-    fn end_execution(&mut self, failed: bool) {
-        if self.executing.take().is_some()
-            && let Some(open) = self.history.open.as_mut()
-        {
-            open.failed = Some(failed);
-        }
-    }
-
-    /// Its process is not there any more, or does not listen.
-    fn disconnect(&mut self) {
-        self.outbox = None;
-        self.member = None;
-        self.end_execution(true);
-    }
-
-    fn log(&mut self, line: &str) {
-        if self.log.len() == LOG_LINES {
-            self.log.pop_front();
-        }
-        self.log.push_back(line[..line.floor_char_boundary(LINE_MAX)].to_owned());
-    }
-
-    /// Notes an order to run a step, and passes it on to the process. `false` if that is not there.
-    fn pass_on(&mut self, cx: &Context<'_>, order: Box<Execute>) -> bool {
-        self.executing = Some(order.execution);
-        let open = OpenExecution {
-            run: order.report.id.run,
-            step: order.report.id.step,
-            attempt: order.attempt,
-            together: order.members.iter().map(|member| member.server).collect(),
-            failed: None,
-        };
-        self.history = PipelineHistory { done: order.done, counts: order.counts, open: Some(open) };
-        let outbox = self.outbox.as_ref();
-        let sent =
-            outbox.is_some_and(|outbox| outbox.push(cx.server.header(0), &Event::Execute(order)).is_ok());
-        if !sent {
-            self.end_execution(true);
-        }
-        sent
-    }
 }
 
 /// What pipelines' coordinators and this server want of workers.

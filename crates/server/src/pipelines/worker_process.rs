@@ -1,7 +1,8 @@
 //! The supervisor of a worker's process: starts it, reads what it prints, and starts it again when it dies. The server itself
 //! never runs user code.
 
-use super::local_workers::{LINE_MAX, LocalWorkers, WorkerStart};
+use super::local_worker::LINE_MAX;
+use super::local_workers::{LocalWorkers, WorkerStart};
 use crate::node::Shared;
 use forebay_wire::client::worker::Request;
 use forebay_wire::execution::PipelineSpec;
