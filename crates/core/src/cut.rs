@@ -193,6 +193,13 @@ impl CutMember {
 }
 
 /// The coordinator's part: one change at a time, to the newest demand.
+///
+/// ```text
+///            propose                 all servers have answered, or are gone
+///   (idle) ─────────► (a round) ──────────────────────────────────────────► decide: (idle)
+///                         │  ▲
+///                         └──┘ the demand changes again: the round is outdated, and another one follows it
+/// ```
 #[derive(Debug, Default)]
 pub struct CutCoordinator {
     round: Option<Round>,
@@ -204,6 +211,15 @@ struct Round {
     demand: Arc<Demand>,
     waiting_for: BTreeSet<ServerId>,
     highest: Option<StepNumber>,
+    age: Age,
+}
+
+/// Whether a round is about the newest demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Current,
+    /// The demand has changed since it was proposed.
+    Outdated,
 }
 
 /// A decision to be told to every server.
@@ -223,6 +239,18 @@ impl CutCoordinator {
         self.round.is_some()
     }
 
+    /// The demand changes again while a change is being agreed.
+    pub(crate) fn note_outdated(&mut self) {
+        if let Some(round) = &mut self.round {
+            round.age = Age::Outdated;
+        }
+    }
+
+    /// Whether the demand has changed since the change was proposed that is being agreed.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.round.as_ref().is_some_and(|round| round.age == Age::Outdated)
+    }
+
     /// The version of the change that is being agreed for a run, if any.
     pub fn agreeing(&self, run: RunNumber) -> Option<u64> {
         self.round.as_ref().filter(|round| round.run == run).map(|round| round.demand.version)
@@ -238,7 +266,7 @@ impl CutCoordinator {
         servers: impl IntoIterator<Item = ServerId>,
     ) {
         let waiting_for = servers.into_iter().collect();
-        self.round = Some(Round { run, demand, waiting_for, highest });
+        self.round = Some(Round { run, demand, waiting_for, highest, age: Age::Current });
     }
 
     /// A rank has left, and a server does not know any more that this step was begun.

@@ -7,7 +7,7 @@ use crate::ids::BlockKey;
 use crate::region::Region;
 use crate::view::mix;
 use crate::{Error, ErrorKind, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
 /// A block that touches more cells than this is looked at by every search instead.
@@ -159,6 +159,31 @@ impl FieldIndex {
     /// How often blocks were taken out: while it stays the same, [`FieldIndex::blocks`] only grows at its end.
     pub fn removals(&self) -> u64 {
         self.removals
+    }
+
+    /// Whether its tables agree: checked in tests. The error says what does not.
+    pub fn sanity_check(&self) -> std::result::Result<(), String> {
+        let fail = |text: &str| Err(format!("index of field '{}': {text}", self.field.name));
+        let finds =
+            |(index, block): (usize, &BlockRecord)| self.by_key.get(&block.key) == Some(&(index as u32));
+        if self.by_key.len() != self.blocks.len() || !self.blocks.iter().enumerate().all(finds) {
+            return fail("keys and blocks differ");
+        }
+        let mut placed: HashSet<u32> = self.large.iter().copied().collect();
+        placed.extend(self.links.iter().map(|link| link.block));
+        let is_placed =
+            |block: &BlockRecord| block.extent.offset().is_some() && !block.extent.interior().is_empty();
+        let expected = self.blocks.iter().enumerate().filter(|(_, block)| is_placed(block));
+        let expected: HashSet<u32> = expected.map(|(index, _)| index as u32).collect();
+        if placed != expected {
+            return fail("the grid has other blocks than those with a place");
+        }
+        let ends = |at: &u32| *at == END || (*at as usize) < self.links.len();
+        let mut linked = self.links.iter().map(|link| &link.next).chain(self.cells.values());
+        if !linked.all(ends) {
+            return fail("a chain of the grid leads nowhere");
+        }
+        Ok(())
     }
 
     fn check_fits(&self, record: &BlockRecord) -> Result<()> {
@@ -434,6 +459,7 @@ mod tests {
                 let overlaps = index.blocks.iter().any(|other| other.extent.interior().intersect(&interior).is_some());
                 prop_assert_eq!(index.insert(new).is_err(), overlaps);
                 prop_assert_eq!(index.blocks.len() - before, usize::from(!overlaps));
+                prop_assert_eq!(index.sanity_check(), Ok(()));
             }
             let region = Region::new(&[a, b], &[c, d]).unwrap();
             let found: Vec<_> = index.find(&region).map(|block| block.key.rank).collect();

@@ -1,13 +1,33 @@
 //! The sans-IO core of Forebay: plain state machines and pure functions.
 //!
 //! Nothing here knows of sockets, clocks, threads or shared memory. The same code runs in a server, in
-//! unit tests and in simulations of many servers. A newcomer reads it in this order:
+//! unit tests and in simulations of many servers.
 //!
-//! - the words: [`ids`], [`dtype`], [`region`], [`block`], [`contract`], [`attr`], [`error`];
-//! - who demands what from which step on: [`demand`], [`cut`];
-//! - a step's life: [`steps`];
-//! - who the members are: [`roster`], [`agreement`], [`lease`], [`membership`];
-//! - where blocks are: [`view`], [`seats`], [`homes`], [`placement`], [`hilbert`], [`tiles`], [`directory`], [`coverage`].
+//! The modules, low to high: each uses only those before it.
+//!
+//! - [`error`]: what went wrong, of which kind, and what helps;
+//! - [`seeded`]: bugs that tests seed on purpose;
+//! - [`ids`]: names and numbers of servers, streams, runs, steps and blocks;
+//! - [`view`]: the members of a group at an epoch, and hashes that spread work over them;
+//! - [`dtype`]: the types of elements;
+//! - [`region`]: boxes of cells;
+//! - [`coverage`]: what of a box is missing;
+//! - [`hilbert`]: the curve that keeps near tiles near;
+//! - [`attr`]: attributes of streams and fields;
+//! - [`block`]: one rank's part of a field, and where its bytes lie;
+//! - [`contract`]: what a field is, and what a reader needs of it;
+//! - [`seats`]: which member owns which shard of the directory;
+//! - [`homes`]: which member the ranks of simulations have their home at;
+//! - [`placement`]: which member holds a block;
+//! - [`tiles`]: which member knows which part of a field;
+//! - [`directory`]: the blocks of a field at a step, found by region;
+//! - [`demand`]: what all readers of a stream need;
+//! - [`cut`]: from which step on each demand holds;
+//! - [`steps`]: a stream's runs, steps and readers, at its coordinator;
+//! - [`agreement`]: how members agree on one value;
+//! - [`lease`]: for how long a member may acknowledge;
+//! - [`roster`]: all that members agree on about who they are;
+//! - [`membership`]: one member's part in agreeing on the next roster.
 
 pub mod agreement;
 pub mod attr;

@@ -323,7 +323,7 @@ impl Membership {
     /// A member answers this one: it is not to go for its sake.
     pub fn trust(&mut self, id: ServerId, now: Duration) {
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
-        if self.doubts.reaches(id, self.me, now) {
+        if self.doubts.note_reached(id, self.me, now) {
             told.extend(self.first_proposer(Some(id)));
         }
         self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
@@ -374,9 +374,9 @@ impl Membership {
         let known = self.known.entry(from).or_default();
         *known = (*known).max(message.epoch_known());
         match message {
-            Message::Ask(epoch, question) => self.asked(from, epoch, question, now),
+            Message::Ask(epoch, question) => self.on_question(from, epoch, question, now),
             Message::Answer(epoch, answer) if epoch == self.roster.epoch + 1 => {
-                self.answered(Voter::Member(from), answer, now);
+                self.on_answer(Voter::Member(from), answer, now);
             }
             Message::Answer(..) => {}
             Message::InForce(roster) => {
@@ -393,12 +393,12 @@ impl Membership {
             Message::Wish(_) if self.roster.has_left(from) => {}
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
-            Message::Doubt(about, evidence) => self.hears_a_doubt(from, about, evidence, now),
+            Message::Doubt(about, evidence) => self.on_doubt(from, about, evidence, now),
             Message::Trust(about) if self.roster.contains(from) && self.roster.contains(about) => {
-                self.doubts.reaches(about, from, now);
+                self.doubts.note_reached(about, from, now);
             }
             Message::Trust(_) => {}
-            Message::Check(about) => self.checks(from, about),
+            Message::Check(about) => self.on_check(from, about),
             Message::Know(epoch) => self.heard_epoch(from, epoch),
             Message::Renew(epoch, number) => {
                 self.heard_epoch(from, epoch);
@@ -419,7 +419,7 @@ impl Membership {
     pub fn heard_epoch(&mut self, from: ServerId, epoch: Epoch) {
         let message = match epoch.cmp(&self.roster.epoch) {
             Ordering::Less => Message::InForce(self.roster.clone()),
-            Ordering::Equal => return self.knows_too(from),
+            Ordering::Equal => return self.note_knows_too(from),
             Ordering::Greater => Message::Know(self.roster.epoch),
         };
         self.effects.push(Effect::Send(from, message));
@@ -428,12 +428,12 @@ impl Membership {
     /// The witness has answered a question about this epoch.
     pub fn witness_answered(&mut self, epoch: Epoch, answer: Answer<Arc<Roster>>, now: Duration) {
         if epoch == self.roster.epoch + 1 {
-            self.answered(Voter::Witness, answer, now);
+            self.on_answer(Voter::Witness, answer, now);
         }
     }
 
     /// Another server knows the same roster.
-    fn knows_too(&mut self, id: ServerId) {
+    fn note_knows_too(&mut self, id: ServerId) {
         let Work::Out(knowing, _) = &mut self.work else { return };
         if self.roster.contains(id) {
             knowing.insert(id);
@@ -442,6 +442,34 @@ impl Membership {
             self.work = Work::Released;
             self.effects.push(Effect::Released);
         }
+    }
+
+    /// Whether what its parts say of one another agrees: checked after each event in simulations. The error says what
+    /// does not.
+    pub fn sanity_check(&self) -> std::result::Result<(), String> {
+        let fail = |text: String| Err(format!("{} in epoch {}: {text}", self.me, self.roster.epoch));
+        match &self.work {
+            Work::Out(..) | Work::Released if self.roster.contains(self.me) => {
+                return fail("it is out, but a member".into());
+            }
+            Work::Attempting(..) | Work::Chosen { .. } | Work::Nothing if !self.roster.contains(self.me) => {
+                return fail("it is no member, but not out".into());
+            }
+            Work::Chosen { roster, .. } if roster.epoch <= self.roster.epoch => {
+                return fail(format!("it waits for epoch {}", roster.epoch));
+            }
+            _ => {}
+        }
+        if self.wishes.len() > WISHES_MAX {
+            return fail(format!("{} wishes are remembered", self.wishes.len()));
+        }
+        if let Some(wish) = self.wishes.iter().find(|wish| !self.roster.lacks(&wish.change)) {
+            return fail(format!("what is wished for has come about: {:?}", wish.change));
+        }
+        if let Some((id, _)) = self.doubts.iter().find(|(id, _)| !self.roster.contains(*id)) {
+            return fail(format!("{id} is taken for gone, and no member"));
+        }
+        Ok(())
     }
 
     fn voters(&self) -> Voters {
@@ -471,7 +499,7 @@ impl Membership {
     }
 
     /// Another member takes a third for gone.
-    fn hears_a_doubt(&mut self, from: ServerId, about: ServerId, evidence: Evidence, now: Duration) {
+    fn on_doubt(&mut self, from: ServerId, about: ServerId, evidence: Evidence, now: Duration) {
         if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
             return;
         }
@@ -484,7 +512,7 @@ impl Membership {
     }
 
     /// Another member wants to know whether this one takes a third for gone.
-    fn checks(&mut self, from: ServerId, about: ServerId) {
+    fn on_check(&mut self, from: ServerId, about: ServerId) {
         if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
             return;
         }
@@ -623,10 +651,10 @@ impl Membership {
             }
         }
         let own = self.vote(question.clone(), now);
-        self.answered(Voter::Member(self.me), own, now);
+        self.on_answer(Voter::Member(self.me), own, now);
     }
 
-    fn asked(&mut self, from: ServerId, epoch: Epoch, question: Question<Arc<Roster>>, now: Duration) {
+    fn on_question(&mut self, from: ServerId, epoch: Epoch, question: Question<Arc<Roster>>, now: Duration) {
         if epoch != self.roster.epoch + 1 && !seeded(Bug::AnswersAboutAnyEpoch) {
             return self.heard_epoch(from, epoch.saturating_sub(1));
         }
@@ -641,7 +669,7 @@ impl Membership {
         self.effects.push(Effect::Send(from, Message::Answer(epoch, answer)));
     }
 
-    fn answered(&mut self, voter: Voter, answer: Answer<Arc<Roster>>, now: Duration) {
+    fn on_answer(&mut self, voter: Voter, answer: Answer<Arc<Roster>>, now: Duration) {
         let Work::Attempting(proposer, _) = &mut self.work else { return };
         match proposer.heard(voter, answer) {
             Progress::Waiting => {}

@@ -12,16 +12,7 @@ mod world;
 use crate::seeded::{Bug, seed};
 use checks::Violation;
 use faults::Plan;
-use world::World;
-
-/// How one simulation ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Ending {
-    /// All that ran at the end agree, and every wish was fulfilled.
-    Agreed,
-    /// Too many had died for those who were left to decide.
-    NoQuorum,
-}
+use world::{Ending, World};
 
 fn simulate(seed: u64, plan: &Plan) -> Result<(Ending, World), Violation> {
     let mut world = World::new(seed, plan);

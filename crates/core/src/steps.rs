@@ -9,8 +9,9 @@
 //! - `report`: a closed step, as readers are told of it;
 //! - `attachment`: a consumer or a pipeline;
 //! - `effect`: what must be done after something happened;
-//! - `rank`, `step`, `offer`, `run`: a run, its ranks and its steps;
+//! - `rank`, `step`, `offer`, `run_phase`, `run`: a run, its ranks and its steps;
 //! - `ledger`: what a home has told, in case that a coordinator dies;
+//! - `takeover`: what a coordinator that takes the place of another one is being told;
 //! - `coordinator`: the state of one stream, and what changes it.
 
 mod attachment;
@@ -23,7 +24,9 @@ mod options;
 mod rank;
 mod report;
 mod run;
+mod run_phase;
 mod step;
+mod takeover;
 
 pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
 pub use contribution::{EndedField, Registered, StepEnded};

@@ -1,6 +1,6 @@
 //! A voter's memory. A member keeps it for as long as it lives: one that died never comes back as the same member.
 
-use super::{Answer, Ballot, Question};
+use super::vote::{Answer, Ballot, Question};
 use crate::seeded::{Bug, seeded};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! One attempt after the other to have a value chosen.
 
-use super::{Answer, Ballot, Question, Voter, Voters};
+use super::vote::{Answer, Ballot, Question, Voter, Voters};
 use crate::ids::ServerId;
 use crate::seeded::{Bug, seeded};
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ impl<V: Clone> Proposer<V> {
         }
         match answer {
             Answer::Promised(ballot, accepted) if ballot == self.ballot && self.phase == Phase::Preparing => {
-                self.promised(voter, accepted)
+                self.on_promise(voter, accepted)
             }
             Answer::Accepted(ballot) if ballot == self.ballot && self.phase == Phase::Accepting => {
                 self.agreed.insert(voter);
@@ -90,7 +90,7 @@ impl<V: Clone> Proposer<V> {
         }
     }
 
-    fn promised(&mut self, voter: Voter, accepted: Option<(Ballot, V)>) -> Progress<V> {
+    fn on_promise(&mut self, voter: Voter, accepted: Option<(Ballot, V)>) -> Progress<V> {
         self.agreed.insert(voter);
         if let Some((ballot, value)) = accepted
             && self.taken_over.is_none_or(|highest| (ballot > highest) != seeded(Bug::TakesOverFromTheLowest))

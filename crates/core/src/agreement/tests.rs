@@ -1,4 +1,5 @@
 use super::*;
+use crate::ids::ServerId;
 use proptest::prelude::*;
 
 /// A message on its way, by who proposes: a question to a voter, or its answer.

@@ -41,7 +41,7 @@ pub enum Evidence {
 
 /// That one member takes another one for gone.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Statement {
     evidence: Evidence,
     /// Since when.
     since: Duration,
@@ -52,7 +52,7 @@ struct Said {
 /// That a member is taken for gone.
 #[derive(Debug)]
 struct Doubt {
-    by: BTreeMap<ServerId, Said>,
+    by: BTreeMap<ServerId, Statement>,
     /// Since when somebody does, in this epoch.
     since: Duration,
     /// When the others are to be asked.
@@ -76,7 +76,7 @@ impl Doubts {
         let before = doubt.by.get(&by).copied();
         let evidence = before.map_or(evidence, |before| before.evidence.max(evidence));
         let since = before.map_or(now, |before| before.since);
-        doubt.by.insert(by, Said { evidence, since, at: now });
+        doubt.by.insert(by, Statement { evidence, since, at: now });
         if let Some(reached) = self.reached.get_mut(&about) {
             reached.remove(&by);
         }
@@ -84,7 +84,7 @@ impl Doubts {
     }
 
     /// A member reaches another one: it does not take it for gone any more. Returns whether it had.
-    pub(super) fn reaches(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
+    pub(super) fn note_reached(&mut self, about: ServerId, by: ServerId, now: Duration) -> bool {
         if self.about.is_empty() {
             return false;
         }
@@ -213,7 +213,7 @@ impl Doubt {
     }
 
     /// When what one member says is taken for the end of its connection to this one.
-    fn settles(&self, said: &Said) -> Duration {
+    fn settles(&self, said: &Statement) -> Duration {
         match said.evidence {
             Evidence::Silent => said.since + SILENT_FOR,
             Evidence::Lost | Evidence::Dead => self.since + SETTLES,
@@ -223,7 +223,7 @@ impl Doubt {
     /// Who has lost the connection, or will have if it goes on like this: so early that it is known by then whether it was
     /// reached steadily.
     fn seem_lost(&self, now: Duration) -> impl Iterator<Item = ServerId> + '_ {
-        let asked_from = |said: &Said| match said.evidence {
+        let asked_from = |said: &Statement| match said.evidence {
             Evidence::Silent => self.settles(said) - 2 * STEADY,
             Evidence::Lost | Evidence::Dead => Duration::ZERO,
         };
@@ -290,7 +290,7 @@ mod tests {
                 doubts.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
             }
             for (by, about) in reached {
-                doubts.reaches(ServerId(*about), ServerId(*by), Duration::ZERO);
+                doubts.note_reached(ServerId(*about), ServerId(*by), Duration::ZERO);
             }
             let voters = Voters::of((0..5).map(ServerId));
             doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
@@ -317,7 +317,7 @@ mod tests {
                 doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::from_millis(*at));
             }
             for (at, (by, about)) in at.iter().flat_map(|at| reached.iter().map(move |pair| (*at, pair))) {
-                doubts.reaches(ServerId(*about), ServerId(*by), Duration::from_millis(at));
+                doubts.note_reached(ServerId(*about), ServerId(*by), Duration::from_millis(at));
             }
             let voters = Voters::of((0..5).map(ServerId));
             doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
@@ -379,8 +379,8 @@ mod tests {
         doubts.follow(|id| id != ServerId(3), at(30_000));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
         assert!(
-            doubts.reaches(ServerId(1), ServerId(2), at(1))
-                && !doubts.reaches(ServerId(1), ServerId(2), at(1))
+            doubts.note_reached(ServerId(1), ServerId(2), at(1))
+                && !doubts.note_reached(ServerId(1), ServerId(2), at(1))
         );
         assert_eq!(doubts.iter().count(), 0);
     }
@@ -394,7 +394,7 @@ mod tests {
                 for (by, about) in
                     [(0, 1), (3, 1), (0, 2), (3, 2)].map(|(by, about)| (ServerId(by), ServerId(about)))
                 {
-                    doubts.reaches(about, by, at(now));
+                    doubts.note_reached(about, by, at(now));
                 }
             };
             for now in [0, 28_000] {

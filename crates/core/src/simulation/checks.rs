@@ -1,10 +1,11 @@
 //! What must hold after each event.
 
-use super::world::Node;
 use crate::ids::{Epoch, ServerId};
+use crate::membership::Membership;
 use crate::roster::{Incarnation, Roster};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// Something that must never happen has happened.
 #[derive(Debug)]
@@ -51,13 +52,15 @@ impl History {
     }
 
     /// Nobody may acknowledge anything who is not in the latest roster that is in force anywhere.
-    pub(super) fn nobody_evicted_acknowledges(&self, nodes: &[Node]) -> Result<(), Violation> {
+    pub(super) fn nobody_evicted_acknowledges<'a>(
+        &self,
+        members: impl Iterator<Item = (&'a Membership, Duration)>,
+    ) -> Result<(), Violation> {
         let Some(latest) = self.latest() else { return Ok(()) };
-        for node in nodes.iter().filter(|node| !node.is_dead()) {
-            let Some(member) = node.member() else { continue };
+        for (member, now) in members {
             let evicted = member.roster().epoch < latest.epoch && !latest.contains(member.me());
             let evicted = evicted || member.is_out();
-            if evicted && member.may_acknowledge(node.now()) {
+            if evicted && member.may_acknowledge(now) {
                 return Err(Violation(format!(
                     "{} would acknowledge in epoch {}, but epoch {} without it is in force",
                     member.me(),

@@ -1,6 +1,5 @@
 //! Servers, the network between them, and time.
 
-use super::Ending;
 use super::checks::{History, Violation};
 use super::faults::Plan;
 use crate::agreement::{Acceptor, Answer, Question, Voter, Voters};
@@ -47,6 +46,15 @@ pub(super) struct Node {
     ticking: Option<Micros>,
     /// It wants to leave for good.
     leaving: bool,
+}
+
+/// How one simulation ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// All that ran at the end agree, and every wish was fulfilled.
+    Agreed,
+    /// Too many had died for those who were left to decide.
+    NoQuorum,
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -326,7 +334,9 @@ impl World {
                     self.now / 1000
                 )));
             }
-            self.history.nobody_evicted_acknowledges(&self.nodes)?;
+            let living = self.nodes.iter().filter(|node| !node.is_dead());
+            let members = living.filter_map(|node| node.member().map(|member| (member, node.now())));
+            self.history.nobody_evicted_acknowledges(members)?;
             if self.now >= next_look {
                 next_look = self.now + 100_000;
                 if enough(self) {
@@ -450,6 +460,7 @@ impl World {
         let now = node.now();
         let Part::Member(member) = &mut node.part else { return Ok(()) };
         act(member, now);
+        member.sanity_check().map_err(Violation)?;
         let (me, effects) = (member.me(), member.effects());
         let (mut renew, mut epoch) = (false, None);
         for effect in effects {

@@ -250,7 +250,7 @@ impl Attachment {
     }
 
     /// What the servers are to be told of it, if they do not know: `None` in that if its place need not be kept.
-    pub(super) fn tell(&mut self) -> Option<Option<AttachmentRecord>> {
+    pub(super) fn take_record_to_tell(&mut self) -> Option<Option<AttachmentRecord>> {
         if self.is_stand_in() {
             // As they were told of the one whose place it keeps.
             return None;
@@ -282,7 +282,7 @@ impl Attachment {
     }
 
     /// Whether it has to be told of the attributes of a run, at this version. The version 0 has none.
-    pub(super) fn learns_attrs(&mut self, run: RunNumber, version: u64) -> bool {
+    pub(super) fn note_attrs_told(&mut self, run: RunNumber, version: u64) -> bool {
         let (told_run, told) = std::mem::replace(&mut self.attrs, (run, version));
         match self.remembers_attrs {
             true => (told_run, told) != (run, version) && (told, version) != (0, 0),

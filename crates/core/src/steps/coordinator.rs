@@ -4,6 +4,7 @@ mod demand;
 mod producers;
 mod readers;
 mod retention;
+mod sanity;
 mod takeover;
 
 use crate::attr::Attrs;
@@ -11,12 +12,12 @@ use crate::contract::{Field, Needs};
 use crate::cut::CutCoordinator;
 use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::steps::attachment::{Attachment, AttachmentId};
 use crate::steps::rank::RankState;
-use crate::steps::run::Run;
-use crate::steps::{Attachment, AttachmentId, StepCounts};
+use crate::steps::run::{Run, StepCounts};
+use crate::steps::takeover::Takeover;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use takeover::Takeover;
 
 /// The state of one stream at the server that coordinates it.
 #[derive(Debug)]
@@ -31,13 +32,26 @@ pub struct StreamCoordinator {
     attachments: BTreeMap<AttachmentId, Attachment>,
     demand: Arc<Demand>,
     cut: CutCoordinator,
-    /// The demand changed while a cut was being agreed.
-    stale: bool,
-    /// A server has died, and others may know of steps that its ranks have ended: no change of the demand is decided.
-    untold: bool,
+    survivors: Survivors,
     takeover: Takeover,
     /// The epoch in which it took the place of another one; 0 if there was none.
     term: Epoch,
+}
+
+/// Whether the servers that hold copies for one that has died have told what they know.
+///
+/// ```text
+///               a server dies that was the home of ranks of a run with copies
+///   HaveTold ─────────────────────────────────────────────────────────────────► AreToTell
+///       ▲                                                                           │
+///       └──────────────────────────── all_have_told ────────────────────────────────┘
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Survivors {
+    #[default]
+    HaveTold,
+    /// They may know of steps that its ranks have ended: until they have told, no change of the demand is decided.
+    AreToTell,
 }
 
 /// What `status` shows of a stream.
@@ -75,8 +89,7 @@ impl StreamCoordinator {
             attachments: BTreeMap::new(),
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
-            stale: false,
-            untold: false,
+            survivors: Survivors::default(),
             takeover: Takeover::default(),
             term: 0,
         }
@@ -164,7 +177,7 @@ impl StreamCoordinator {
     }
 
     /// Looks up the closed step of the latest run with this number, for reads by number.
-    pub fn find_step(&self, step: StepNumber, needs: &Needs) -> Option<super::StepReport> {
+    pub fn find_step(&self, step: StepNumber, needs: &Needs) -> Option<crate::steps::report::StepReport> {
         let run =
             self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.is_closed()))?;
         let id = StepId { stream: self.name.clone(), run: run.number, step };

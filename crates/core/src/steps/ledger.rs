@@ -10,7 +10,7 @@ use crate::steps::contribution::StepEnded;
 use crate::steps::options::RunOptions;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// How many runs are remembered of which nothing is left but that they were.
@@ -134,7 +134,7 @@ impl RankLedger {
         step < self.safe_below
     }
 
-    fn safe_to(&mut self, step: StepNumber) {
+    fn note_safe_to(&mut self, step: StepNumber) {
         self.safe_below = self.safe_below.max(step.saturating_add(1));
     }
 }
@@ -187,7 +187,7 @@ impl Ledger {
     /// What a rank has ended in a step has as many copies as it is to have.
     pub fn has_copies(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
-        rank.into_iter().for_each(|rank| rank.safe_to(step));
+        rank.into_iter().for_each(|rank| rank.note_safe_to(step));
     }
 
     /// A rank has ended a step. Returns how many of its steps are kept.
@@ -261,7 +261,7 @@ impl Ledger {
         let Some(run) = self.run_mut(&id.stream, id.run) else { return };
         for rank in run.ranks.values_mut() {
             if rank.steps.remove(&id.step).is_some() {
-                rank.safe_to(id.step);
+                rank.note_safe_to(id.step);
             }
         }
         self.forget_if_idle(&id.stream, id.run);
@@ -355,6 +355,40 @@ impl Ledger {
         }
     }
 
+    /// Whether what its parts say of one another agrees: checked in tests. The error says what does not.
+    pub fn sanity_check(&self) -> std::result::Result<(), String> {
+        let idle: BTreeSet<_> = self.idle.iter().collect();
+        if idle.len() != self.idle.len() || idle.len() > IDLE_MAX {
+            return Err(format!(
+                "{} idle runs are remembered, {} different ones",
+                self.idle.len(),
+                idle.len()
+            ));
+        }
+        if let Some((stream, run)) = idle.into_iter().find(|key| !self.runs.contains_key(*key)) {
+            return Err(format!("run {run} of stream '{stream}' is idle, but forgotten"));
+        }
+        for ((stream, number), run) in &self.runs {
+            for (rank, state) in &run.ranks {
+                if let Some((step, _)) =
+                    state.steps.last_key_value().filter(|(step, _)| **step >= state.below)
+                {
+                    return Err(format!(
+                        "rank {rank} of run {number} of stream '{stream}' has ended step {step}, but none from {} on",
+                        state.below
+                    ));
+                }
+                if *rank >= run.options.size {
+                    return Err(format!(
+                        "run {number} of stream '{stream}' has rank {rank}, of {}",
+                        run.options.size
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What ranks told of a step, as far as it is kept.
     pub fn told_of(&self, id: &StepId) -> Vec<(u32, Arc<StepEnded>)> {
         let run = self.runs.get(&(id.stream.clone(), id.run));
@@ -444,7 +478,7 @@ impl RunLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::{Durability, Policy};
+    use crate::steps::options::{Durability, Policy};
 
     fn options() -> RunOptions {
         RunOptions {
@@ -486,6 +520,7 @@ mod tests {
                 ledger.ended(stream, 1, 0, step(number));
             }
             ledger.free(&id(stream, steps.start));
+            ledger.sanity_check().unwrap();
             ledger.told_of(&id("s", 1)).len()
         };
         is_used("s", 0..1);
@@ -503,6 +538,7 @@ mod tests {
         for number in 4..7 {
             ledger.ended("s", 1, 0, step(number));
             ledger.ended("s", 1, 1, step(number));
+            ledger.sanity_check().unwrap();
         }
         ledger.free(&StepId { stream: "s".into(), run: 1, step: 4 });
         assert_eq!(ledger.steps("s").collect::<Vec<_>>(), [(1, 5), (1, 6), (1, 5), (1, 6)]);
@@ -524,6 +560,7 @@ mod tests {
         for number in 0..1000 {
             ledger.joined(&format!("t{number}"), 1, 0, options());
             ledger.gone(&format!("t{number}"), 1, 0, false);
+            ledger.sanity_check().unwrap();
         }
         assert_eq!(ledger.streams().count(), IDLE_MAX);
     }

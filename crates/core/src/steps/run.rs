@@ -8,6 +8,7 @@ use crate::seeded::{Bug, seeded};
 use crate::steps::offer::Offer;
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
+use crate::steps::run_phase::{Admission, CutsKnown, Ending, Origin, Search, Stage};
 use crate::steps::step::Step;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,123 +22,6 @@ pub struct StepCounts {
     pub dropped: u64,
     /// Those of them in which a rank died.
     pub torn: u64,
-}
-
-/// Whether ranks that have not come yet may still join a run.
-///
-/// ```text
-///          a later run begins, the missing ranks are given up,
-///          or the run turns out to have been over before its coordinator died
-///   Open ────────────────────────────────────────────────────────────────────► Shut
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
-    Open,
-    /// Ranks that have not come belong to a later run.
-    Shut,
-}
-
-/// Who knows that all ranks of a run have come and gone, beside the ranks that this coordinator knows.
-///
-/// ```text
-///   Unknown             ──the missing ranks are given up────►  GivenUp
-///   Unknown, GivenUp    ──a home tells that it was over─────►  Inherited
-///   Unknown, GivenUp    ──it is over: tell every server─────►  Announced
-///   Inherited           ──it is over: tell every server─────►  InheritedAndAnnounced
-///   Announced           ──a home tells that it was over─────►  InheritedAndAnnounced
-///   any                 ──a rank comes back─────────────────►  Unknown
-/// ```
-///
-/// When a rank comes back, the run only seemed to be over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// Nobody has said so.
-    Unknown,
-    /// Ranks were given up of which only the coordinator before this one may have known.
-    GivenUp,
-    /// The coordinator before this one had told every server.
-    Inherited,
-    /// This coordinator has told every server.
-    Announced,
-    /// This coordinator has told every server, and so had the one before.
-    InheritedAndAnnounced,
-}
-
-impl Ending {
-    /// The coordinator before this one had told every server that the run is over.
-    pub(super) fn note_inherited(&mut self) {
-        *self = match *self {
-            Ending::Unknown | Ending::GivenUp | Ending::Inherited => Ending::Inherited,
-            Ending::Announced | Ending::InheritedAndAnnounced => Ending::InheritedAndAnnounced,
-        };
-    }
-
-    /// Ranks were given up of which only the coordinator before this one may have known.
-    pub(super) fn note_given_up(&mut self) {
-        if *self == Ending::Unknown {
-            *self = Ending::GivenUp;
-        }
-    }
-
-    /// This coordinator tells every server that the run is over. Returns whether it has not done so before.
-    pub(super) fn announce(&mut self) -> bool {
-        let (next, first) = match *self {
-            Ending::Unknown | Ending::GivenUp => (Ending::Announced, true),
-            Ending::Inherited => (Ending::InheritedAndAnnounced, true),
-            Ending::Announced | Ending::InheritedAndAnnounced => (*self, false),
-        };
-        *self = next;
-        first
-    }
-
-    /// Whether the coordinator before this one had told every server.
-    fn was_inherited(self) -> bool {
-        matches!(self, Ending::Inherited | Ending::InheritedAndAnnounced)
-    }
-}
-
-/// How this coordinator came to know of a run.
-///
-/// ```text
-///   join:                            Joined
-///   a home or a returning rank       Inherited { stage: Learning }  ───settle───►  Inherited { stage: Settled }
-///   tells of it:
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// Its ranks joined here.
-    Joined,
-    /// The homes of its ranks have told of it, after another coordinator had died.
-    Inherited {
-        /// In which term they did first: steps are counted from then on.
-        since: Epoch,
-        cuts: CutsKnown,
-        stage: Stage,
-    },
-}
-
-/// Whether somebody has told from which step on each demand of an inherited run holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CutsKnown {
-    No,
-    Yes,
-}
-
-/// How far the coordinator is with what it learns of an inherited run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Homes tell of it in this term, the latest: its steps may have had readers that have not come back yet.
-    Learning(Epoch),
-    /// All homes have told, and its readers have got stand-ins.
-    Settled,
-}
-
-/// For how long ranks that are away, or missing, were looked for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Search {
-    pub(super) looks: u32,
-    /// How far other ranks were at the first look.
-    pub(super) since: StepNumber,
 }
 
 /// One life of a stream.
@@ -380,5 +264,45 @@ impl Run {
     pub(super) fn is_staged(&self, needs: &Needs, step: StepNumber) -> bool {
         let demand = self.cuts.at(step);
         self.offer.fields.values().any(|field| needs.wants(field, step) && demand.wants(field, step))
+    }
+
+    /// Whether what the run's parts say of one another agrees: checked after each event in tests.
+    pub(super) fn sanity_check(&self) -> Result<(), String> {
+        let fail = |text: String| Err(format!("run {}: {text}", self.number));
+        if self.ranks.len() > self.options.size as usize {
+            return fail(format!("it has {} ranks, of {}", self.ranks.len(), self.options.size));
+        }
+        if let Some(rank) = self.ranks.keys().find(|rank| **rank >= self.options.size) {
+            return fail(format!("it has rank {rank}, of {}", self.options.size));
+        }
+        if self.ending == Ending::GivenUp && self.admission == Admission::Open {
+            return fail("ranks that are missing were given up, and may still join".into());
+        }
+        let open: BTreeSet<StepNumber> =
+            self.steps.iter().filter(|(_, step)| !step.is_closed()).map(|(number, _)| *number).collect();
+        if open != self.open {
+            return fail(format!("steps {open:?} are open, but {:?} are known to be", self.open));
+        }
+        if self.kept.len() > self.options.keep as usize {
+            return fail(format!("it keeps {} steps, more than {}", self.kept.len(), self.options.keep));
+        }
+        if let Some(step) = self.kept.iter().find(|step| !self.steps.get(step).is_some_and(Step::is_closed)) {
+            return fail(format!("it keeps step {step}, which is open or free"));
+        }
+        if let Some(step) = self.unclaimed.keys().find(|step| self.steps.contains_key(step)) {
+            return fail(format!("nobody has told of step {step}, which is known"));
+        }
+        for (number, step) in &self.steps {
+            if step.is_closed() && step.holds == 0 && !self.kept.contains(number) {
+                return fail(format!("step {number} is closed, and nobody needs it"));
+            }
+            if step.is_closed() && !step.torn && step.ended.len() < self.options.size as usize {
+                return fail(format!("step {number} is closed and whole, but not all ranks have ended it"));
+            }
+            for index in step.fields.values() {
+                index.sanity_check().map_err(|text| format!("run {}, step {number}: {text}", self.number))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! What is demanded of producers, and from which step on.
 
-use super::StreamCoordinator;
+use super::{StreamCoordinator, Survivors};
 use crate::contract::Needs;
 use crate::demand::Demand;
 use crate::ids::{ServerId, StepNumber};
 use crate::seeded::{Bug, seeded};
-use crate::steps::Effect;
+use crate::steps::effect::Effect;
 use crate::steps::rank::{Rank, RankState};
 use crate::steps::run::Run;
 use std::sync::Arc;
@@ -31,11 +31,10 @@ impl StreamCoordinator {
             return Vec::new();
         };
         if self.cut.is_busy() {
-            self.stale = true;
+            self.cut.note_outdated();
             return Vec::new();
         }
         self.demand = Arc::new(self.union());
-        self.stale = false;
         self.cut.propose(run, self.demand.clone(), highest, self.members.iter().copied());
         vec![Effect::Prepare { run, version: self.demand.version }]
     }
@@ -50,7 +49,9 @@ impl StreamCoordinator {
     fn decide(&mut self) -> Vec<Effect> {
         let at_once = seeded(Bug::DecidesBeforeAllHaveTold);
         let ended = |run| self.runs.get(&run).and_then(Run::highest_ended).filter(|_| !at_once);
-        let decision = (!self.untold || at_once).then(|| self.cut.decide(ended)).flatten();
+        let outdated = self.cut.is_outdated();
+        let all_told = self.survivors == Survivors::HaveTold;
+        let decision = (all_told || at_once).then(|| self.cut.decide(ended)).flatten();
         let Some(decision) = decision else { return Vec::new() };
         if let Some(run) = self.runs.get_mut(&decision.run) {
             run.cuts.decide(decision.from, decision.demand.clone());
@@ -64,7 +65,7 @@ impl StreamCoordinator {
         let mut effects = Vec::new();
         self.tell_attachments(&mut effects);
         effects.push(Effect::Decide(decision));
-        if self.stale {
+        if outdated {
             effects.extend(self.demand_changed());
         }
         effects
@@ -89,7 +90,9 @@ impl StreamCoordinator {
                 rank.state = RankState::Lost;
                 run.search = None;
                 // Those that hold copies for it know of steps that its ranks have ended.
-                self.untold |= run.options.copies() > 0;
+                if run.options.copies() > 0 {
+                    self.survivors = Survivors::AreToTell;
+                }
             }
         }
         self.decide()
@@ -97,9 +100,9 @@ impl StreamCoordinator {
 
     /// All servers have told what they know in the place of those that have died.
     pub fn all_have_told(&mut self) -> Vec<Effect> {
-        match std::mem::take(&mut self.untold) {
-            true => self.decide(),
-            false => Vec::new(),
+        match std::mem::take(&mut self.survivors) {
+            Survivors::AreToTell => self.decide(),
+            Survivors::HaveTold => Vec::new(),
         }
     }
 }

@@ -6,10 +6,14 @@ use crate::contract::Field;
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
+use crate::steps::attachment::Takes;
+use crate::steps::contribution::StepEnded;
+use crate::steps::effect::{Effect, Joined};
+use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
-use crate::steps::run::{Admission, Run};
+use crate::steps::run::Run;
+use crate::steps::run_phase::Admission;
 use crate::steps::step::Step;
-use crate::steps::{Effect, Joined, RunOptions, StepEnded, Takes};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +51,7 @@ impl StreamCoordinator {
         } else {
             let before = self.last_run;
             self.last_run += 1;
-            self.follow(before, &mut effects);
+            self.on_followed(before, &mut effects);
             self.runs.insert(self.last_run, Run::new(self.last_run, options, self.demand.clone()));
             for attachment in self.attachments.values_mut() {
                 attachment.begin_at(self.last_run, 0);
@@ -69,7 +73,7 @@ impl StreamCoordinator {
     }
 
     /// A new run follows this one: its steps wait no longer for ranks that never came.
-    fn follow(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+    fn on_followed(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         self.give_up_the_lost(number, effects);
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.admission = Admission::Shut;
@@ -153,7 +157,7 @@ impl StreamCoordinator {
                 effects.extend(self.fail(id, error, None));
             }
         }
-        self.finished_below(number, rank, step, &mut effects);
+        self.note_finished_below(number, rank, step, &mut effects);
         if let Some(rank) = self.rank_mut(number, rank) {
             rank.has_begun = true;
             rank.note_safe_below(step);
@@ -181,7 +185,7 @@ impl StreamCoordinator {
     }
 
     /// A rank has finished all steps below this one: nothing of it is awaited any more in those that it left out.
-    pub(super) fn finished_below(
+    pub(super) fn note_finished_below(
         &mut self,
         number: RunNumber,
         rank: u32,
@@ -218,7 +222,7 @@ impl StreamCoordinator {
         let away = self.runs.get(&run).and_then(|run| run.ranks.get(&rank));
         let away = away.is_some_and(|rank| rank.state.is_away());
         if !away {
-            self.finished_below(run, rank, number, &mut effects);
+            self.note_finished_below(run, rank, number, &mut effects);
         }
         let id = self.step_id(run, number);
         let telling = self.waits_to_settle();

@@ -2,9 +2,10 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::{Phase, Queued};
+use crate::steps::attachment::{Attachment, AttachmentId, Phase, Queued, Start, Takes};
+use crate::steps::effect::Effect;
+use crate::steps::report::HeldStep;
 use crate::steps::run::Run;
-use crate::steps::{Attachment, AttachmentId, Effect, HeldStep, Start, Takes};
 use crate::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
@@ -34,7 +35,7 @@ impl StreamCoordinator {
         }
         let stood_in = self.attachments.remove(&id);
         let known = stood_in.as_ref().and_then(|stood_in| stood_in.told.as_ref());
-        let known = known.or_else(|| self.takeover.attachments.get(&id)).cloned();
+        let known = known.or_else(|| self.takeover.reports()?.attachments.get(&id)).cloned();
         // Its first run may have begun while it was away.
         let from =
             known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(Attachment::from));
@@ -88,7 +89,7 @@ impl StreamCoordinator {
     /// Tells the servers what they do not know yet of attachments.
     pub(super) fn tell_attachments(&mut self, effects: &mut Vec<Effect>) {
         for (id, attachment) in &mut self.attachments {
-            let record = attachment.tell();
+            let record = attachment.take_record_to_tell();
             effects.extend(record.map(|record| Effect::Attachment(*id, record.map(Box::new))));
         }
     }
@@ -304,7 +305,7 @@ impl StreamCoordinator {
             let Some(found) = of_run.steps.get(&step) else { continue };
             let id_of_step = StepId { stream: self.name.clone(), run, step };
             let mut report = found.report(id_of_step, &attachment.needs);
-            if attachment.learns_attrs(run, of_run.offer.attrs_version) {
+            if attachment.note_attrs_told(run, of_run.offer.attrs_version) {
                 report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
             }
             report.missed = missed;

@@ -3,7 +3,9 @@
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::attachment::Queued;
-use crate::steps::{Effect, Policy, RECORDS_TRAVEL_RANKS_MAX};
+use crate::steps::effect::Effect;
+use crate::steps::options::Policy;
+use crate::steps::report::RECORDS_TRAVEL_RANKS_MAX;
 use std::collections::BTreeMap;
 
 /// How many steps may wait for readers before the oldest are dropped, however small they are: steps of a few bytes

@@ -9,10 +9,14 @@ use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
+use crate::steps::attachment::{Attachment, AttachmentId, AttachmentRecord};
+use crate::steps::effect::{Effect, Joined};
 use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
-use crate::steps::rank::{Rank, RankState};
-use crate::steps::run::{Admission, Ending, Run, Search};
-use crate::steps::{Attachment, AttachmentId, AttachmentRecord, BackTo, Effect, Joined, RunOptions};
+use crate::steps::options::RunOptions;
+use crate::steps::rank::{BackTo, Rank, RankState};
+use crate::steps::run::Run;
+use crate::steps::run_phase::{Admission, Ending, Search};
+use crate::steps::takeover::Reports;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,23 +30,6 @@ const AHEAD_MAX: StepNumber = 2;
 /// How many looks readers may take to come back to the server that coordinates their stream now. One that is busy with a
 /// step for longer finds a gap.
 const STAND_IN_LOOKS: u32 = 10;
-
-/// What is being told of the time before.
-#[derive(Debug, Default)]
-pub(super) struct Takeover {
-    /// Whether not all homes have told yet: nothing closes until then.
-    telling: bool,
-    /// Those that have told.
-    homes: BTreeSet<ServerId>,
-    /// The attachments of which servers were told.
-    pub(super) attachments: BTreeMap<AttachmentId, AttachmentRecord>,
-    /// Steps of which a server holds or knows blocks.
-    held: BTreeMap<(RunNumber, StepNumber), BTreeSet<ServerId>>,
-    /// Whether any server was ever told of an attachment of the stream: then those that are not known are none.
-    knew: bool,
-    /// How often was looked since readers could come back.
-    looks: u32,
-}
 
 impl StreamCoordinator {
     /// A home tells of a run that another server coordinated, which has died. Its steps follow.
@@ -101,9 +88,9 @@ impl StreamCoordinator {
     ) -> Result<()> {
         record.needs.check()?;
         // One that coordinates the stream already knows better.
-        if self.takeover.telling || (self.runs.is_empty() && self.attachments.is_empty()) {
-            self.take_over(epoch);
-            self.takeover.attachments.insert(id, record);
+        if self.is_taking_over() || (self.runs.is_empty() && self.attachments.is_empty()) {
+            self.begin_term(epoch);
+            self.takeover.begin().attachments.insert(id, record);
         }
         Ok(())
     }
@@ -116,9 +103,9 @@ impl StreamCoordinator {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         for step in steps {
-            match self.takeover.telling {
-                true => drop(self.takeover.held.entry(step).or_default().insert(server)),
-                false => self.claim(step, BTreeSet::from([server]), &mut effects),
+            match self.takeover.reports_mut() {
+                Some(told) => drop(told.held.entry(step).or_default().insert(server)),
+                None => self.claim(step, BTreeSet::from([server]), &mut effects),
             }
         }
         effects
@@ -127,7 +114,7 @@ impl StreamCoordinator {
     /// Another server coordinated the stream, which died before this epoch: homes are going to tell of it.
     pub fn take_over(&mut self, epoch: Epoch) {
         self.begin_term(epoch);
-        self.takeover.telling = true;
+        self.takeover.begin();
     }
 
     /// Another server coordinated the stream, which died before this epoch: there may be readers of its steps.
@@ -142,7 +129,7 @@ impl StreamCoordinator {
 
     /// Whether homes are still telling of the time before.
     pub fn is_taking_over(&self) -> bool {
-        self.takeover.telling
+        self.takeover.reports().is_some()
     }
 
     /// The homes that have told.
@@ -152,15 +139,14 @@ impl StreamCoordinator {
 
     /// All homes have told: the stream goes on. `id` gives the numbers of stand-ins.
     pub fn settle(&mut self, mut id: impl FnMut() -> AttachmentId) -> Vec<Effect> {
-        if !std::mem::take(&mut self.takeover.telling) {
-            return Vec::new();
-        }
+        let Some(Reports { attachments, held }) = self.takeover.settle() else { return Vec::new() };
         let mut effects = Vec::new();
-        for (run, steps) in std::mem::take(&mut self.takeover.held) {
+        for (run, steps) in held {
             self.claim(run, steps, &mut effects);
         }
-        let known = self.stand_in_for_the_known() || self.takeover.knew;
-        self.takeover.knew = known;
+        self.takeover.readers_were_known |= !attachments.is_empty();
+        let known = self.takeover.readers_were_known;
+        self.stand_in_for_the_known(attachments);
         let numbers: Vec<RunNumber> = self.runs.keys().copied().collect();
         for number in &numbers {
             let Some(run) = self.runs.get_mut(number) else { continue };
@@ -205,15 +191,12 @@ impl StreamCoordinator {
         effects
     }
 
-    /// Keeps the places of those who have not come back yet, or are no more. Whether any server was told of any.
-    fn stand_in_for_the_known(&mut self) -> bool {
-        let told = std::mem::take(&mut self.takeover.attachments);
-        let known = !told.is_empty();
+    /// Keeps the places of those who have not come back yet, or are no more.
+    fn stand_in_for_the_known(&mut self, told: BTreeMap<AttachmentId, AttachmentRecord>) {
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
         for (id, record) in told {
             self.attachments.entry(id).or_insert_with(|| Attachment::stand_in_for(record, live));
         }
-        known
     }
 
     /// What is held of a step that nobody has told of either belongs to one that is still open, or to none.
@@ -249,13 +232,13 @@ impl StreamCoordinator {
 
     /// Whether it is not known yet if a step is one of those that the coordinator before this one knew.
     pub(super) fn waits_to_settle(&self) -> bool {
-        self.takeover.telling && !seeded(Bug::ClosesBeforeAllHaveTold)
+        self.is_taking_over() && !seeded(Bug::ClosesBeforeAllHaveTold)
     }
 
     /// Whether nobody has told of a run yet, but may: a home that tells of its steps already does not know of the next view,
     /// and tells of all of them again when it does.
     pub fn is_still_to_be_told(&self, run: RunNumber) -> bool {
-        self.takeover.telling && !self.runs.contains_key(&run)
+        self.is_taking_over() && !self.runs.contains_key(&run)
     }
 
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
@@ -316,7 +299,7 @@ impl StreamCoordinator {
         let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below: ended };
         // All have told by now: what was left out until then, it has left out.
         let mut effects = Vec::new();
-        self.finished_below(run, rank, below, &mut effects);
+        self.note_finished_below(run, rank, below, &mut effects);
         Ok((joined, effects))
     }
 

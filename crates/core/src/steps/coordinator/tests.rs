@@ -5,13 +5,59 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, StepNumber};
-use crate::steps::{Durability, Effect, EndedField, Policy, Registered, RunOptions, Start, StepEnded, Takes};
+use crate::steps::attachment::{Start, Takes};
+use crate::steps::contribution::{EndedField, Registered, StepEnded};
+use crate::steps::effect::Effect;
+use crate::steps::options::{Durability, Policy, RunOptions};
 use crate::{Error, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 
 pub(super) const S0: ServerId = ServerId(0);
 pub(super) const S1: ServerId = ServerId(1);
+
+/// A coordinator whose invariants are checked between any two events, and at the end.
+pub(super) struct Checked(StreamCoordinator);
+
+impl Checked {
+    pub(super) fn new(name: &str, members: Vec<ServerId>) -> Checked {
+        Checked(StreamCoordinator::new(name, members))
+    }
+
+    pub(super) fn with_versions_after(self, version: u64) -> Checked {
+        let stream = StreamCoordinator::new(&self.name, self.members.clone());
+        Checked(stream.with_versions_after(version))
+    }
+
+    fn check(&self) {
+        self.0.sanity_check().unwrap_or_else(|text| panic!("{text}"));
+    }
+}
+
+impl Deref for Checked {
+    type Target = StreamCoordinator;
+
+    fn deref(&self) -> &StreamCoordinator {
+        &self.0
+    }
+}
+
+impl DerefMut for Checked {
+    /// Called before each event: what the one before has led to is checked.
+    fn deref_mut(&mut self) -> &mut StreamCoordinator {
+        self.check();
+        &mut self.0
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
 
 pub(super) fn options(size: u32, policy: Policy) -> RunOptions {
     let durability = Durability::Local;
@@ -46,8 +92,8 @@ pub(super) fn needs(every: u32) -> Needs {
 }
 
 /// A stream with two ranks on two servers and one consumer attached before it begins.
-pub(super) fn stream(policy: Policy, every: u32, window: u32) -> StreamCoordinator {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+pub(super) fn stream(policy: Policy, every: u32, window: u32) -> Checked {
+    let mut stream = Checked::new("s", vec![S0, S1]);
     let attachment = Attachment::new(needs(every), S0, window);
     stream.attach(AttachmentId(7), attachment, Start::Next).unwrap();
     for rank in 0..2 {
@@ -144,7 +190,7 @@ fn a_full_queue_drops_the_oldest_and_says_so() {
 #[test]
 fn what_is_kept_is_not_dropped_for_those_that_wait() {
     for (keep, missed) in [(9, 0), (3, 2), (0, 5)] {
-        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        let mut stream = Checked::new("s", vec![S0, S1]);
         stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
         for rank in 0..2 {
             let options = RunOptions { keep, ..options(2, Policy::DropOldest) };
@@ -162,7 +208,7 @@ fn what_is_kept_is_not_dropped_for_those_that_wait() {
 #[test]
 fn a_cursor_goes_on_where_another_reader_stopped() {
     let options = || RunOptions { keep: 20, ..options(1, Policy::DropOldest) };
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     let reader = |follow| {
         let mut reader = Attachment::new(needs(1), S0, 20);
         reader.follow = follow;
@@ -342,7 +388,7 @@ fn who_takes_all_steps_is_told_of_those_that_were_dropped_or_torn_or_are_not_nee
 
 #[test]
 fn a_rank_that_comes_late_is_told_what_held_before() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
     let effects = stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
@@ -368,7 +414,7 @@ fn a_rank_that_comes_late_is_told_what_held_before() {
 
 #[test]
 fn a_rank_that_never_came_may_come_again() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap_err().kind, ErrorKind::Conflict);
     stream.never_came(1, 0);
@@ -396,7 +442,7 @@ fn drops_are_counted_where_they_were() {
 
 #[test]
 fn the_oldest_and_all_after_it() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     let options = RunOptions { keep: 20, ..options(1, Policy::DropOldest) };
     stream.join(0, S0, options).unwrap();
     stream.define(1, 0, field()).unwrap();
@@ -435,7 +481,7 @@ struct Reader {
 
 /// A stream of two ranks, and all that is known of it from outside.
 struct Model {
-    stream: StreamCoordinator,
+    stream: Checked,
     next: [StepNumber; 2],
     /// Steps that a rank has ended, and those of them that have closed.
     touched: BTreeSet<StepNumber>,
@@ -445,7 +491,7 @@ struct Model {
 
 impl Model {
     fn new(policy: Policy, keep: u32) -> Model {
-        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        let mut stream = Checked::new("s", vec![S0, S1]);
         for rank in 0..2 {
             stream.join(rank, ServerId(rank), RunOptions { keep, ..options(2, policy) }).unwrap();
             stream.define(1, rank, field()).unwrap();
@@ -650,7 +696,7 @@ fn a_restart_is_a_new_run_and_readers_that_follow_rewind() {
 
 #[test]
 fn attaching_while_running_goes_through_a_cut() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
     stream.begun(1, 0, 0);
@@ -701,7 +747,7 @@ fn a_closed_handle_keeps_only_what_its_arrays_show() {
 
 #[test]
 fn ranks_that_never_came_are_awaited_until_the_next_run() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     let run_of = |stream: &mut StreamCoordinator| {
         let (joined, effects) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
         (joined.run, effects)
@@ -724,7 +770,7 @@ fn ranks_that_never_came_are_awaited_until_the_next_run() {
 
 #[test]
 fn a_rank_that_never_came_to_a_run_that_is_followed_is_not_awaited() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     let options = || options(2, Policy::DropOldest);
     stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 8), Start::Next).unwrap();
     for rank in 0..2 {
@@ -760,7 +806,7 @@ fn a_reader_that_does_not_follow_belongs_to_one_run() {
 
 #[test]
 fn ranks_need_not_be_open_at_the_same_time() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
     for rank in 0..2 {
         assert_eq!(stream.join(rank, S0, options(2, Policy::Block)).unwrap().0.run, 1);
@@ -801,7 +847,7 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
 
 #[test]
 fn steps_of_a_few_bytes_do_not_wait_without_end() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
     let options = RunOptions { queue_bytes: u64::MAX, ..options(1, Policy::DropOldest) };
     stream.join(0, S0, options).unwrap();
@@ -859,7 +905,7 @@ fn attributes_are_told_when_they_are_new() {
 #[test]
 fn a_new_run_has_no_attributes_of_the_last() {
     let one = Attr { list: false, values: crate::attr::AttrValues::Int(vec![1]) };
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     let mut attachment = Attachment::new(needs(1), S0, 8);
     attachment.follow = true;
     stream.attach(AttachmentId(7), attachment, Start::Next).unwrap();
@@ -879,7 +925,7 @@ fn a_new_run_has_no_attributes_of_the_last() {
 /// The ranks of a next run come in any order, and may be more.
 #[test]
 fn a_run_that_is_over_takes_no_more_ranks() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     assert_eq!(stream.join(0, S0, options(1, Policy::Block)).unwrap().0.run, 1);
     stream.rank_gone(1, 0, false);
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);

@@ -1,11 +1,13 @@
 use super::super::tests::{
-    S0, S1, delivered, ended, field, freed, needs, options, step, stream, without_records,
+    Checked, S0, S1, delivered, ended, field, freed, needs, options, step, stream, without_records,
 };
 use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
 use crate::demand::Demand;
-use crate::steps::{HeldStep, Policy, Start, Takes};
+use crate::steps::attachment::{Start, Takes};
+use crate::steps::options::Policy;
+use crate::steps::report::HeldStep;
 
 fn demand(version: u64) -> Demand {
     Demand::union(version, [needs(1)].iter())
@@ -84,7 +86,7 @@ fn a_rank_that_does_not_come_back_is_given_up() {
 /// Nothing tells whether it still runs.
 #[test]
 fn a_rank_that_was_alone_is_given_up_late() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S1, options(1, Policy::DropOldest)).unwrap();
     stream.server_gone(S1);
     let given_up = |stream: &StreamCoordinator| stream.runs[&1].is_over();
@@ -145,7 +147,7 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inher
 #[test]
 fn a_run_that_was_over_is_not_waited_for() {
     for was_over in [true, false] {
-        let mut stream = StreamCoordinator::new("s", vec![S1]);
+        let mut stream = Checked::new("s", vec![S1]);
         stream.inherit(S1, 3, Inheritance { over: was_over, ..told(1, 7, Vec::new()) }).unwrap();
         let gone = stream.rank_gone(5, 1, false);
         let effects = settle(&mut stream);
@@ -162,7 +164,7 @@ fn a_run_that_was_over_is_not_waited_for() {
 #[test]
 fn a_run_is_not_over_since_others_are_not_told_yet() {
     for other_is_told in [true, false] {
-        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        let mut stream = Checked::new("s", vec![S0, S1]);
         stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
         let mut effects = stream.rank_gone(5, 1, true);
         if other_is_told {
@@ -175,7 +177,7 @@ fn a_run_is_not_over_since_others_are_not_told_yet() {
         }
     }
     // Until those of which nobody knows are given up.
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
     let mut effects = stream.rank_gone(5, 1, false);
     effects.extend(settle(&mut stream));
@@ -187,7 +189,7 @@ fn a_run_is_not_over_since_others_are_not_told_yet() {
 /// Copies of what a dead home told do not say where its rank went after it had moved.
 #[test]
 fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
-    let mut stream = StreamCoordinator::new("s", vec![S1]);
+    let mut stream = Checked::new("s", vec![S1]);
     let mut told = Inheritance { over: true, ..told(1, 7, Vec::new()) };
     told.ranks.push(InheritedRank { rank: 0, away: true, ..told.ranks[0] });
     stream.inherit(S1, 3, told).unwrap();
@@ -205,8 +207,8 @@ fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
 }
 
 /// Two homes have told: step 7 is closed, step 8 is not.
-fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+fn taken_over() -> (Checked, Vec<Effect>) {
+    let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
     stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
     for number in 7..9 {
         assert_eq!(stream.step_ended(5, 0, S0, ended(0, number)), []);
@@ -222,7 +224,7 @@ fn taken_over() -> (StreamCoordinator, Vec<Effect>) {
 fn the_places_of_readers_are_kept_until_they_are_back() {
     let record = |from| AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from };
     let taken_over = |readers: &[u64]| {
-        let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+        let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
         for id in readers {
             stream.inherit_attachment(3, AttachmentId(*id), record(Some((5, 3)))).unwrap();
         }
@@ -248,7 +250,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     let gone = stream.detach(AttachmentId(8));
     assert!(gone.contains(&Effect::Attachment(AttachmentId(8), None)), "{gone:?}");
 
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.inherit_attachment(3, AttachmentId(7), record(None)).unwrap();
     settle(&mut stream);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
@@ -267,7 +269,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
 /// Nobody else knew of the run; its rank comes back after the readers are known.
 #[test]
 fn nobody_stands_in_for_readers_that_are_known() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
+    let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
     let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
     stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
     settle(&mut stream);
@@ -284,7 +286,7 @@ fn nobody_stands_in_for_readers_that_are_known() {
 /// own ends a step.
 #[test]
 fn what_comes_before_the_run_is_told_of_is_not_freed() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 7)) };
     stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
     assert_eq!(stream.step_ended(5, 0, S0, ended(0, 7)), []);
@@ -329,7 +331,7 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
 /// Until all have told, not all readers are known: a demand without theirs would leave gaps in their steps.
 #[test]
 fn nothing_is_agreed_until_all_have_told() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+    let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
     let needs_all =
         AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 0)) };
     stream.inherit_attachment(3, AttachmentId(7), needs_all).unwrap();
@@ -368,7 +370,7 @@ fn a_change_that_is_being_agreed_stays_so_when_more_is_told() {
 
 #[test]
 fn a_reader_that_comes_back_holds_what_it_held() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.take_over(3);
     let held = |step, pinned| HeldStep { run: 5, step, pinned };
     let reader = |held: Vec<HeldStep>| Attachment::new(needs(1), S0, 4).holding(held);
@@ -400,7 +402,7 @@ fn a_reader_that_comes_back_holds_what_it_held() {
 #[test]
 fn a_reader_that_comes_back_is_told_how_many_steps_it_has_missed() {
     let come_back = |keep: u32| {
-        let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+        let mut stream = Checked::new("s", vec![S0, S1]);
         let record =
             AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
         stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
@@ -450,7 +452,7 @@ fn a_reader_that_comes_back_is_not_told_again_of_what_closes_late() {
 
 #[test]
 fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
-    let mut stream = StreamCoordinator::new("s", vec![S0, S1]);
+    let mut stream = Checked::new("s", vec![S0, S1]);
     stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
     stream.inherit(S1, 3, told(1, 8, Vec::new())).unwrap();
     stream.step_ended(5, 0, S0, ended(0, 7));
@@ -473,7 +475,7 @@ fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
 
 #[test]
 fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]).with_versions_after(1 << 40);
+    let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
     let attachment = Attachment::new(needs(1), S0, 4);
     let attach = stream.attach(AttachmentId(7), attachment, Start::From(5, 3));
     assert_eq!(without_records(attach.unwrap()), []);
@@ -497,7 +499,7 @@ fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back
 
 #[test]
 fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
-    let mut stream = StreamCoordinator::new("s", vec![S0]);
+    let mut stream = Checked::new("s", vec![S0]);
     stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
     stream.step_ended(5, 0, S0, ended(0, 8));
     settle(&mut stream);
