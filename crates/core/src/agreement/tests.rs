@@ -1,6 +1,7 @@
 use super::*;
 use crate::ids::ServerId;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// A message on its way, by who proposes: a question to a voter, or its answer.
 #[derive(Debug, Clone)]

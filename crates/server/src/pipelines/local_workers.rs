@@ -141,7 +141,7 @@ impl LocalWorkers {
             if *name != worker.spec.name {
                 return Err(format!("the worker of pipeline '{}' stands under '{name}'", worker.spec.name));
             }
-            if worker.log.len() > LOG_LINES {
+            if worker.log.len() > super::local_worker::LOG_LINES {
                 return Err(format!("{} lines are kept of what '{name}' printed", worker.log.len()));
             }
             if worker.executing.is_some() && worker.history.open.is_none() {
