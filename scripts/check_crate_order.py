@@ -21,6 +21,7 @@ LAYERS = (
     ("store",),
     ("transport",),
     ("comm",),
+    ("cluster",),
     ("client",),
     ("server",),
     ("cli", "capi", "python"),

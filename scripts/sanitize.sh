@@ -17,7 +17,7 @@ TARGET="${CARGO_TARGET_DIR:-target}"
 
 # Crates whose tests run without Python. The bindings are exercised by the programs above.
 CRATES=(-p forebay-core -p forebay-wire -p forebay-store -p forebay-transport -p forebay-comm -p forebay-client
-    -p forebay-server)
+    -p forebay-cluster -p forebay-server)
 
 needs_nightly() {
     cargo "+$TOOLCHAIN" "$@" --version >/dev/null 2>&1 || {

@@ -5,8 +5,9 @@ use crate::output::Output;
 use forebay_client::core::ids::Lineage;
 use forebay_client::transport::group_file::path_of;
 use forebay_client::{Error, Result};
+use forebay_cluster::ClusterOptions;
+use forebay_cluster::failure::{SILENCE_MAX, SILENCE_MIN};
 use forebay_server::ServerOptions;
-use forebay_server::silence::{SILENCE_MAX, SILENCE_MIN};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -139,20 +140,22 @@ fn leash() -> Result<Arc<OwnedFd>> {
 pub(crate) fn serve(common: &Common, serve: &Serve, output: &Output) -> Result<ExitCode> {
     let leash = serve.leash.then(leash).transpose()?;
     let options = ServerOptions {
-        group: path_of(common.group.as_deref())?,
-        servers: serve.servers,
-        lineage: serve.lineage,
+        cluster: ClusterOptions {
+            group: path_of(common.group.as_deref())?,
+            servers: serve.servers,
+            lineage: serve.lineage,
+            bind: serve.network.bind.clone(),
+            advertise: serve.network.advertise,
+            ports: serve.network.ports,
+            seal_payload: serve.for_all.encrypt,
+            silence: serve.for_all.silence,
+        },
         budget: serve.memory.budget,
-        bind: serve.network.bind.clone(),
-        advertise: serve.network.advertise,
-        ports: serve.network.ports,
-        seal_payload: serve.for_all.encrypt,
-        silence: serve.for_all.silence,
         watch_parent: serve.watch_parent,
         private_place: serve.private_place.clone(),
         leash,
     };
-    let group = options.group.display().to_string();
+    let group = options.cluster.group.display().to_string();
     forebay_server::run(options, |id| {
         output.remark(&format!("{id} (process {}) is a member of the group of {group}", std::process::id()));
     })?;

@@ -1,7 +1,7 @@
 //! Who answers for the arenas of servers that are dead.
 
 use crate::node::Node;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;

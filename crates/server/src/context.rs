@@ -3,8 +3,8 @@
 
 use crate::members::Members;
 use crate::node::Shared;
-use crate::peers::Sent;
 use crate::questions::{About, Answer, Questions};
+use forebay_cluster::peers::Sent;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::PeerMessage;
 use std::collections::VecDeque;

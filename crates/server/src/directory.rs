@@ -9,8 +9,8 @@ mod endings;
 pub(crate) use endings::Done;
 
 use crate::node::{Node, State};
-use crate::surroundings::HashMap;
 use endings::Endings;
+use forebay_cluster::environment::HashMap;
 use forebay_core::Result;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;

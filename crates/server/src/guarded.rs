@@ -1,10 +1,10 @@
 //! What this server holds for others, so that it outlives them: see [`crate::replicas`].
 
 use crate::answers::ArenaKey;
-use crate::forming;
 use crate::node::known_of_runs;
 use crate::node::{Held, Node, State};
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
+use forebay_cluster::peers::dialling::dial;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
@@ -549,8 +549,8 @@ async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
     let standing = node.standing();
     let member = standing.roster.members.iter().find(|member| member.id == from);
     let gone = || Error::unreachable(format!("{from} is no member"));
-    let entry = crate::membership::entry(member.ok_or_else(gone)?);
-    let (mut receiver, outbox) = forming::dial(&*node.around, &entry, &node.secret, &node.lineage).await?;
+    let entry = forebay_cluster::membership::entry(member.ok_or_else(gone)?);
+    let (mut receiver, outbox) = dial(&*node.environment, &entry, &node.secret, &node.lineage).await?;
     let hello = Hello {
         role: Role::Consumer,
         pid: std::process::id(),

@@ -5,9 +5,9 @@
 //! answer for what it held, as if it had died.
 
 use crate::members::Phase;
-use crate::membership::entry;
 use crate::node::{Held, Node, State};
 use crate::questions::Answer;
+use forebay_cluster::membership::entry;
 use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
@@ -61,7 +61,7 @@ impl Node {
                 biased;
                 drained = self.drain_all(discard, deadline) => drained,
                 () = &mut given_up => Err(Error::unreachable("who wanted the server to leave has gone")),
-                _ = self.hosted.out.wait_for(|out| out) => Err(given_up_it()),
+                _ = self.driver.out.wait_for(|out| out) => Err(given_up_it()),
             };
             let epoch = match drained {
                 Ok(Drained::WithTheGroup) => {
@@ -96,7 +96,7 @@ impl Node {
     async fn is_let_go_after(&self, epoch: Epoch) -> bool {
         tokio::select! {
             biased;
-            _ = self.hosted.out.wait_for(|out| out) => true,
+            _ = self.driver.out.wait_for(|out| out) => true,
             _ = self.epochs.wait_for(|now| now > epoch) => false,
         }
     }
@@ -110,12 +110,6 @@ impl Node {
                 node.stay();
             }
         });
-    }
-
-    /// The group has given this server up, while it waited to leave: it comes back with what it holds, as others do.
-    pub(crate) fn does_not_go(&self) {
-        let mut state = self.state.lock();
-        state.common.members.note_given_up();
     }
 
     fn begin_to_leave(&self, discard: bool) -> Result<()> {
@@ -459,7 +453,7 @@ impl Node {
             })
             .map(|member| {
                 (
-                    self.around.is_here(&entry(member)) != state.common.members.this_one_leaves(),
+                    self.environment.is_here(&entry(member)) != state.common.members.this_one_leaves(),
                     member.id < self.id,
                     member.id,
                 )

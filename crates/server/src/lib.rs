@@ -1,63 +1,48 @@
 //! The server: one process of a staging group.
 //!
 //! - [`options`]: what a server is started with;
-//! - `forming`: founding a group, or joining one, through its connection file;
-//! - `membership`: who the members are, agreed on with them, and what follows when they are others;
-//! - `node`: the server's state, shared by all its tasks; `handle` is what each message does to it;
+//! - `application`: what the cluster tells this server, and what follows when the members are others;
+//! - `node`: the server's state, shared by all its tasks; `node/dispatch` is what each message does to it;
 //! - `sessions`: one task for each connection, by role;
-//! - `peers`: messages to the other servers; `hearing`: that all is handled which the dead among them had said;
-//! - `places`: which server coordinates which stream;
+//! - `streams`: what the server knows of streams: those it coordinates, who coordinates the others, and its ranks;
 //! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
 //!   who answers for what dead servers held; `offer`: how a server that was given up and wakes offers what it held;
 //! - `leaving`: how a server gives all that it has to the others, and leaves;
-//! - `takeover`: what is told of a stream to the server that takes its dead coordinator's place;
-//! - `waking`: what a server does that stood still; `process`: processes of clients, watched;
-//! - `surroundings`: the host, the clock and the way to other servers;
 //! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
 mod answers;
-mod checking;
+mod application;
 mod context;
 mod directory;
-mod forming;
 mod guarded;
-mod heal;
-mod hearing;
-mod lease;
 mod leaving;
 mod members;
-mod membership;
 mod node;
 mod offer;
 pub mod options;
-mod peers;
 mod pipelines;
-mod process;
 mod questions;
 mod replicas;
 mod sessions;
-pub mod silence;
 #[cfg(test)]
 mod simulation;
 mod space;
 mod spawner;
 mod status;
 mod streams;
-mod surroundings;
-mod waking;
-mod watched;
 
 pub use options::ServerOptions;
 
+use forebay_cluster::failure::process::{self, Process};
+use forebay_cluster::forming;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::{Address, Listener};
 use node::Node;
 use offer::Offer;
-use process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -169,10 +154,12 @@ async fn serve(
     tokio::pin!(told_to_end);
     let forms = async {
         match &offer {
-            Some(offer) => forming::join_again(options, offer.lineage, offer.former, joins_at.into()).await,
+            Some(offer) => {
+                forming::join_again(&options.cluster, offer.lineage, offer.former, joins_at.into()).await
+            }
             None => {
-                let lineage = options.lineage.map_or_else(new_lineage, Ok)?;
-                forming::form(options, lineage).await.map(Some)
+                let lineage = options.cluster.lineage.map_or_else(new_lineage, Ok)?;
+                forming::form(&options.cluster, lineage).await.map(Some)
             }
         }
     };
@@ -192,8 +179,8 @@ async fn serve(
         Address::Shm { .. } => None,
     });
     let ports: Vec<SocketAddr> = ports.collect();
-    let (node, spawns, watching) = Node::new(options, formed)?;
-    start(&node, offer, ports, watching);
+    let (node, spawns) = Node::new(options, formed);
+    start(&node, offer, ports);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -203,8 +190,8 @@ async fn serve(
     let by = tokio::select! {
         by = told_to_end => by,
         () = node.shutdown.notified() => By::Shutdown,
-        () = node.hosted.released.notified() => By::Released,
-        () = node.hosted.abandoned.notified() => By::Abandoned,
+        () = node.driver.released.notified() => By::Released,
+        () = node.driver.abandoned.notified() => By::Abandoned,
         () = spawner::spawn_all(spawns) => By::Signal,
     };
     if by == By::Shutdown {
@@ -231,15 +218,11 @@ async fn serve(
 }
 
 /// A server that has become a member begins its work: `offer` is what it held before it was one, `ports` where it listens.
-fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>, watching: silence::Watching) {
+fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>) {
     offer.into_iter().for_each(|offer| node.offer(offer));
     node.introduce();
     tokio::spawn(node::housekeeping(node.clone()));
-    tokio::spawn(membership::run(node.clone()));
-    tokio::spawn(membership::look_now_and_then(node.clone()));
-    tokio::spawn(checking::ask_in_turn(node.clone()));
-    tokio::spawn(waking::run(node.clone()));
-    tokio::spawn(silence::run(node.clone(), ports, watching));
+    node.cluster.start(ports);
 }
 
 /// By what a server is ended.

@@ -21,18 +21,12 @@ mod space;
 
 use crate::ServerOptions;
 use crate::answers::Answers;
-use crate::checking::Checking;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
-use crate::forming::Formed;
 use crate::guarded::Guarded;
-use crate::hearing::Hearing;
-use crate::membership::{self, Hosted, Standing};
-use crate::peers::{self, Peers, Sent};
 use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
-use crate::silence;
 use crate::space::Space;
 use crate::spawner::{Spawner, Spawns};
 use crate::streams::attachments::Attachments;
@@ -40,11 +34,12 @@ use crate::streams::coordination::Coordination;
 use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
-use crate::surroundings::{HashMap, Surroundings};
-use crate::waking::Waking;
-use crate::watched::Watched;
-use forebay_core::ids::{Epoch, Lineage, ServerId};
-use forebay_core::roster::Incarnation;
+use forebay_cluster::Cluster;
+use forebay_cluster::environment::HashMap;
+use forebay_cluster::forming::Formed;
+use forebay_cluster::peers::Sent;
+use forebay_cluster::watched::Watched;
+use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::steps::StreamCoordinator;
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
@@ -52,17 +47,14 @@ use forebay_store::Store;
 use forebay_store::budget::default_budget;
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::Secret;
 use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::Message;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 /// How long to wait before a server is asked again that named another one, which named it.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
@@ -86,30 +78,9 @@ impl Deref for Node {
 /// What all of a server may use without the lock of its state.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) id: ServerId,
-    pub(crate) lineage: Lineage,
-    pub(crate) around: Arc<dyn Surroundings>,
-    /// Locked after `state`, for as long as it takes to copy a pointer.
-    pub(crate) standing: RwLock<Arc<Standing>>,
-    pub(crate) hosted: Hosted,
-    pub(crate) secret: Secret,
-    pub(crate) group: PathBuf,
-    pub(crate) addresses: Vec<String>,
+    /// This server's part in its group. The roster in force is locked after `state`.
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) seal_payload: bool,
-    pub(crate) peers: Peers,
-    /// What other servers of this host tell this one.
-    pub(crate) hearing: Hearing,
-    pub(crate) waking: Waking,
-    /// The members that are asked whether they are there.
-    pub(crate) checking: Checking,
-    /// Which process this server is.
-    pub(crate) incarnation: Incarnation,
-    /// How long another server may be silent.
-    pub(crate) silence: Duration,
-    /// What there is to be done for whom watches for the silent.
-    pub(crate) watching: mpsc::Sender<silence::ToDo>,
-    /// The epoch of the roster in force.
-    pub(crate) epochs: Watched<Epoch>,
     pub(crate) started: Instant,
     /// Locked after the state, never the other way round.
     pub(crate) store: Mutex<Store>,
@@ -119,14 +90,20 @@ pub(crate) struct Shared {
     pub(crate) places_known: Notify,
     /// Memory became free: those who wait for room look again.
     pub(crate) memory_freed: Notify,
-    pub(crate) shutdown: Notify,
     /// Whether this server leaves: its sessions let their ranks go.
     pub(crate) leaves: Watched<bool>,
     /// Starts workers.
     pub(crate) spawner: Spawner,
     /// For tasks that outlive the call that starts them.
     pub(crate) me: Weak<Node>,
-    counter: AtomicU64,
+}
+
+impl Deref for Shared {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 /// What messages change.
@@ -159,56 +136,26 @@ pub(crate) struct State {
 }
 
 impl Node {
-    pub(crate) fn new(
-        options: &ServerOptions,
-        formed: Formed,
-    ) -> Result<(Arc<Node>, Spawns, silence::Watching)> {
+    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> (Arc<Node>, Spawns) {
         let (spawner, spawns) = Spawner::new();
-        let (watching, to_do) = mpsc::channel(silence::WAITING_MAX);
-        let own = formed.roster.members.iter().find(|member| member.id == formed.id);
-        let incarnation = own.map(|member| member.server.incarnation);
-        let incarnation = incarnation.ok_or_else(|| Error::internal("this server is no member"))?;
-        let settings = formed.roster.settings;
-        let silence = Duration::from_millis(settings.silence_ms);
-        let silence = silence.clamp(silence::SILENCE_MIN, silence::SILENCE_MAX);
-        let servers = (options.servers as usize).max(formed.roster.members.len());
+        let seal_payload = formed.roster.settings.seal_payload;
+        let servers = (options.cluster.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
-        let around = formed.around;
-        let hosted =
-            Hosted::new(formed.id, formed.roster.clone(), formed.witness, incarnation.0, around.clone());
-        let others: Vec<_> = formed.roster.members.iter().map(membership::entry).collect();
         let shared = |me: &Weak<Node>| Shared {
             me: me.clone(),
-            id: formed.id,
-            lineage: formed.roster.lineage,
-            around,
-            standing: RwLock::new(Arc::new(Standing::new(formed.roster))),
-            hosted,
-            secret: formed.secret,
-            group: options.group.clone(),
-            addresses: formed.addresses,
-            seal_payload: settings.seal_payload,
-            peers: Peers::default(),
-            hearing: Hearing::default(),
-            waking: Waking::new(silence),
-            checking: Checking::default(),
-            incarnation,
-            silence,
-            watching,
-            epochs: Watched::default(),
+            cluster: Cluster::new(formed, me.clone()),
+            seal_payload,
             started: Instant::now(),
             store: Mutex::new(Store::new(budget)),
             agreed: Notify::new(),
             places_known: Notify::new(),
             memory_freed: Notify::new(),
-            shutdown: Notify::new(),
             leaves: Watched::new(false),
             spawner,
-            counter: AtomicU64::new(1),
         };
         let node = Arc::new_cyclic(|me| Node { shared: shared(me), state: Mutex::default() });
-        peers::start(&node, &others);
-        Ok((node, spawns, to_do))
+        node.cluster.dial_all();
+        (node, spawns)
     }
 
     /// The coordinator of a stream, made at first use.
@@ -350,11 +297,6 @@ impl Node {
 }
 
 impl Shared {
-    /// A number that no other server gives.
-    pub(crate) fn unique(&self) -> u64 {
-        (u64::from(self.id.0) << 40) | self.counter.fetch_add(1, Ordering::Relaxed)
-    }
-
     pub(crate) fn header(&self, request: u64) -> Header {
         Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
     }

@@ -1,6 +1,6 @@
 //! Questions to other servers that wait for an answer, by token.
 
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::Result;
 use forebay_core::ids::{DescriptionNumber, ServerId};
 use forebay_wire::drive::DriveAnswer;

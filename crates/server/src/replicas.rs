@@ -9,7 +9,7 @@ mod asking;
 pub(crate) use asking::copies_late;
 
 use crate::node::{Held, Node, State};
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;

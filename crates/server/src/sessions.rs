@@ -5,14 +5,12 @@
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
 //! - [`reading`], [`writing`]: what several roles do: reading blocks, and writing them;
 //! - [`rank`]: what a rank has done, as its home keeps it for the connection;
-//! - [`peer`]: connections of other servers.
 
 mod admin;
 mod client;
 mod consumer;
 mod driving;
 mod fetch;
-mod peer;
 mod placement;
 mod producer;
 mod rank;
@@ -24,8 +22,8 @@ mod worker;
 mod writing;
 
 use crate::node::Node;
-use crate::process::Process;
 use client::Client;
+use forebay_cluster::failure::process::Process;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
@@ -106,7 +104,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         if server == node.id {
             return tracing::warn!("a connection was refused: it claims to be this server");
         }
-        return peer::serve(&node, server, receiver, &outbox).await;
+        return node.serve(server, receiver, &outbox).await;
     }
     let name = hello.role.name();
     *node.state.lock().connections.entry(name).or_default() += 1;

@@ -1,7 +1,7 @@
 //! Whole groups in one thread, with those who use them and everything that can go wrong, from a seed.
 //!
 //! The servers are the real ones, each with a runtime and a clock of its own that run when the simulation says so; what is
-//! simulated is what is around them ([`crate::surroundings`]): the network ([`network`]), time and processes ([`process`]),
+//! simulated is what is around them ([`forebay_cluster::environment`]): the network ([`network`]), time and processes ([`process`]),
 //! and ranks and readers that speak to them as the library for clients does. After each moment what must always hold is
 //! checked ([`world`], [`book`]). A seed that fails can be run again:
 //! `SEED=n cargo test -p forebay-server one_seed -- --nocapture`.

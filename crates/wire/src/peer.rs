@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod directory;
 pub mod pipelines;
 pub mod replication;
+mod size;
 pub mod space;
 pub mod streams;
 

@@ -6,7 +6,7 @@
 
 use crate::node::{Node, State};
 use crate::streams::local_ranks::RankKey;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::{BlockKey, Epoch, ServerId, StepId, StepNumber};
 use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};

@@ -2,7 +2,6 @@
 
 use super::{Node, State};
 use crate::questions::Answer;
-use crate::silence::ToDo;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{BackTo, Joined, RunOptions};
@@ -32,11 +31,15 @@ impl Node {
             M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
             M::LeavingAnswer { token, result } => state.common.questions.answer(token, Answer::Done(result)),
             M::Stays => self.stays(state, from),
-            M::GroupEnds => self.group_ends(from),
-            // If too much of it waits, it is lost, as datagrams may be.
-            M::Swim(said) => drop(self.watching.try_send(ToDo::Hear(from, said))),
-            // The connections take these by themselves.
-            M::Join(_) | M::QueryRoster | M::Admission(_) | M::Agreement(_) | M::Ping(_) | M::Pong(_) => {}
+            // The cluster takes these by itself.
+            M::Join(_)
+            | M::QueryRoster
+            | M::Admission(_)
+            | M::Agreement(_)
+            | M::Ping(_)
+            | M::Pong(_)
+            | M::Swim(_)
+            | M::GroupEnds => {}
         }
     }
 

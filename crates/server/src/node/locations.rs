@@ -14,7 +14,7 @@ impl Node {
             return self.id;
         }
         let elsewhere = state.locations.elsewhere(stream);
-        elsewhere.or_else(|| self.standing.read().view.coordinator_of(stream)).unwrap_or(self.id)
+        elsewhere.or_else(|| self.standing().view.coordinator_of(stream)).unwrap_or(self.id)
     }
 
     /// It is heard that a server coordinates a stream. If it takes the place of one that has died, this may be before that

@@ -7,8 +7,8 @@ use crate::context::Context;
 use crate::pipelines::{
     Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
-use crate::process::Process;
 use crate::questions::Answer;
+use forebay_cluster::failure::process::Process;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;

@@ -138,7 +138,8 @@ async fn ended(child: &mut Child, lost: &Notify) -> std::io::Result<ExitStatus> 
 fn command(server: &Shared, spec: &PipelineSpec, instance: u64) -> std::io::Result<Command> {
     let (program, arguments) =
         spec.command.split_first().ok_or_else(|| std::io::Error::other("its command is empty"))?;
-    let group = std::fs::canonicalize(&server.group).unwrap_or_else(|_| PathBuf::from(&server.group));
+    let group = std::fs::canonicalize(&server.connection_file)
+        .unwrap_or_else(|_| PathBuf::from(&server.connection_file));
     let mut command = Command::new(program);
     command
         .args(arguments)

@@ -1,8 +1,8 @@
 //! How guardians are asked to keep something: which servers are, and when it is safe that they do.
 
 use crate::node::{Node, State};
-use crate::peers::Sent;
 use crate::questions::Answer;
+use forebay_cluster::peers::Sent;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepEnded;

@@ -2,7 +2,7 @@
 
 use super::client::{Client, log_unanswered};
 use super::{PATIENCE_MAX, RoleSession, check_no_payload, not_spoken};
-use crate::heal::Healed;
+use forebay_cluster::membership::Healed;
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
 use forebay_wire::client::admin::{Reply, Request};

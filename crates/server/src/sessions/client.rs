@@ -2,7 +2,7 @@
 
 use super::is_fatal;
 use crate::node::Node;
-use crate::process::{self, Process};
+use forebay_cluster::failure::process::{self, Process};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};

@@ -4,7 +4,7 @@ use super::client::Client;
 use crate::node::Node;
 use crate::space::FieldAtStep;
 use crate::space::owner::search::Search;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::space::{Reply, Search as Request};

@@ -3,7 +3,7 @@
 use super::client::Client;
 use crate::node::{Held, Node};
 use crate::streams::begin_page::BeginPage;
-use crate::surroundings::{HashMap, off_thread};
+use forebay_cluster::environment::{HashMap, off_thread};
 use forebay_core::{Error, Result};
 use forebay_store::range_of;
 use forebay_wire::client::block::Grant;
@@ -92,7 +92,8 @@ impl Writing {
         tokio::spawn(async move {
             tokio::time::sleep(AHEAD_DELAY).await;
             let Some(ahead) = node.store.lock().take_ahead(arena, bytes) else { return };
-            let touched = off_thread(move || {
+            let environment = node.environment.clone();
+            let touched = off_thread(&*environment, move || {
                 ahead.touch();
                 ahead
             });

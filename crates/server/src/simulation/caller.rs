@@ -1,7 +1,7 @@
 //! A simulated client's connection to a server: questions and answers, as the library for clients asks and takes them.
 
 use super::network::Place;
-use crate::forming::dial;
+use forebay_cluster::peers::dialling::dial;
 use forebay_core::ids::ServerId;
 use forebay_core::view::mix;
 use forebay_core::{Error, ErrorKind, Result};

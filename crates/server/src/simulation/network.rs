@@ -2,7 +2,7 @@
 //! two hosts the bytes go through a cable, which takes its time, and can be cut.
 
 use super::process::Micros;
-use crate::surroundings::{Connecting, Surroundings};
+use forebay_cluster::environment::{Connecting, Environment};
 use forebay_core::view::mix;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::{Address, Kind, Link};
@@ -137,13 +137,17 @@ pub(super) fn addresses(process: u32, host: usize) -> Vec<String> {
     vec![shm.to_string(), Address::Tcp(tcp).to_string()]
 }
 
-impl Surroundings for Place {
+impl Environment for Place {
     fn host(&self) -> &HostId {
         &self.name
     }
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    fn has_threads(&self) -> bool {
+        false
     }
 
     fn connect(&self, address: Address) -> Connecting {

@@ -4,7 +4,8 @@ use super::network::{Door, Network, Place, addresses};
 use crate::node::Node;
 use crate::offer::Offer;
 use crate::options::ServerOptions;
-use crate::{forming, sessions};
+use crate::sessions;
+use forebay_cluster::forming;
 use forebay_core::Result;
 use forebay_core::block::Location;
 use forebay_core::ids::{Lineage, ServerId, StepId};
@@ -67,13 +68,13 @@ pub(super) async fn run(start: Start, known: Known) {
 
 async fn serve(start: Start, known: &Known) -> Result<Ended> {
     let Start { network, process, host, options, lineage, incarnation, offer, door } = start;
-    let around = Arc::new(Place::new(&network, host));
+    let environment = Arc::new(Place::new(&network, host));
     let incarnation = Incarnation(incarnation);
     let formerly = offer.as_ref().map(|offer| offer.former);
     let own = Candidate { incarnation, pid: process, addresses: addresses(process, host), formerly };
-    let formed = forming::become_member(&options, lineage, own, around).await?;
-    let (node, _no_workers, watching) = Node::new(&options, formed)?;
-    crate::start(&node, offer.map(|offer| *offer), Vec::new(), watching);
+    let formed = forming::become_member(&options.cluster, lineage, own, environment).await?;
+    let (node, _no_workers) = Node::new(&options, formed);
+    crate::start(&node, offer.map(|offer| *offer), Vec::new());
     known.0.lock().node = Arc::downgrade(&node);
     let accepting = node.clone();
     tokio::spawn(async move {
@@ -85,7 +86,7 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
     });
     tokio::select! {
         biased;
-        () = node.hosted.released.notified() => {}
+        () = node.driver.released.notified() => {}
         () = node.shutdown.notified() => return Ok(Ended::Left),
     }
     let left = node.state.lock().common.members.goes();

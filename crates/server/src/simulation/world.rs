@@ -11,6 +11,7 @@ use super::server::{self, Ended, Known, Start, has, holds_open, leftovers, told_
 use crate::node::Node;
 use crate::offer::Offer;
 use crate::options::ServerOptions;
+use forebay_cluster::ClusterOptions;
 use forebay_core::ids::{Lineage, ServerId, StepId};
 use forebay_core::steps::{Policy, RunOptions};
 use forebay_core::view::mix;
@@ -61,14 +62,14 @@ impl Server {
 
     /// Whether it was given up, and is going to offer what it holds as a new member.
     fn comes_back(&self) -> bool {
-        let was_out = |node: Arc<Node>| node.hosted.out.get() && !node.state.lock().common.members.goes();
+        let was_out = |node: Arc<Node>| node.driver.out.get() && !node.state.lock().common.members.goes();
         self.process.is_some() && self.known.node().map_or(self.came_back, was_out)
     }
 
     /// Its state, if it is a member as far as it knows.
     fn member(&self) -> Option<Arc<Node>> {
         self.process.as_ref()?;
-        self.known.node().filter(|node| !node.hosted.out.get())
+        self.known.node().filter(|node| !node.driver.out.get())
     }
 }
 
@@ -241,15 +242,17 @@ impl World {
         let host = host.unwrap_or_else(|| self.chance(hosts) as usize);
         let (number, seed) = (self.next_process(), self.chance(u64::MAX));
         let options = ServerOptions {
-            group: self.group(),
-            servers: self.plan.servers,
-            lineage: None,
+            cluster: ClusterOptions {
+                group: self.group(),
+                servers: self.plan.servers,
+                lineage: None,
+                bind: Vec::new(),
+                advertise: None,
+                ports: None,
+                seal_payload: false,
+                silence: Some(self.plan.silence),
+            },
             budget: Some(self.plan.budget),
-            bind: Vec::new(),
-            advertise: None,
-            ports: None,
-            seal_payload: false,
-            silence: Some(self.plan.silence),
             watch_parent: None,
             private_place: None,
             leash: None,
@@ -591,7 +594,7 @@ impl World {
     /// Whether some have agreed, or may have, to go on without a server, whether or not others can know that by now.
     fn is_being_given_up(&self, id: ServerId) -> bool {
         self.servers.iter().filter_map(Server::member).any(|node| {
-            let membership = node.hosted.membership.lock();
+            let membership = node.driver.membership.lock();
             let rosters = [Some(membership.roster()), membership.accepted()];
             rosters.into_iter().flatten().any(|roster| roster.has_left(id))
         })

@@ -2,7 +2,7 @@
 //! as every server knows: should the stream's coordinator die, the one that takes its place keeps their places until they
 //! come back. (Design note 10.)
 
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
 use forebay_transport::asynchronous::Outbox;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The blocks of steps that are in this server's memory.
 
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::StepId;
 use forebay_wire::peer::replication::BlockRange;

@@ -2,7 +2,7 @@
 //! server has told coordinators of them.
 
 use super::begin_page::BeginPage;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::cut::{Begin, CutMember, Cuts};

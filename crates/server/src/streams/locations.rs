@@ -1,7 +1,7 @@
 //! Which servers coordinate streams: the server that the view has a stream fall to, unless another one coordinated it before.
 //! (Design note 10.)
 
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::view::View;
 use forebay_wire::peer::PeerMessage;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use forebay_client::{Admin, GroupOptions};
+use forebay_cluster::ClusterOptions;
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
 use forebay_server::ServerOptions;
@@ -33,15 +34,17 @@ impl Group {
     pub(crate) fn start(size: u32) -> Group {
         let directory = tempfile::tempdir().unwrap();
         let options = ServerOptions {
-            group: directory.path().join("group.json"),
-            servers: size,
-            lineage: Some(forebay_server::new_lineage().unwrap()),
+            cluster: ClusterOptions {
+                group: directory.path().join("group.json"),
+                servers: size,
+                lineage: Some(forebay_server::new_lineage().unwrap()),
+                bind: vec!["127.0.0.1".parse().unwrap()],
+                advertise: None,
+                ports: None,
+                seal_payload: false,
+                silence: None,
+            },
             budget: Some(BUDGET),
-            bind: vec!["127.0.0.1".parse().unwrap()],
-            advertise: None,
-            ports: None,
-            seal_payload: false,
-            silence: None,
             watch_parent: None,
             private_place: None,
             leash: None,

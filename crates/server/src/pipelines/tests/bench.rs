@@ -1,11 +1,11 @@
 //! The first of two servers, which coordinates the stream "s" and its pipeline "p": events go in, what is told comes out.
 
 use crate::context::{Common, Context};
-use crate::forming::become_member;
-use crate::membership::Standing;
 use crate::node::Node;
 use crate::pipelines::*;
-use crate::surroundings::Machine;
+use forebay_cluster::ClusterOptions;
+use forebay_cluster::environment::Machine;
+use forebay_cluster::forming::become_member;
 use forebay_core::block::{BlockRecord, Extent, Location};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
@@ -131,15 +131,17 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         let group = directory.path().join("g.json");
         let options = crate::ServerOptions {
-            group,
-            servers: 1,
-            lineage: None,
+            cluster: ClusterOptions {
+                group,
+                servers: 1,
+                lineage: None,
+                bind: Vec::new(),
+                advertise: None,
+                ports: None,
+                seal_payload: false,
+                silence: None,
+            },
             budget: Some(1 << 20),
-            bind: Vec::new(),
-            advertise: None,
-            ports: None,
-            seal_payload: false,
-            silence: None,
             watch_parent: None,
             private_place: None,
             leash: None,
@@ -150,12 +152,13 @@ impl Bench {
             addresses: Vec::new(),
             formerly: None,
         };
-        let around = Arc::new(Machine::new());
-        let formed = become_member(&options, Lineage([7; 16]), candidate(1), around).await.unwrap();
+        let lineage = Lineage([7; 16]);
+        let environment = Arc::new(Machine::this());
+        let formed = become_member(&options.cluster, lineage, candidate(1), environment).await.unwrap();
         let mut roster = (*formed.roster).clone();
         roster.members.push(Member { id: S1, server: candidate(2) });
-        let (node, _, _) = Node::new(&options, formed).unwrap();
-        *node.standing.write() = Arc::new(Standing::new(Arc::new(roster)));
+        let (node, _) = Node::new(&options, formed);
+        node.cluster.set_roster(Arc::new(roster));
         let other = node.peers.intercept(&ServerEntry { id: S1, pid: 2, addresses: Vec::new() });
         let streams = TestStreams {
             coordinator: StreamCoordinator::new("s", vec![S0, S1]),

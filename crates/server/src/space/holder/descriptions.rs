@@ -5,7 +5,7 @@
 //! so that nothing is registered under it after that.
 
 use super::FieldAtStep;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::Result;
 use forebay_core::contract::Field;
 use forebay_core::ids::{DescriptionNumber, ServerId};

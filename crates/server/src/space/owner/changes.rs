@@ -1,7 +1,7 @@
 //! How those are woken who wait until something of a field changes at this owner.
 
 use super::FieldAtStep;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Notify;

@@ -1,7 +1,7 @@
 //! What readers look at: blocks that are removed meanwhile are let go of with the last lease on their field.
 
 use super::FieldAtStep;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::block::Location;
 
 /// The leases of all readers that this owner has told of blocks.

@@ -4,7 +4,7 @@ use super::field::OwnedField;
 use super::{FieldAtStep, Owner};
 use crate::context::Context;
 use crate::space::Group;
-use crate::surroundings::HashMap;
+use forebay_cluster::environment::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::space::Message;

@@ -3,21 +3,19 @@
 use super::below::Below;
 use super::blocks::Block;
 use crate::context::{Common, Context};
-use crate::forming::Formed;
-use crate::membership::{self, Standing};
 use crate::node::{Held, Node};
 use crate::options::ServerOptions;
 use crate::questions::Answer;
 use crate::space::holder::registration::{OwnerQuestion, OwnerReply, OwnerRequest};
 use crate::space::owner::search::{Found, Search, SearchOutcome};
 use crate::space::{FieldAtStep, Group, Space};
-use crate::surroundings::Machine;
+use forebay_cluster::ClusterOptions;
+use forebay_cluster::forming::Formed;
+use forebay_cluster::membership::entry;
 use forebay_core::Result;
 use forebay_core::ids::{DescriptionNumber, Lineage, ServerId};
 use forebay_core::roster::{Candidate, Change, Incarnation, Roster, Settings};
 use forebay_core::steps::FieldReport;
-use forebay_transport::witness::Witness;
-use forebay_wire::handshake::Secret;
 use forebay_wire::peer::PeerMessage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,15 +48,17 @@ pub(super) struct Servers {
 
 fn options(directory: &TempDir, id: ServerId) -> ServerOptions {
     ServerOptions {
-        group: directory.path().join(format!("group-{id}")),
-        servers: 1,
-        lineage: None,
+        cluster: ClusterOptions {
+            group: directory.path().join(format!("group-{id}")),
+            servers: 1,
+            lineage: None,
+            bind: Vec::new(),
+            advertise: None,
+            ports: None,
+            seal_payload: false,
+            silence: None,
+        },
         budget: Some(1 << 20),
-        bind: Vec::new(),
-        advertise: None,
-        ports: None,
-        seal_payload: false,
-        silence: None,
         watch_parent: None,
         private_place: None,
         leash: None,
@@ -70,19 +70,11 @@ fn start(directory: &TempDir, roster: &Arc<Roster>, id: ServerId) -> Server {
     // It dials no other server.
     let mut alone = (**roster).clone();
     alone.members.retain(|member| member.id == id);
-    let formed = Formed {
-        around: Arc::new(Machine::new()),
-        id,
-        secret: Secret([7; 32]),
-        roster: Arc::new(alone),
-        witness: Witness::create(&options.group, roster.lineage).unwrap(),
-        addresses: Vec::new(),
-    };
-    let (node, ..) = Node::new(&options, formed).unwrap();
-    *node.standing.write() = Arc::new(Standing::new(roster.clone()));
+    let formed = Formed::alone(Arc::new(alone), id, options.cluster.group.clone()).unwrap();
+    let (node, _) = Node::new(&options, formed);
+    node.cluster.set_roster(roster.clone());
     let others = roster.members.iter().filter(|member| member.id != id);
-    let tells =
-        others.map(|member| (member.id, node.peers.intercept(&membership::entry(member)).unwrap())).collect();
+    let tells = others.map(|member| (member.id, node.peers.intercept(&entry(member)).unwrap())).collect();
     let (common, space) = (Common::default(), Space::default());
     Server { node, common, space, below: Below::default(), tells, freed: Vec::new() }
 }
@@ -241,7 +233,7 @@ impl Servers {
             server.common.members.note_gone(dead);
             server.common.questions.server_gone(dead);
             server.below.some_have_not_told = true;
-            *server.node.standing.write() = Arc::new(Standing::new(self.roster.clone()));
+            server.node.cluster.set_roster(self.roster.clone());
             let epoch = self.roster.epoch;
             self.at(id, |space, cx, group| {
                 space.holder.on_server_gone(dead);

@@ -6,29 +6,31 @@ use tokio::sync::Notify;
 
 /// A value that changes now and then.
 #[derive(Debug, Default)]
-pub(crate) struct Watched<T> {
+pub struct Watched<T> {
     value: Mutex<T>,
     changed: Notify,
 }
 
 impl<T: Copy> Watched<T> {
-    pub(crate) fn new(value: T) -> Watched<T> {
+    /// Begins with this value.
+    pub fn new(value: T) -> Watched<T> {
         Watched { value: Mutex::new(value), changed: Notify::new() }
     }
 
-    pub(crate) fn get(&self) -> T {
+    /// What it is now.
+    pub fn get(&self) -> T {
         *self.value.lock()
     }
 
-    /// Returns what it was before.
-    pub(crate) fn set(&self, value: T) -> T {
+    /// Changes it; returns what it was before.
+    pub fn set(&self, value: T) -> T {
         let before = std::mem::replace(&mut *self.value.lock(), value);
         self.changed.notify_waiters();
         before
     }
 
     /// Waits until it is as wanted. The caller sets the deadline.
-    pub(crate) async fn wait_for(&self, wanted: impl Fn(T) -> bool) -> T {
+    pub async fn wait_for(&self, wanted: impl Fn(T) -> bool) -> T {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);

@@ -2,7 +2,7 @@
 //! are handled before the group goes on without it. So a home need not wait until a guardian has read what it is to keep:
 //! see [`crate::peers::Sent::There`].
 
-use crate::surroundings::HashMap;
+use crate::environment::HashMap;
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
 use forebay_transport::Kind;
@@ -17,7 +17,7 @@ type Asker = oneshot::Sender<()>;
 
 /// The connections over which other servers of this host tell this one something.
 #[derive(Debug, Default)]
-pub(crate) struct Hearing {
+pub(crate) struct Inbound {
     connections: Mutex<HashMap<ServerId, Vec<mpsc::Sender<Asker>>>>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Heard {
     waiting: Vec<Asker>,
 }
 
-impl Hearing {
+impl Inbound {
     /// A server begins to tell this one something over a connection.
     pub(crate) fn open(&self, from: ServerId, kind: Kind) -> Heard {
         let (sender, asked) = mpsc::channel(1);
@@ -111,8 +111,8 @@ mod tests {
             asynchronous::accept(Box::new(ShmLink::new(other)), &door),
         );
         let ((_, outbox), (mut receiver, _own)) = (speaks.unwrap(), listens.unwrap());
-        let (hearing, from) = (Hearing::default(), ServerId(0));
-        let mut heard = hearing.open(from, receiver.kind());
+        let (inbound, from) = (Inbound::default(), ServerId(0));
+        let mut heard = inbound.open(from, receiver.kind());
         let handled = Arc::new(AtomicUsize::new(0));
         let listener = {
             let handled = handled.clone();
@@ -127,15 +127,15 @@ mod tests {
                 outbox.push(Header::default(), &cluster::Message::QueryRoster).unwrap();
             }
             assert!(outbox.is_idle(), "the socket has them all");
-            assert!(hearing.may_lack(&[from]) && !hearing.may_lack(&[ServerId(1)]));
-            hearing.all_of(&[ServerId(1), from]).await;
+            assert!(inbound.may_lack(&[from]) && !inbound.may_lack(&[ServerId(1)]));
+            inbound.all_of(&[ServerId(1), from]).await;
             assert_eq!(handled.load(Ordering::Relaxed), round * SAID);
         }
         outbox.push(Header::default(), &cluster::Message::QueryRoster).unwrap();
         outbox.close();
         listener.await.unwrap();
         assert_eq!(handled.load(Ordering::Relaxed), 3 * SAID + 1);
-        assert!(!hearing.may_lack(&[from]), "it has ended");
-        hearing.all_of(&[from]).await;
+        assert!(!inbound.may_lack(&[from]), "it has ended");
+        inbound.all_of(&[from]).await;
     }
 }

@@ -1,9 +1,9 @@
 //! Going on where half of the members or more are gone for good: they cannot be agreed on by those that are left, so that
 //! the operator says that none of them runs any more.
 
-use crate::forming;
-use crate::node::Node;
-use crate::surroundings::off_thread;
+use crate::cluster::Cluster;
+use crate::environment::off_thread;
+use crate::peers::dialling;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Message;
 use forebay_core::roster::Roster;
@@ -18,18 +18,20 @@ const ANSWER: Duration = Duration::from_secs(3);
 
 /// With whom the group goes on, and without whom.
 #[derive(Debug)]
-pub(crate) struct Healed {
-    pub(crate) kept: Vec<ServerId>,
-    pub(crate) given_up: Vec<ServerId>,
+pub struct Healed {
+    /// The members with which it goes on.
+    pub kept: Vec<ServerId>,
+    /// Those that are gone for good.
+    pub given_up: Vec<ServerId>,
 }
 
-impl Node {
+impl Cluster {
     /// Begins a new line of the group's history, with those members that answer. Without `force`, only says who they are.
-    pub(crate) async fn heal(&self, force: bool) -> Result<Healed> {
+    pub async fn heal(&self, force: bool) -> Result<Healed> {
         let roster = self.standing().roster.clone();
         let mut answering = self.answering(&roster).await?;
         // A connection that has ended is never made again: with these it can agree on nothing, though they answer.
-        answering.retain(|id| !self.state.lock().common.members.is_gone(*id));
+        answering.retain(|id| !self.is_gone(*id));
         let healed = self.healed(&answering)?;
         let (kept, given_up) = roster.ids().partition(|id| healed.contains(*id));
         if force {
@@ -46,7 +48,7 @@ impl Node {
 
     /// The members that answer, this one among them.
     async fn answering(&self, roster: &Arc<Roster>) -> Result<BTreeSet<ServerId>> {
-        let mut asked = forming::ask_members(self, Vec::new(), ANSWER);
+        let mut asked = dialling::ask_members(self, Vec::new(), ANSWER);
         let mut answering = BTreeSet::from([self.id]);
         while let Some(answer) = asked.join_next().await {
             let Ok(Some((server, theirs))) = answer else { continue };
@@ -64,9 +66,9 @@ impl Node {
 
     /// Writes the connection file, unless it tells of later members: so one of several that heal at once does.
     async fn claim(&self, roster: Roster) -> Result<()> {
-        let (witness, path) = (self.witness(), self.group.clone());
+        let (witness, path) = (self.witness(), self.connection_file.clone());
         let file = ConnectionFile::of(&roster, self.secret.clone());
-        let written = off_thread(move || {
+        let written = off_thread(&*self.environment, move || {
             if file.replace_earlier(&path, &witness)? {
                 return Ok(());
             }

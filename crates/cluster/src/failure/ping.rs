@@ -1,4 +1,4 @@
-//! Whether a member answers this one. What is said of a member that fell silent ([`crate::silence`]) is what one server found
+//! Whether a member answers this one. What is said of a member that fell silent ([`crate::failure::swim`]) is what one server found
 //! out, and it may be the one that is cut off; before this one takes it for gone too, it asks it. So it does when another
 //! member asks it to. It asks over the connection that it has, and between hosts by a datagram, too: where the network was away
 //! a connection comes back only when TCP tries again.
@@ -7,9 +7,9 @@
 //! others in turn, too, whether they are there ([`ask_in_turn`]). They may take as long as a server may
 //! be silent, since one that is slow is not gone.
 
-use crate::node::Node;
-use crate::silence::ToDo;
-use crate::surroundings::HashMap;
+use crate::cluster::Cluster;
+use crate::environment::HashMap;
+use crate::failure::swim::ToDo;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Evidence;
 use forebay_core::roster::Roster;
@@ -35,7 +35,7 @@ enum Why {
 
 /// The members that are being asked, by the numbers of the questions.
 #[derive(Debug, Default)]
-pub(crate) struct Checking {
+pub(crate) struct Pings {
     asked: Mutex<Asked>,
 }
 
@@ -48,7 +48,7 @@ struct Asked {
     silent: BTreeSet<ServerId>,
 }
 
-impl Checking {
+impl Pings {
     /// A member is asked: the question's number, and what tells of its answer. `None` while it is being asked already.
     fn ask(&self, member: ServerId, why: Why) -> Option<(u64, oneshot::Receiver<()>)> {
         let mut asked = self.asked.lock();
@@ -90,48 +90,48 @@ impl Checking {
 }
 
 /// Asks the other members whether they are there, one after the other, until this server ends.
-pub(crate) async fn ask_in_turn(node: Arc<Node>) {
-    let mut last = node.id;
-    while !node.hosted.out.get() {
+pub(crate) async fn ask_in_turn(cluster: Arc<Cluster>) {
+    let mut last = cluster.id;
+    while !cluster.driver.out.get() {
         tokio::time::sleep(NEXT).await;
-        let standing = node.standing();
-        let others = || standing.roster.ids().filter(|id| *id != node.id);
+        let standing = cluster.standing();
+        let others = || standing.roster.ids().filter(|id| *id != cluster.id);
         let Some(next) = others().find(|id| *id > last).or_else(|| others().next()) else { continue };
         last = next;
-        node.ask_whether_there(next, Why::Turn, node.silence);
+        cluster.ask_whether_there(next, Why::Turn, cluster.silence);
     }
 }
 
-impl Node {
+impl Cluster {
     /// Asks a member whether it is there, in the background, unless it is being asked already. One that does not say so
     /// within the time in which members are asked now and then is doubted, one that does is trusted.
     pub(crate) fn check(&self, member: ServerId) {
-        self.ask_whether_there(member, Why::Doubted, crate::silence::period(self.silence));
+        self.ask_whether_there(member, Why::Doubted, crate::failure::swim::period(self.silence));
     }
 
     fn ask_whether_there(&self, member: ServerId, why: Why, patience: Duration) {
-        let Some(node) = self.me.upgrade() else { return };
-        if self.state.lock().common.members.is_gone(member) {
-            return self.doubts(member, Evidence::Lost);
+        let Some(cluster) = self.me.upgrade() else { return };
+        if self.is_gone(member) {
+            return self.suspect(member, Evidence::Lost);
         }
-        let Some((number, answer)) = self.checking.ask(member, why) else { return };
+        let Some((number, answer)) = self.pings.ask(member, why) else { return };
         self.peers.send(member, cluster::Message::Ping(number));
-        let _ = self.watching.try_send(ToDo::Ask(member, number));
-        tokio::spawn(async move { node.hear_whether_there((member, number), answer, patience).await });
+        self.swim.put(ToDo::Ask(member, number));
+        tokio::spawn(async move { cluster.hear_whether_there((member, number), answer, patience).await });
     }
 
     async fn hear_whether_there(
-        self: Arc<Node>,
+        self: Arc<Cluster>,
         (member, number): (ServerId, u64),
         answer: oneshot::Receiver<()>,
         patience: Duration,
     ) {
         let answers = matches!(timeout(patience, answer).await, Ok(Ok(())));
-        self.checking.forget(member, number);
+        self.pings.forget(member, number);
         if !self.goes_on().await {
             return;
         }
-        let changed = self.checking.notes(member, answers);
+        let changed = self.pings.notes(member, answers);
         match (answers, changed) {
             (true, true) => tracing::info!("{member} answers again"),
             (false, true) => tracing::warn!("{member} does not answer"),
@@ -140,12 +140,12 @@ impl Node {
         if answers {
             self.at_membership(None, |membership, now| membership.trust(member, now));
         } else {
-            self.doubts(member, Evidence::Silent);
+            self.suspect(member, Evidence::Silent);
         }
     }
 
     /// This server takes a member for gone.
-    pub(crate) fn doubts(&self, member: ServerId, evidence: Evidence) {
+    pub(crate) fn suspect(&self, member: ServerId, evidence: Evidence) {
         self.at_membership(None, |membership, now| membership.doubt(member, evidence, now));
     }
 }
@@ -156,24 +156,24 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_to_the_question_that_was_asked_last() {
-        let (checking, member) = (Checking::default(), ServerId(3));
-        let (first, answer) = checking.ask(member, Why::Doubted).unwrap();
-        assert!(checking.ask(member, Why::Doubted).is_none(), "it is being asked");
-        drop(checking.forget(member, first));
+        let (pings, member) = (Pings::default(), ServerId(3));
+        let (first, answer) = pings.ask(member, Why::Doubted).unwrap();
+        assert!(pings.ask(member, Why::Doubted).is_none(), "it is being asked");
+        drop(pings.forget(member, first));
         assert!(answer.await.is_err());
-        let (second, answer) = checking.ask(member, Why::Doubted).unwrap();
-        checking.answered(ServerId(4), second);
-        checking.answered(member, second);
+        let (second, answer) = pings.ask(member, Why::Doubted).unwrap();
+        pings.answered(ServerId(4), second);
+        pings.answered(member, second);
         assert!(answer.await.is_ok());
-        let (third, answer) = checking.ask(member, Why::Doubted).unwrap();
-        checking.answered(member, first);
-        assert!(checking.forget(member, second).is_none(), "an answer that comes late says nothing");
-        let (turn, in_turn) = checking.ask(member, Why::Turn).unwrap();
-        checking.answered(member, third);
+        let (third, answer) = pings.ask(member, Why::Doubted).unwrap();
+        pings.answered(member, first);
+        assert!(pings.forget(member, second).is_none(), "an answer that comes late says nothing");
+        let (turn, in_turn) = pings.ask(member, Why::Turn).unwrap();
+        pings.answered(member, third);
         assert!(third > second && answer.await.is_ok());
-        checking.answered(member, turn);
+        pings.answered(member, turn);
         assert!(in_turn.await.is_ok());
-        let notes = [false, false, true, true].map(|answers| checking.notes(member, answers));
+        let notes = [false, false, true, true].map(|answers| pings.notes(member, answers));
         assert_eq!(notes, [true, false, true, false], "it is said once");
     }
 }

@@ -1,19 +1,16 @@
 //! Messages to the other servers: each is told over a connection that this server dials. A short message is sent at once
 //! where nothing waits before it; the others wait in a queue, from which a task takes.
 
-use crate::forming;
-use crate::node::Node;
-use crate::surroundings::HashMap;
-use forebay_core::block::BlockRecord;
+use crate::cluster::Cluster;
+use crate::environment::HashMap;
+use crate::peers::dialling;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::FieldReport;
 use forebay_core::{ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::frame::{Frame, Header};
-use forebay_wire::peer::replication::BlockRange;
-use forebay_wire::peer::{PeerMessage, cluster, directory, pipelines, replication, space, streams};
+use forebay_wire::peer::{PeerMessage, cluster};
 use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,16 +23,12 @@ const QUEUE: usize = 1 << 16;
 /// About how many bytes of messages may wait for one server before ranks wait with their next steps: one that
 /// stands still is not gone.
 const BEHIND: usize = 8 << 20;
-/// About how many bytes a message may take that is sent by whoever says it, who holds the node's lock meanwhile.
+/// About how many bytes a message may take that is sent by whoever says it, who holds the cluster's lock meanwhile.
 const SHORT: usize = 4096;
-/// About how many bytes a message takes beside the bytes of blocks.
-const MESSAGE_BYTES: usize = 256;
-/// About how many bytes a block's record takes beside the block's own bytes.
-const RECORD_BYTES: usize = 128;
 
 /// The other servers. They come and go.
 #[derive(Debug, Default)]
-pub(crate) struct Peers {
+pub struct Peers {
     queues: RwLock<HashMap<ServerId, Queue>>,
 }
 
@@ -78,13 +71,13 @@ pub(crate) fn outlast_outages(peer: ServerId, outbox: &Outbox, silence: Duration
 
 /// What has become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub enum Sent {
     /// Nothing: its receiver is gone or hopelessly behind.
     Gone,
     /// It waits to be sent, or may not have arrived.
     Waits,
     /// It lies in a local socket, from where its receiver, which reads all that a dead server has said before it goes on
-    /// without it ([`crate::hearing`]), will read it whatever becomes of this server.
+    /// without it ([`crate::peers::inbound`]), will read it whatever becomes of this server.
     There,
 }
 
@@ -112,21 +105,18 @@ impl Peers {
     }
 
     /// What is told to a server that there is not.
-    #[cfg(test)]
-    pub(crate) fn intercept(
-        &self,
-        server: &ServerEntry,
-    ) -> Option<mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>> {
+    #[cfg(feature = "testing")]
+    pub fn intercept(&self, server: &ServerEntry) -> Option<mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>> {
         self.add(server).map(|to_tell| to_tell.messages)
     }
 
     /// A server is needed no more: what is queued for it is still told, and then the connection ends.
-    pub(crate) fn remove(&self, server: ServerId) {
+    pub fn remove(&self, server: ServerId) {
         self.queues.write().remove(&server);
     }
 
     /// Whether something can be sent to a server.
-    pub(crate) fn reaches(&self, server: ServerId) -> bool {
+    pub fn reaches(&self, server: ServerId) -> bool {
         self.queues.read().get(&server).is_some_and(|queue| !queue.messages.is_closed())
     }
 
@@ -135,25 +125,20 @@ impl Peers {
     }
 
     /// Tells a server something, in order.
-    pub(crate) fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
+    pub fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
         self.send_with(to, message, None)
     }
 
     /// As `send`, with a descriptor, which is left out where memory is not shared.
-    pub(crate) fn send_with(
-        &self,
-        to: ServerId,
-        message: impl Into<PeerMessage>,
-        file: Option<OwnedFd>,
-    ) -> Sent {
+    pub fn send_with(&self, to: ServerId, message: impl Into<PeerMessage>, file: Option<OwnedFd>) -> Sent {
         let message = message.into();
         let queues = self.queues.read();
         let Some(queue) = queues.get(&to) else { return Sent::Gone };
-        let bytes = about_bytes(&message);
+        let bytes = message.about_bytes();
         let mut direct = queue.direct.lock();
         if file.is_none()
             && bytes <= SHORT
-            && is_counted(&message)
+            && message.is_counted()
             && let Some(sent) = direct.send(&message)
         {
             return sent;
@@ -169,12 +154,12 @@ impl Peers {
 
     /// Whether so much waits for a server that nothing should be begun of which it is to be told. One that is gone
     /// is not behind.
-    pub(crate) fn is_behind(&self, server: ServerId) -> bool {
+    pub fn is_behind(&self, server: ServerId) -> bool {
         self.queues.read().get(&server).is_some_and(Queue::is_long)
     }
 
     /// Waits until a server is not behind any more. The caller sets the deadline.
-    pub(crate) async fn caught_up(&self, server: ServerId) {
+    pub async fn caught_up(&self, server: ServerId) {
         let Some(queue) = self.queue(server) else { return };
         loop {
             let fewer = queue.waiting.fewer.notified();
@@ -224,82 +209,30 @@ fn push(outbox: &Outbox, header: Header, message: &PeerMessage, files: Vec<Owned
     }
 }
 
-/// Whether `about_bytes` says how long a message is, and not only that it is none that is full of blocks.
-fn is_counted(message: &PeerMessage) -> bool {
-    use cluster::Message as Cluster;
-    use pipelines::Message as Pipelines;
-    use replication::Message as Replication;
-    use streams::Message as Streams;
-    match message {
-        PeerMessage::Cluster(message) => matches!(
-            message,
-            Cluster::Ping(_) | Cluster::Pong(_) | Cluster::LeavingAnswer { .. } | Cluster::GroupEnds
-        ),
-        PeerMessage::Streams(message) => matches!(
-            message,
-            Streams::StepEnded { .. } | Streams::Done { .. } | Streams::Sync { .. } | Streams::RunOver { .. }
-        ),
-        PeerMessage::Replication(message) => matches!(
-            message,
-            Replication::Replicate { .. }
-                | Replication::Replicated { .. }
-                | Replication::Release { .. }
-                | Replication::Released { .. }
-        ),
-        PeerMessage::Directory(message) => matches!(message, directory::Message::Unregistered { .. }),
-        PeerMessage::Space(message) => matches!(message, space::Message::Done { .. }),
-        PeerMessage::Pipelines(message) => {
-            matches!(message, Pipelines::Drive { .. } | Pipelines::Driven { result: Ok(_), .. })
-        }
-    }
-}
-
-/// About how many bytes a message takes while it waits.
-fn about_bytes(message: &PeerMessage) -> usize {
-    let of = |blocks: &[BlockRecord]| -> usize {
-        blocks.iter().map(|block| RECORD_BYTES + block.inline.as_ref().map_or(0, |bytes| bytes.len())).sum()
-    };
-    let reports =
-        |reports: &[FieldReport]| -> usize { reports.iter().map(|report| of(&report.blocks)).sum() };
-    let blocks = match message {
-        PeerMessage::Streams(streams::Message::StepEnded { ended, .. }) => {
-            ended.fields.iter().map(|field| of(&field.blocks)).sum()
-        }
-        PeerMessage::Directory(directory::Message::Register { owned, held, .. }) => {
-            reports(owned) + reports(held)
-        }
-        PeerMessage::Directory(directory::Message::HandOver { owned, .. }) => reports(owned),
-        PeerMessage::Space(
-            space::Message::Register { report, .. } | space::Message::HandOver { report, .. },
-        ) => of(&report.blocks),
-        PeerMessage::Replication(replication::Message::Replicate { replica, .. }) => {
-            let fields = replica.ended.iter().flat_map(|(_, ended)| &ended.fields);
-            let told: usize = fields.map(|field| of(&field.blocks)).sum();
-            told + reports(&replica.records) + replica.ranges.len() * size_of::<BlockRange>()
-        }
-        _ => 0,
-    };
-    MESSAGE_BYTES + blocks
-}
-
 /// Dials one server and tells it what is queued, until it or this server is gone. What it does not take at once
 /// stays in the queue.
-pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
+pub(crate) async fn run(cluster: Weak<Cluster>, me: ServerId, to_tell: ToTell) {
     let ToTell { server, mut messages, waiting, direct } = to_tell;
-    let about = node
-        .upgrade()
-        .map(|node| (node.around.clone(), node.secret.clone(), node.lineage, node.epoch(), node.silence));
-    let Some((around, secret, lineage, epoch, silence)) = about else { return };
-    let connection = forming::dial(&*around, &server, &secret, &lineage).await;
+    let about = cluster.upgrade().map(|cluster| {
+        (
+            cluster.environment.clone(),
+            cluster.secret.clone(),
+            cluster.lineage,
+            cluster.epoch(),
+            cluster.silence,
+        )
+    });
+    let Some((environment, secret, lineage, epoch, silence)) = about else { return };
+    let connection = dialling::dial(&*environment, &server, &secret, &lineage).await;
     let connection = connection.inspect_err(|error| tracing::info!("{} is not reached: {error}", server.id));
     if let Ok((mut receiver, outbox)) = connection {
         outlast_outages(server.id, &outbox, silence);
         let header = Header { epoch, ..Header::default() };
-        let mut alive = outbox.push(header, &forming::hello(me)).is_ok();
+        let mut alive = outbox.push(header, &dialling::hello(me)).is_ok();
         let shares_memory = receiver.kind() == Kind::Shm;
         // As this process numbers it: containers of one host may number theirs otherwise.
-        if let (Some(process), Some(node)) = (receiver.peer_process(), node.upgrade()) {
-            node.watch(server.id, process);
+        if let (Some(process), Some(cluster)) = (receiver.peer_process(), cluster.upgrade()) {
+            cluster.watch(server.id, process);
         }
         direct.lock().open(alive.then(|| (outbox.clone(), header)), shares_memory);
         while alive {
@@ -309,13 +242,13 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
             };
             tokio::select! {
                 biased;
-                said = receiver.next() => alive = answered(&node, server.id, said),
+                said = receiver.next() => alive = answered(&cluster, server.id, said),
                 message = next => match message {
                     Some((message, file)) => {
                         let files = file.into_iter().filter(|_| shares_memory).collect();
                         alive = told(&server, push(&outbox, header, &message, files));
                         direct.lock().queued -= 1;
-                        waiting.bytes.fetch_sub(about_bytes(&message), Ordering::Relaxed);
+                        waiting.bytes.fetch_sub(message.about_bytes(), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
                     }
                     None => return outbox.close(),
@@ -327,24 +260,25 @@ pub(crate) async fn run(node: Weak<Node>, me: ServerId, to_tell: ToTell) {
     direct.lock().outbox = None;
     messages.close();
     waiting.fewer.notify_waiters();
-    if let Some(node) = node.upgrade() {
-        if node.goes_on().await {
-            node.lost(server.id, false);
+    if let Some(cluster) = cluster.upgrade() {
+        if cluster.goes_on().await {
+            cluster.lost(server.id, false);
         }
-        if !node.standing().view.members.contains(&server.id) {
-            node.peers.remove(server.id);
+        if !cluster.standing().view.members.contains(&server.id) {
+            cluster.peers.remove(server.id);
         }
     }
 }
 
 /// What came the other way on a connection that this server dialled: what a member answers that has given this server up,
 /// or the connection's end.
-fn answered(node: &Weak<Node>, server: ServerId, said: Result<Option<(Frame, Vec<OwnedFd>)>>) -> bool {
+fn answered(cluster: &Weak<Cluster>, server: ServerId, said: Result<Option<(Frame, Vec<OwnedFd>)>>) -> bool {
     let Ok(Some((frame, _))) = said else { return false };
-    let (Some(node), Ok(cluster::Message::Agreement(message))) = (node.upgrade(), frame.message()) else {
+    let (Some(cluster), Ok(cluster::Message::Agreement(message))) = (cluster.upgrade(), frame.message())
+    else {
         return false;
     };
-    node.heard_of_members(server, message, None);
+    cluster.heard_of_members(server, message, None);
     true
 }
 
@@ -362,10 +296,10 @@ fn told(server: &ServerEntry, sent: Result<()>) -> bool {
 }
 
 /// Starts the tasks that tell these servers.
-pub(crate) fn start(node: &Arc<Node>, servers: &[ServerEntry]) {
-    for server in servers.iter().filter(|server| server.id != node.id) {
-        if let Some(to_tell) = node.peers.add(server) {
-            tokio::spawn(run(Arc::downgrade(node), node.id, to_tell));
+pub(crate) fn start(cluster: &Arc<Cluster>, servers: &[ServerEntry]) {
+    for server in servers.iter().filter(|server| server.id != cluster.id) {
+        if let Some(to_tell) = cluster.peers.add(server) {
+            tokio::spawn(run(Arc::downgrade(cluster), cluster.id, to_tell));
         }
     }
 }

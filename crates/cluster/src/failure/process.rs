@@ -13,11 +13,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A process that is watched.
 #[derive(Debug)]
-pub(crate) struct Process(AsyncFd<OwnedFd>);
+pub struct Process(AsyncFd<OwnedFd>);
 
 impl Process {
     /// Watches a process from now on. `NotFound` if it has ended already.
-    pub(crate) fn watch(pid: u32) -> Result<Process> {
+    pub fn watch(pid: u32) -> Result<Process> {
         let gone = || Error::not_found(format!("process {pid} has ended already"));
         let failed =
             |e: &std::io::Error| Error::io(format!("cannot watch process {pid} (see `ulimit -n`)"), e);
@@ -32,7 +32,7 @@ impl Process {
 
     /// Waits until it has ended. One that lives is never said to have ended, whatever this server lacks: others
     /// would then use what it still shows.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         if self.0.readable().await.is_ok() {
             return;
         }
@@ -48,7 +48,7 @@ impl Process {
 }
 
 /// Waits until whoever holds the other end of a leash is gone without having let go of this server.
-pub(crate) async fn dropped(leash: Option<Arc<OwnedFd>>) {
+pub async fn dropped(leash: Option<Arc<OwnedFd>>) {
     if let Some(leash) = leash
         && let Err(error) = let_go(&leash).await
     {
@@ -74,7 +74,7 @@ async fn let_go(leash: &OwnedFd) -> std::io::Result<()> {
 }
 
 /// Waits until a process has ended, if it is one that can be watched.
-pub(crate) async fn ended(process: Option<&Process>) {
+pub async fn ended(process: Option<&Process>) {
     match process {
         Some(process) => process.ended().await,
         None => std::future::pending().await,

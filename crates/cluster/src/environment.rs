@@ -17,13 +17,13 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// A map that is gone through in the same order in each process, so that a simulation that failed can be run again. Its keys
 /// are chosen by nobody who does not hold the group's secret.
-pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// A connection that is being opened.
-pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Link>>> + Send>>;
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Link>>> + Send>>;
 
 /// What a server has around it.
-pub(crate) trait Surroundings: fmt::Debug + Send + Sync {
+pub trait Environment: fmt::Debug + Send + Sync {
     /// The host, as far as sharing memory goes.
     fn host(&self) -> &HostId;
 
@@ -32,6 +32,12 @@ pub(crate) trait Surroundings: fmt::Debug + Send + Sync {
 
     /// Opens a connection. One on the same host never waits; another one takes ten seconds at most.
     fn connect(&self, address: Address) -> Connecting;
+
+    /// Whether there are threads for what may wait for the disk. A simulation has one thread alone: when something is done is
+    /// then not up to chance.
+    fn has_threads(&self) -> bool {
+        true
+    }
 
     /// Whether a server runs on this host, where its process can be watched.
     fn is_here(&self, server: &ServerEntry) -> bool {
@@ -42,18 +48,19 @@ pub(crate) trait Surroundings: fmt::Debug + Send + Sync {
 
 /// This machine.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// A server never moves to another network.
     host: HostId,
 }
 
 impl Machine {
-    pub(crate) fn new() -> Machine {
+    /// The machine on which this process runs.
+    pub fn this() -> Machine {
         Machine { host: host::this_host() }
     }
 }
 
-impl Surroundings for Machine {
+impl Environment for Machine {
     fn host(&self) -> &HostId {
         &self.host
     }
@@ -76,10 +83,12 @@ impl Surroundings for Machine {
     }
 }
 
-/// Does what may wait for the disk on a thread of its own. In tests at once, on this one: when it is done is then not up to
-/// chance.
-pub(crate) async fn off_thread<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    if cfg!(test) {
+/// Does what may wait for the disk, on a thread of its own where there are threads.
+pub async fn off_thread<T: Send + 'static>(
+    environment: &dyn Environment,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    if !environment.has_threads() {
         return Ok(act());
     }
     tokio::task::spawn_blocking(act).await.map_err(|e| Error::internal(e.to_string()))

@@ -1,14 +1,14 @@
 //! Members that fall silent: their process stands still, or their host is cut off. SWIM (Das, Gupta and Motivala, 2002), as
 //! the library `foca` has it, hosted: it asks one member a second, has others ask where nobody answers, and gives up who has
-//! not answered for long. It only suspects: each member then asks for itself ([`crate::checking`]), and they agree on who
+//! not answered for long. It only suspects: each member then asks for itself ([`crate::failure::ping`]), and they agree on who
 //! goes. (Design note 13.)
 //!
 //! What it says travels in datagrams, to the port on which a server listens for TCP; where none of a member come through,
 //! over the connections between servers as well. Between servers of one host it always takes those: the host's network may
 //! go away, and they live.
 
+use crate::cluster::Cluster;
 use crate::membership::entry;
-use crate::node::Node;
 use foca::{Config, Foca, Identity, Member, Notification, OwnedNotification, PostcardCodec, Runtime, Timer};
 use forebay_core::Result;
 use forebay_core::ids::ServerId;
@@ -16,6 +16,7 @@ use forebay_core::roster::Roster;
 use forebay_transport::Address;
 use forebay_wire::datagram::{self as wire, DatagramKey, ReplayWindow};
 use forebay_wire::peer::cluster;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ const SAID_MAX: usize = 1200;
 /// The longest that is taken.
 const DATAGRAM_MAX: usize = 2048;
 /// What is yet to be done for others.
-pub(crate) const WAITING_MAX: usize = 1024;
+const WAITING_MAX: usize = 1024;
 
 /// What there is to be done for whom watches.
 #[derive(Debug)]
@@ -57,7 +58,26 @@ pub(crate) enum ToDo {
 }
 
 /// Where that waits.
-pub(crate) type Watching = mpsc::Receiver<ToDo>;
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    sender: mpsc::Sender<ToDo>,
+    /// Until SWIM runs, which takes it.
+    receiver: Mutex<Option<mpsc::Receiver<ToDo>>>,
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        Inbox { sender, receiver: Mutex::new(Some(receiver)) }
+    }
+}
+
+impl Inbox {
+    /// Something is to be done. If too much waits, it is lost, as datagrams may be.
+    pub(crate) fn put(&self, to_do: ToDo) {
+        let _ = self.sender.try_send(to_do);
+    }
+}
 
 /// What a datagram says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,7 +144,7 @@ struct Heard {
 }
 
 struct Watch {
-    node: Arc<Node>,
+    cluster: Arc<Cluster>,
     foca: Foca<Probed, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
     socket: Option<UdpSocket>,
     key: DatagramKey,
@@ -163,15 +183,19 @@ fn config(silence: Duration) -> Config {
     }
 }
 
-/// Watches the other members until this server ends. `listening`: where it listens for TCP. `watching`: what there is
-/// to be done meanwhile.
-pub(crate) async fn run(node: Arc<Node>, listening: Vec<SocketAddr>, mut watching: Watching) {
-    if let Err(error) = watch(node, listening, &mut watching).await {
+/// Watches the other members until this server ends. `listening`: where it listens for TCP.
+pub(crate) async fn run(cluster: Arc<Cluster>, listening: Vec<SocketAddr>) {
+    let Some(mut inbox) = cluster.swim.receiver.lock().take() else { return };
+    if let Err(error) = watch(cluster, listening, &mut inbox).await {
         tracing::error!("members that fall silent are not noticed: {error}");
     }
 }
 
-async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, watching: &mut Watching) -> Result<()> {
+async fn watch(
+    cluster: Arc<Cluster>,
+    listening: Vec<SocketAddr>,
+    inbox: &mut mpsc::Receiver<ToDo>,
+) -> Result<()> {
     let mut socket = None;
     for address in listening {
         match UdpSocket::bind(address).await {
@@ -182,27 +206,27 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, watching: &mut Watch
             Err(error) => tracing::info!("no datagrams at {address}: {error}"),
         }
     }
-    let seed = node.incarnation.0;
-    let config = config(node.silence);
-    let me = Probed { id: node.id, life: 0 };
+    let seed = cluster.incarnation.0;
+    let config = config(cluster.silence);
+    let me = Probed { id: cluster.id, life: 0 };
     let period = config.probe_period;
     let mut watch = Watch {
-        key: DatagramKey::new(&node.secret, &node.lineage)?,
+        key: DatagramKey::new(&cluster.secret, &cluster.lineage)?,
         foca: Foca::new(me, config, SmallRng::seed_from_u64(seed), PostcardCodec),
         socket,
         counter: 0,
         due: BTreeMap::new(),
         timers: 0,
-        roster: node.standing().roster.clone(),
+        roster: cluster.standing().roster.clone(),
         addresses: HashMap::new(),
         heard: BTreeMap::new(),
         period,
         down: BTreeMap::new(),
         greet_at: Instant::now(),
-        node: node.clone(),
+        cluster: cluster.clone(),
     };
     let mut buffer = vec![0; DATAGRAM_MAX];
-    watch.follow(node.standing().roster.clone(), true);
+    watch.follow(cluster.standing().roster.clone(), true);
     loop {
         let due = watch.due.first_key_value().map(|((at, _), _)| *at);
         let due = due.into_iter().chain((!watch.down.is_empty()).then_some(watch.greet_at)).min();
@@ -222,7 +246,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, watching: &mut Watch
         tokio::select! {
             biased;
             () = wake => watch.tick(),
-            _ = node.epochs.wait_for(|epoch| epoch > known) => watch.follow(node.standing().roster.clone(), false),
+            _ = cluster.epochs.wait_for(|epoch| epoch > known) => watch.follow(cluster.standing().roster.clone(), false),
             received = datagram => match received {
                 Ok((length, _)) => {
                     let datagram = buffer.get(..length).unwrap_or_default().to_vec();
@@ -231,7 +255,7 @@ async fn watch(node: Arc<Node>, listening: Vec<SocketAddr>, watching: &mut Watch
                 // An earlier datagram came to nobody, most likely.
                 Err(error) => tracing::debug!("a datagram is not received: {error}"),
             },
-            to_do = watching.recv() => match to_do {
+            to_do = inbox.recv() => match to_do {
                 Some(ToDo::Hear(from, said)) => watch.hear(from, &said),
                 Some(ToDo::Ask(member, number)) => watch.send(member, &Said::AreYouThere(number)),
                 None => return Ok(()),
@@ -244,14 +268,15 @@ impl Watch {
     /// Other servers are members now, or it is the first roster.
     fn follow(&mut self, roster: Arc<Roster>, first: bool) {
         let before: BTreeSet<ServerId> = self.roster.ids().filter(|_| !first).collect();
-        let me = self.node.id;
+        let me = self.cluster.id;
         let came = roster.ids().filter(|id| *id != me && !before.contains(id));
         let left = before.iter().copied().filter(|id| *id != me && !roster.contains(*id));
         let updates: Vec<Member<Probed>> = came
             .map(|id| Member::alive(Probed { id, life: 0 }))
             .chain(left.map(|id| Member::down(Probed { id, life: u32::MAX })))
             .collect();
-        let elsewhere = roster.members.iter().map(entry).filter(|server| !self.node.around.is_here(server));
+        let elsewhere =
+            roster.members.iter().map(entry).filter(|server| !self.cluster.environment.is_here(server));
         self.addresses = elsewhere.filter_map(|server| Some((server.id, udp(&server)?))).collect();
         self.heard.retain(|id, _| roster.contains(*id));
         self.down.retain(|id, _| roster.contains(*id));
@@ -260,7 +285,7 @@ impl Watch {
     }
 
     fn received(&mut self, datagram: &[u8]) {
-        let Some((incarnation, counter, said)) = self.key.open(self.node.id, datagram) else { return };
+        let Some((incarnation, counter, said)) = self.key.open(self.cluster.id, datagram) else { return };
         let Some(from) = self.roster.find(incarnation).map(|member| member.id) else { return };
         let heard = self.heard.entry(from).or_default();
         if !heard.window.take(counter) {
@@ -270,7 +295,7 @@ impl Watch {
         match wire::decode(&said) {
             Ok(Said::Gossip(said)) => self.hear(from, &said),
             Ok(Said::AreYouThere(number)) => self.send(from, &Said::IAmThere(number)),
-            Ok(Said::IAmThere(number)) => self.node.checking.answered(from, number),
+            Ok(Said::IAmThere(number)) => self.cluster.pings.answered(from, number),
             Err(error) => tracing::debug!("a datagram of {from} cannot be read: {error}"),
         }
     }
@@ -279,8 +304,8 @@ impl Watch {
     fn send(&mut self, to: ServerId, said: &Said) {
         let (Some(socket), Some(address)) = (&self.socket, self.addresses.get(&to)) else { return };
         self.counter += 1;
-        let sealed =
-            wire::encode(said).and_then(|said| self.key.seal(self.node.incarnation, self.counter, to, &said));
+        let sealed = wire::encode(said)
+            .and_then(|said| self.key.seal(self.cluster.incarnation, self.counter, to, &said));
         match sealed {
             // What finds no room is lost, as any datagram may be.
             Ok(datagram) => drop(socket.try_send_to(&datagram, *address)),
@@ -313,7 +338,7 @@ impl Watch {
         self.greet_at = now + GREETED_AGAIN * self.period;
         for (id, member) in self.down.clone() {
             self.with(|foca, wanted| foca.announce(member, wanted));
-            self.node.check(id);
+            self.cluster.check(id);
         }
     }
 
@@ -340,7 +365,7 @@ impl Watch {
         for noticed in wanted.noticed {
             match noticed {
                 OwnedNotification::MemberDown(member) => {
-                    self.node.fell_silent(member.id);
+                    self.cluster.fell_silent(member.id);
                     if self.roster.contains(member.id) {
                         if self.down.is_empty() {
                             self.greet_at = now + GREETED_AGAIN * self.period;
@@ -350,7 +375,7 @@ impl Watch {
                 }
                 OwnedNotification::MemberUp(member) => {
                     self.down.remove(&member.id);
-                    self.node.answers_again(member.id);
+                    self.cluster.answers_again(member.id);
                 }
                 _ => {}
             }
@@ -361,7 +386,7 @@ impl Watch {
         let heard =
             self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
         if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
-            self.node.peers.send(to, cluster::Message::Swim(said.clone()));
+            self.cluster.peers.send(to, cluster::Message::Swim(said.clone()));
         }
         self.send(to, &Said::Gossip(said));
     }
@@ -376,7 +401,7 @@ fn udp(server: &forebay_transport::group_file::ServerEntry) -> Option<SocketAddr
     })
 }
 
-impl Node {
+impl Cluster {
     /// It is said that a member does not answer: whether that is so, each member sees for itself.
     fn fell_silent(&self, peer: ServerId) {
         if self.standing().view.members.contains(&peer) {
@@ -387,7 +412,7 @@ impl Node {
 
     /// A member answers, maybe one that was to go.
     fn answers_again(&self, peer: ServerId) {
-        if self.standing().view.members.contains(&peer) && !self.state.lock().common.members.is_gone(peer) {
+        if self.standing().view.members.contains(&peer) && !self.is_gone(peer) {
             self.at_membership(None, |membership, now| membership.trust(peer, now));
         }
     }

@@ -1,0 +1,86 @@
+//! What the cluster tells this server: messages of the others, who is gone, and other rosters.
+
+use crate::node::Node;
+use forebay_cluster::Application;
+use forebay_cluster::membership::RosterChange;
+use forebay_core::ids::ServerId;
+use forebay_wire::peer::{PeerMessage, replication};
+use rustix::fd::OwnedFd;
+use std::collections::BTreeSet;
+
+impl Application for Node {
+    fn on_message(&self, from: ServerId, message: PeerMessage) {
+        self.dispatch(from, message);
+    }
+
+    fn take_at_once(
+        &self,
+        from: ServerId,
+        message: PeerMessage,
+        file: Option<OwnedFd>,
+    ) -> Option<PeerMessage> {
+        match message {
+            PeerMessage::Replication(replication::Message::OfferArena { arena, bytes }) => {
+                self.guard(from, arena, bytes, file);
+                None
+            }
+            message => Some(message),
+        }
+    }
+
+    fn on_peer_gone(&self, peer: ServerId) {
+        self.peer_gone(peer);
+    }
+
+    fn on_former_peer_gone(&self, peer: ServerId) {
+        self.unguard(peer);
+    }
+
+    fn on_roster(&self, change: &RosterChange<'_>) {
+        let (before, after) = (&change.before, &change.after);
+        let mut state = self.state.lock();
+        let mut guarded = BTreeSet::new();
+        for server in &change.left {
+            guarded.extend(self.guarded_streams(&state, *server));
+            self.take_guarded(&mut state, *server, &after.view);
+        }
+        if !state.common.members.gone().iter().any(|id| after.view.members.contains(id)) {
+            self.space_gone_since(&mut state, after.roster.epoch);
+        }
+        state.answers.forget(&change.left);
+        state.common.members.keep_members(&after.view.members);
+        let orphans = self.streams_coordinated_by(&state, &change.left);
+        self.keep_places(&mut state, &after.view);
+        state.locations.on_view(&change.left);
+        change.put_in_force();
+        for server in &change.came {
+            state.coordination.on_server_joined(*server);
+        }
+        if before.roster.seats != after.roster.seats {
+            self.register_again(&mut state, &before.roster.seats);
+        }
+        if !change.left.is_empty() {
+            self.space_register_again(&mut state, &before.roster.seats);
+        }
+        orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
+        guarded.retain(|stream| !orphans.contains(stream));
+        self.tell_guarded(&mut state, &guarded);
+        // This server hears itself before the others may have told all.
+        self.drain(&mut state);
+        self.tell_places(&mut state, &after.view);
+        self.keep_again(&mut state, &change.left);
+        for server in &change.came {
+            self.tell_of_attachments(&mut state, *server);
+        }
+        self.pipelines_grow(&mut state, &change.came);
+        self.drain(&mut state);
+    }
+
+    fn on_given_up(&self) {
+        self.state.lock().common.members.note_given_up();
+    }
+
+    fn has_drained(&self) -> bool {
+        self.state.lock().common.members.goes()
+    }
+}
