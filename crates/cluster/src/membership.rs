@@ -181,7 +181,7 @@ impl Cluster {
                     }
                 }
                 Effect::AskWitness(epoch, question) => self.ask_witness(epoch, question),
-                Effect::Check(member) => {
+                Effect::Ping(member) => {
                     // What the check finds is told to the agreement, whose lock is held now.
                     let Some(cluster) = self.me.upgrade() else { return };
                     tokio::spawn(async move { cluster.check(member) });
@@ -210,7 +210,7 @@ impl Cluster {
             let asked = off_thread(&*cluster.environment, move || witness.answer(lineage, epoch, question));
             match asked.await.flatten() {
                 Ok(Some(answer)) => cluster.at_membership(None, |membership, now| {
-                    membership.witness_answered(epoch, answer, now);
+                    membership.on_witness_answer(epoch, answer, now);
                 }),
                 Ok(None) => {}
                 Err(error) => tracing::warn!("the group's next members cannot be agreed on: {error}"),

@@ -120,7 +120,7 @@ impl CutMember {
 
     /// Another coordinator has taken the place of one that died: these are its cuts, and the version of the change that it is
     /// agreeing, if any; a change that the one before had not decided is none. What was begun here stays begun.
-    pub fn move_run(&mut self, run: RunNumber, cuts: Cuts, agreeing: Option<u64>) {
+    pub fn adopt_run(&mut self, run: RunNumber, cuts: Cuts, agreeing: Option<u64>) {
         if let Some(known) = self.runs.get_mut(&run) {
             known.cuts = cuts;
             self.frozen = agreeing;
@@ -235,7 +235,7 @@ pub struct Decision {
 
 impl CutCoordinator {
     /// Whether a change is being agreed.
-    pub fn is_busy(&self) -> bool {
+    pub fn is_agreeing(&self) -> bool {
         self.round.is_some()
     }
 
@@ -252,7 +252,7 @@ impl CutCoordinator {
     }
 
     /// The version of the change that is being agreed for a run, if any.
-    pub fn agreeing(&self, run: RunNumber) -> Option<u64> {
+    pub fn proposed_version(&self, run: RunNumber) -> Option<u64> {
         self.round.as_ref().filter(|round| round.run == run).map(|round| round.demand.version)
     }
 
@@ -270,14 +270,14 @@ impl CutCoordinator {
     }
 
     /// A rank has left, and a server does not know any more that this step was begun.
-    pub fn reached(&mut self, run: RunNumber, step: StepNumber) {
+    pub fn note_highest_step_left(&mut self, run: RunNumber, step: StepNumber) {
         if let Some(round) = self.round.as_mut().filter(|round| round.run == run) {
             round.highest = round.highest.max(Some(step));
         }
     }
 
     /// A server answered.
-    pub fn prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) {
+    pub fn on_prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) {
         if let Some(round) = self.round.as_mut().filter(|round| round.demand.version == version)
             && round.waiting_for.remove(&from)
         {
@@ -287,7 +287,7 @@ impl CutCoordinator {
 
     /// A server is gone: nothing is awaited from it any more. What its ranks have begun the caller finds out, before it has
     /// the change [decided](CutCoordinator::decide).
-    pub fn server_gone(&mut self, server: ServerId) {
+    pub fn on_server_gone(&mut self, server: ServerId) {
         if let Some(round) = &mut self.round {
             round.waiting_for.remove(&server);
         }
@@ -374,7 +374,7 @@ mod tests {
                     3 | 4 => match told[who].pop_front() {
                         Some(Told::Prepare(version)) => {
                             let highest = members[who].as_mut().and_then(|member| member.prepare(1, version));
-                            coordinator.prepared(ServerId(who as u32), version, highest);
+                            coordinator.on_prepared(ServerId(who as u32), version, highest);
                             if let Some(decision) = coordinator.decide(|_| None) {
                                 cuts.decide(decision.from, decision.demand.clone());
                                 told.iter_mut().for_each(|told| told.push_back(Told::Decide(decision.clone())));
@@ -390,18 +390,18 @@ mod tests {
                         }
                         None => {}
                     },
-                    5 => if !coordinator.is_busy() {
+                    5 => if !coordinator.is_agreeing() {
                         version += 1;
                         coordinator.propose(1, demand(version), left, (0..3).map(ServerId));
                         told.iter_mut().for_each(|told| told.push_back(Told::Prepare(version)));
                     },
                     6 => if members[who].is_none() && !joining[who] {
                         joining[who] = true;
-                        told[who].push_back(Told::Joined(cuts.clone(), coordinator.agreeing(1)));
+                        told[who].push_back(Told::Joined(cuts.clone(), coordinator.proposed_version(1)));
                     },
                     _ => if let Some(step) = members[who].take().and_then(|member| member.highest_begun(1)) {
                         left = left.max(Some(step));
-                        coordinator.reached(1, step);
+                        coordinator.note_highest_step_left(1, step);
                     },
                 }
             }

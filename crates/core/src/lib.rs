@@ -40,15 +40,15 @@ pub mod directory;
 pub mod dtype;
 pub mod error;
 pub mod hilbert;
-pub mod homes;
+pub mod home_assignment;
 pub mod ids;
 pub mod lease;
 pub mod membership;
 pub mod placement;
 pub mod region;
 pub mod roster;
-pub mod seats;
 pub mod seeded;
+pub mod shards;
 #[cfg(test)]
 mod simulation;
 pub mod steps;

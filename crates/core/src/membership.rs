@@ -6,9 +6,9 @@
 //! members of the roster in force vote ([`crate::agreement`]), one instance for each epoch. A roster that leaves somebody out
 //! who may still be running comes into force only when that member's [lease](crate::lease) has certainly run out.
 
-mod doubts;
+mod suspicions;
 
-pub use doubts::Evidence;
+pub use suspicions::Evidence;
 
 use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
 use crate::error::{Error, Result};
@@ -17,12 +17,12 @@ use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
 use crate::roster::{Change, Roster};
 use crate::seeded::{Bug, seeded};
 use crate::view::mix;
-use doubts::Doubts;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use suspicions::Suspicions;
 
 /// How long wishes are gathered before a roster is proposed.
 const GATHER: Duration = Duration::from_millis(2);
@@ -51,11 +51,11 @@ pub enum Message {
     /// It is wished for no more.
     Withdraw(Change),
     /// To who proposes, or has asked: I take this member for gone.
-    Doubt(ServerId, Evidence),
+    Suspect(ServerId, Evidence),
     /// I do not any more, or was asked and do not.
     Trust(ServerId),
     /// Somebody takes this member for gone: see whether it answers you, and tell me.
-    Check(ServerId),
+    Ping(ServerId),
     /// I know the roster of this epoch: tell me yours if it is later, as I do.
     Know(Epoch),
     /// Grant me a lease in this epoch; the number comes back with the answer.
@@ -86,9 +86,9 @@ impl Message {
             Message::Know(epoch) | Message::Renew(epoch, _) | Message::Granted(epoch, _) => *epoch,
             Message::Wish(_)
             | Message::Withdraw(_)
-            | Message::Doubt(..)
+            | Message::Suspect(..)
             | Message::Trust(_)
-            | Message::Check(_) => 0,
+            | Message::Ping(_) => 0,
         }
     }
 }
@@ -101,7 +101,7 @@ pub enum Effect {
     /// Ask the witness about the roster of this epoch, and call [`Membership::witness_answered`].
     AskWitness(Epoch, Question<Arc<Roster>>),
     /// See whether a member answers this one: call [`Membership::doubt`] or [`Membership::trust`].
-    Check(ServerId),
+    Ping(ServerId),
     /// This roster is in force from now on.
     InForce(Arc<Roster>),
     /// A later roster leaves this server out: it acknowledges nothing any more. It is still needed, until
@@ -155,7 +155,7 @@ pub struct Membership {
     /// No attempt before then: somebody else has made one.
     quiet_until: Duration,
     wishes: Vec<Wish>,
-    doubts: Doubts,
+    doubts: Suspicions,
     /// Who wants to be told if this member takes another one for gone.
     checked_for: BTreeMap<ServerId, BTreeSet<ServerId>>,
     /// When it was last looked at what is due.
@@ -183,7 +183,7 @@ impl Membership {
             round: 0,
             quiet_until: Duration::ZERO,
             wishes: Vec::new(),
-            doubts: Doubts::default(),
+            doubts: Suspicions::default(),
             checked_for: BTreeMap::new(),
             ticked_at: now,
             dead: BTreeSet::new(),
@@ -297,7 +297,7 @@ impl Membership {
 
     /// This member takes another one for gone, until it trusts it again. To be repeated while it does: what it tells others may
     /// be lost.
-    pub fn doubt(&mut self, id: ServerId, evidence: Evidence, now: Duration) {
+    pub fn suspect(&mut self, id: ServerId, evidence: Evidence, now: Duration) {
         if evidence == Evidence::Dead {
             self.dead.insert(id);
         }
@@ -309,11 +309,11 @@ impl Membership {
         let evidence = self.doubts.of(id, self.me).unwrap_or(evidence);
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
         told.extend(self.first_proposer(Some(id)));
-        self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Doubt(id, evidence))));
+        self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Suspect(id, evidence))));
         // Who proposes now was not told of the others.
         if let Some(first) = self.first_proposer(None).filter(|_| before == Some(id)) {
             let others = self.doubts.by(self.me).filter(|(about, _)| *about != id);
-            self.effects.extend(others.map(|(id, why)| Effect::Send(first, Message::Doubt(id, why))));
+            self.effects.extend(others.map(|(id, why)| Effect::Send(first, Message::Suspect(id, why))));
         }
         if changes {
             self.tick(now);
@@ -321,7 +321,7 @@ impl Membership {
     }
 
     /// A member answers this one: it is not to go for its sake.
-    pub fn trust(&mut self, id: ServerId, now: Duration) {
+    pub fn on_reached(&mut self, id: ServerId, now: Duration) {
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
         if self.doubts.note_reached(id, self.me, now) {
             told.extend(self.first_proposer(Some(id)));
@@ -385,7 +385,7 @@ impl Membership {
                 match epoch.cmp(&self.roster.epoch) {
                     Ordering::Equal => self.effects.push(Effect::Send(from, Message::Know(epoch))),
                     // One that is out tells it until others know it: these know a later one.
-                    Ordering::Less if lineage == self.roster.lineage => self.heard_epoch(from, epoch),
+                    Ordering::Less if lineage == self.roster.lineage => self.on_epoch(from, epoch),
                     _ => {}
                 }
             }
@@ -393,15 +393,15 @@ impl Membership {
             Message::Wish(_) if self.roster.has_left(from) => {}
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
-            Message::Doubt(about, evidence) => self.on_doubt(from, about, evidence, now),
+            Message::Suspect(about, evidence) => self.on_doubt(from, about, evidence, now),
             Message::Trust(about) if self.roster.contains(from) && self.roster.contains(about) => {
                 self.doubts.note_reached(about, from, now);
             }
             Message::Trust(_) => {}
-            Message::Check(about) => self.on_check(from, about),
-            Message::Know(epoch) => self.heard_epoch(from, epoch),
+            Message::Ping(about) => self.on_check(from, about),
+            Message::Know(epoch) => self.on_epoch(from, epoch),
             Message::Renew(epoch, number) => {
-                self.heard_epoch(from, epoch);
+                self.on_epoch(from, epoch);
                 let keeps = self.stands_by(from, now) || seeded(Bug::GrantsToTheEvicted);
                 let grants = epoch == self.roster.epoch && self.roster.contains(from) && keeps;
                 if grants && !self.is_out() {
@@ -416,7 +416,7 @@ impl Membership {
     }
 
     /// A server has told, with whatever, which epoch it knows.
-    pub fn heard_epoch(&mut self, from: ServerId, epoch: Epoch) {
+    pub fn on_epoch(&mut self, from: ServerId, epoch: Epoch) {
         let message = match epoch.cmp(&self.roster.epoch) {
             Ordering::Less => Message::InForce(self.roster.clone()),
             Ordering::Equal => return self.note_knows_too(from),
@@ -426,7 +426,7 @@ impl Membership {
     }
 
     /// The witness has answered a question about this epoch.
-    pub fn witness_answered(&mut self, epoch: Epoch, answer: Answer<Arc<Roster>>, now: Duration) {
+    pub fn on_witness_answer(&mut self, epoch: Epoch, answer: Answer<Arc<Roster>>, now: Duration) {
         if epoch == self.roster.epoch + 1 {
             self.on_answer(Voter::Witness, answer, now);
         }
@@ -518,11 +518,11 @@ impl Membership {
         }
         match self.doubts.of(about, self.me) {
             Some(evidence) if evidence > Evidence::Silent => {
-                self.effects.push(Effect::Send(from, Message::Doubt(about, evidence)));
+                self.effects.push(Effect::Send(from, Message::Suspect(about, evidence)));
             }
             _ => {
                 self.checked_for.entry(about).or_default().insert(from);
-                self.effects.push(Effect::Check(about));
+                self.effects.push(Effect::Ping(about));
             }
         }
     }
@@ -568,10 +568,10 @@ impl Membership {
         }
         for about in asked {
             let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
-            self.effects.extend(others.map(|id| Effect::Send(id, Message::Check(about))));
+            self.effects.extend(others.map(|id| Effect::Send(id, Message::Ping(about))));
             let asks = self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
             if asks && about != self.me {
-                self.effects.push(Effect::Check(about));
+                self.effects.push(Effect::Ping(about));
             }
         }
     }
@@ -656,7 +656,7 @@ impl Membership {
 
     fn on_question(&mut self, from: ServerId, epoch: Epoch, question: Question<Arc<Roster>>, now: Duration) {
         if epoch != self.roster.epoch + 1 && !seeded(Bug::AnswersAboutAnyEpoch) {
-            return self.heard_epoch(from, epoch.saturating_sub(1));
+            return self.on_epoch(from, epoch.saturating_sub(1));
         }
         if self.is_out() || !self.roster.contains(from) {
             return;
@@ -671,7 +671,7 @@ impl Membership {
 
     fn on_answer(&mut self, voter: Voter, answer: Answer<Arc<Roster>>, now: Duration) {
         let Work::Attempting(proposer, _) = &mut self.work else { return };
-        match proposer.heard(voter, answer) {
+        match proposer.on_answer(voter, answer) {
             Progress::Waiting => {}
             Progress::Ask(question) => self.ask(&question, now),
             Progress::Outbid(round) => {

@@ -1,10 +1,10 @@
 //! A view with where its members are reached: what a group agrees on when servers join, leave or die.
 
 use crate::error::{Error, Result};
-use crate::homes::Homes;
+use crate::home_assignment::HomeAssignment;
 use crate::ids::{Epoch, Lineage, ServerId};
-use crate::seats::Seats;
 use crate::seeded::{Bug, seeded};
+use crate::shards::Shards;
 use crate::view::View;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -92,9 +92,9 @@ pub struct Roster {
     /// How many servers the group waits for before it is used; 0 once they have come.
     pub awaited: u32,
     /// Who owns which share of the directory: one for each member when all had come that were waited for.
-    pub seats: Seats,
+    pub shards: Shards,
     /// In which order the members are homes of ranks.
-    pub homes: Homes,
+    pub homes: HomeAssignment,
     /// The members that were given up last.
     pub lost: Vec<Lost>,
     /// What they all do alike.
@@ -106,9 +106,19 @@ impl Roster {
     pub fn founded(lineage: Lineage, founder: Candidate, servers: u32, settings: Settings) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
         let (next_id, former, lost) = (ServerId(1), Vec::new(), Vec::new());
-        let (awaited, seats, homes) = (servers, Seats::default(), Homes::of([ServerId(0)]));
-        let mut roster =
-            Roster { lineage, epoch: 1, members, next_id, former, awaited, seats, homes, lost, settings };
+        let (awaited, seats, homes) = (servers, Shards::default(), HomeAssignment::of([ServerId(0)]));
+        let mut roster = Roster {
+            lineage,
+            epoch: 1,
+            members,
+            next_id,
+            former,
+            awaited,
+            shards: seats,
+            homes,
+            lost,
+            settings,
+        };
         roster.complete();
         roster
     }
@@ -121,7 +131,7 @@ impl Roster {
     fn complete(&mut self) {
         if self.awaited > 0 && self.members.len() >= self.awaited as usize {
             self.awaited = 0;
-            self.seats = Seats::of(self.ids());
+            self.shards = Shards::of(self.ids());
         }
     }
 
@@ -129,8 +139,8 @@ impl Roster {
     pub fn check(&self) -> Result<()> {
         let ordered = self.members.windows(2).all(|pair| pair[0].id < pair[1].id);
         let below_next = self.members.last().is_some_and(|last| last.id < self.next_id);
-        let founded = self.awaited > 0 || !self.seats.is_empty();
-        let seated = self.seats.holders().all(|holder| self.contains(holder));
+        let founded = self.awaited > 0 || !self.shards.is_empty();
+        let seated = self.shards.owners().all(|holder| self.contains(holder));
         let mut homes: Vec<ServerId> = self.homes.members().collect();
         homes.sort_unstable();
         let housed = self.ids().eq(homes);
@@ -214,8 +224,8 @@ impl Roster {
         }
         next.complete();
         let members: Vec<ServerId> = next.ids().collect();
-        next.seats.pass_on(&members);
-        next.homes.pass_on(&members);
+        next.shards.reassign(&members);
+        next.homes.reassign(&members);
         next.lost.drain(..next.lost.len().saturating_sub(LOST_MAX));
         (!next.members.is_empty() && next.members != self.members).then_some(next)
     }
@@ -263,14 +273,14 @@ mod tests {
             third.next(&[Change::Join(Candidate { formerly: Some(lost.id), ..candidate(20) })]).unwrap();
         lost.back_as = Some(ServerId(4));
         assert_eq!(back.lost, [lost]);
-        assert_eq!(third.seats, Seats::of([3, 1, 1].map(ServerId)));
+        assert_eq!(third.shards, Shards::of([3, 1, 1].map(ServerId)));
         assert_eq!(third.homes.members().collect::<Vec<_>>(), [3, 1].map(ServerId));
         let mut disordered = second.clone();
         disordered.members.swap(0, 1);
         let unknown_next = Roster { next_id: ServerId(1), ..second.clone() };
-        let homeless = Roster { homes: Homes::of([0, 1].map(ServerId)), ..second.clone() };
+        let homeless = Roster { homes: HomeAssignment::of([0, 1].map(ServerId)), ..second.clone() };
         let nobody = Roster { members: Vec::new(), ..second.clone() };
-        let unfounded = Roster { seats: Seats::default(), ..second.clone() };
+        let unfounded = Roster { shards: Shards::default(), ..second.clone() };
         assert!([first, second, third.clone()].iter().all(|roster| roster.check().is_ok()));
         assert!(
             [disordered, unknown_next, nobody, unfounded, homeless]

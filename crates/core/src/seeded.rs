@@ -39,7 +39,7 @@ pub enum Bug {
     /// A member has so many others given up that they would have to vote for it themselves.
     GivesUpTooMany,
     /// Who is taken for gone by one member is taken for gone by all.
-    BelievesEachDoubt,
+    BelievesEachSuspicion,
     /// Ids of members that are gone are given again.
     GivesIdsAgain,
     /// The witness has forgotten everything when it is asked again.

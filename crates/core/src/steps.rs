@@ -28,12 +28,12 @@ mod run_phase;
 mod step;
 mod takeover;
 
-pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Start, Takes};
-pub use contribution::{EndedField, Registered, StepEnded};
+pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Delivery, Start};
+pub use contribution::{FieldContribution, RegisteredBlocks, StepContribution};
 pub use coordinator::{StreamCoordinator, StreamStatus};
 pub use effect::{Effect, Joined};
-pub use ledger::{Inheritance, InheritedRank, Ledger, RankLedger, RunLedger};
+pub use ledger::{Ledger, RankLedger, RankReport, RunLedger, RunReport};
 pub use options::{Durability, Policy, RunOptions, check_replicas, check_replicas_among};
-pub use rank::BackTo;
+pub use rank::Rejoin;
 pub use report::{FieldReport, HeldStep, RECORDS_TRAVEL_RANKS_MAX, StepReport};
 pub use run::StepCounts;

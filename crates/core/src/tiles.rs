@@ -8,7 +8,7 @@
 use crate::hilbert::Tiling;
 use crate::ids::{ServerId, StepId, StepNumber};
 use crate::region::{Dims, Region};
-use crate::seats::Seats;
+use crate::shards::Shards;
 use crate::view::{hash_name, mix};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -105,19 +105,19 @@ pub struct TileCache {
 
 impl TileCache {
     /// The map of a field with this shape, named by a hash; unplaced fields have one tile.
-    pub fn map(&mut self, seats: &Seats, hash: u64, shape: Option<&[u64]>) -> TileMap {
+    pub fn map(&mut self, seats: &Shards, hash: u64, shape: Option<&[u64]>) -> TileMap {
         let volume = shape.map_or(0, |shape| shape.iter().fold(1u64, |volume, n| volume.saturating_mul(*n)));
         let servers = seats.len();
         let wanted = (volume / TILE_ELEMENTS_MIN).min((servers * TILES_PER_SERVER) as u64) as usize;
         let Some(shape) = shape.filter(|_| wanted > 1 && servers > 1) else {
-            return TileMap { tiling: None, order: seats.holder_of(hash).into_iter().collect() };
+            return TileMap { tiling: None, order: seats.owner_of(hash).into_iter().collect() };
         };
         let key = (Dims::from(shape), wanted);
         if self.tilings.len() >= TILINGS_MAX && !self.tilings.contains_key(&key) {
             self.tilings.clear();
         }
         let tiling = self.tilings.entry(key).or_insert_with(|| Arc::new(Tiling::new(shape, wanted)));
-        TileMap { tiling: Some(tiling.clone()), order: seats.order_for(hash) }
+        TileMap { tiling: Some(tiling.clone()), order: seats.preference_of(hash) }
     }
 }
 
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn seats(members: u32) -> Seats {
-        Seats::of((0..members).map(ServerId))
+    fn seats(members: u32) -> Shards {
+        Shards::of((0..members).map(ServerId))
     }
 
     #[test]
@@ -138,8 +138,8 @@ mod tests {
                 let hash = hash_in_space("T", step);
                 let map = cache.map(&seats(5), hash, shape);
                 assert!(map.is_single());
-                assert_eq!(map.owners(), [seats(5).holder_of(hash).unwrap()]);
-                assert_eq!(map.descriptor(), seats(5).holder_of(hash));
+                assert_eq!(map.owners(), [seats(5).owner_of(hash).unwrap()]);
+                assert_eq!(map.descriptor(), seats(5).owner_of(hash));
             }
         }
         assert!(cache.map(&seats(1), 7, Some(&[1000, 1000])).is_single());
@@ -154,8 +154,8 @@ mod tests {
         {
             let hash = hash_in_stream(&StepId { stream: "s".into(), run: 1, step: 8 }, "U");
             let map = cache.map(&seats(servers), hash, Some(&shape));
-            assert_eq!(map.descriptor(), seats(servers).holder_of(hash));
-            assert_eq!(map.owners(), seats(servers).order_for(hash), "every server has a range");
+            assert_eq!(map.descriptor(), seats(servers).owner_of(hash));
+            assert_eq!(map.owners(), seats(servers).preference_of(hash), "every server has a range");
             let region = Region::new(&low, &extent).unwrap();
             let owners = map.owners_of(&region);
             let mut volume = 0;
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn who_holds_several_ranges_is_named_once() {
         let mut seats = seats(3);
-        seats.pass_on(&[ServerId(1), ServerId(2)]);
+        seats.reassign(&[ServerId(1), ServerId(2)]);
         let map = TileCache::default().map(&seats, 42, Some(&[256, 192, 320]));
         let whole = Region::whole(&[256, 192, 320]).unwrap();
         let volume = |owner| map.parts_of(owner, &whole).iter().map(Region::volume).sum::<u64>();

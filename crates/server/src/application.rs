@@ -56,11 +56,11 @@ impl Application for Node {
         for server in &change.came {
             state.coordination.on_server_joined(*server);
         }
-        if before.roster.seats != after.roster.seats {
-            self.register_again(&mut state, &before.roster.seats);
+        if before.roster.shards != after.roster.shards {
+            self.register_again(&mut state, &before.roster.shards);
         }
         if !change.left.is_empty() {
-            self.space_register_again(&mut state, &before.roster.seats);
+            self.space_register_again(&mut state, &before.roster.shards);
         }
         orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
         guarded.retain(|stream| !orphans.contains(stream));

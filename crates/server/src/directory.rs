@@ -17,7 +17,7 @@ use forebay_core::contract::Field;
 use forebay_core::directory::FieldIndex;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::region::Region;
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::tiles::hash_in_stream;
 use forebay_wire::client::reading::Reply;
@@ -153,7 +153,7 @@ impl Node {
     }
 
     /// Seats have passed on: their new holders are told of the blocks that this server holds and the old ones knew.
-    pub(crate) fn register_again(&self, state: &mut State, before: &Seats) {
+    pub(crate) fn register_again(&self, state: &mut State, before: &Shards) {
         let standing = self.standing();
         let mut told: BTreeMap<ServerId, HashMap<StepId, BTreeMap<String, FieldReport>>> = BTreeMap::new();
         let State { directory, tiles, .. } = &mut *state;
@@ -162,7 +162,7 @@ impl Node {
                 let hash = hash_in_stream(id, name);
                 let shape = held.field.shape.as_deref();
                 let (old, new) =
-                    (tiles.map(before, hash, shape), tiles.map(&standing.roster.seats, hash, shape));
+                    (tiles.map(before, hash, shape), tiles.map(&standing.roster.shards, hash, shape));
                 for block in held.blocks.iter().filter(|block| block.level == 0) {
                     let interior = block.extent.interior();
                     let known = old.owners_of(&interior);

@@ -9,7 +9,7 @@ use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{FieldReport, Inheritance, Ledger};
+use forebay_core::steps::{FieldReport, Ledger, RunReport};
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{Outbox, Receiver};
@@ -94,12 +94,12 @@ impl Guarded {
 
     /// All ranks of a run have come and gone.
     pub(crate) fn run_over(&mut self, stream: &str, run: RunNumber) {
-        self.ledger.over(stream, run);
+        self.ledger.on_run_over(stream, run);
     }
 
     /// A rank with its home at the other server is gone.
     pub(crate) fn rank_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
-        self.ledger.gone(stream, run, rank, died);
+        self.ledger.on_gone(stream, run, rank, died);
     }
 }
 
@@ -275,7 +275,7 @@ impl Node {
     fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &ReplicaUnit) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
         if let Some(id) = id.step() {
-            guarded.ledger.free(id);
+            guarded.ledger.on_freed(id);
         }
         if let Some(step) = guarded.kept.remove(id) {
             self.free(step.ranges.iter().map(held));
@@ -289,7 +289,7 @@ impl Node {
         from: ServerId,
         stream: &str,
         coordinator: ServerId,
-        told: Inheritance,
+        told: RunReport,
     ) {
         if let Err(error) = told.check() {
             return tracing::warn!("what {from} tells of stream '{stream}' is not kept: {error}");
@@ -297,7 +297,7 @@ impl Node {
         if self.is_member(state, coordinator) {
             self.note_place(state, stream, coordinator);
         }
-        state.guarded.entry(from).or_default().ledger.copied(stream, told);
+        state.guarded.entry(from).or_default().ledger.on_replica(stream, told);
     }
 
     /// A server is dead, as this view says: this one answers for what it held for it.
@@ -441,10 +441,10 @@ fn kept_told(state: &mut State, from: ServerId, keep: Replica) {
     if let Some(id) = keep.unit.step() {
         for (rank, ended) in keep.ended {
             let step = ended.step;
-            guarded.ledger.ended(&id.stream, id.run, rank, ended);
+            guarded.ledger.on_ended(&id.stream, id.run, rank, ended);
             // This is the only copy that it is to have.
             if keep.copies <= 1 {
-                guarded.ledger.has_copies(&id.stream, id.run, rank, step);
+                guarded.ledger.on_replicated(&id.stream, id.run, rank, step);
             }
         }
     }
@@ -579,6 +579,6 @@ impl Guarded {
 
     /// Whether it is held what a rank told of a step.
     pub(crate) fn was_told(&self, id: &forebay_core::ids::StepId, rank: u32) -> bool {
-        self.ledger.told_of(id).iter().any(|(of, _)| *of == rank)
+        self.ledger.contributions_to(id).iter().any(|(of, _)| *of == rank)
     }
 }

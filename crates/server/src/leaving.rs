@@ -10,7 +10,7 @@ use crate::questions::Answer;
 use forebay_cluster::membership::entry;
 use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
-use forebay_core::steps::StepEnded;
+use forebay_core::steps::StepContribution;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::cluster;
 use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
@@ -473,9 +473,9 @@ fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
 }
 
 /// The ranges that this server holds of something, and what ranks told of it.
-fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepEnded>)>) {
+fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepContribution>)>) {
     match id {
-        ReplicaUnit::Step(id) => (state.holdings.of(id).to_vec(), state.ranks.ledger().told_of(id)),
+        ReplicaUnit::Step(id) => (state.holdings.of(id).to_vec(), state.ranks.ledger().contributions_to(id)),
         ReplicaUnit::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
     }
 }

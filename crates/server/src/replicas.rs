@@ -12,7 +12,7 @@ use crate::node::{Held, Node, State};
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::StepEnded;
+use forebay_core::steps::StepContribution;
 use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Replicated {
 
     /// Whether what is held here of it is all that there is, these ranks having told of it: what a rank ends in this moment is
     /// told here only when others keep it.
-    fn is_all(&self, ended: &[(u32, Arc<StepEnded>)]) -> bool {
+    fn is_all(&self, ended: &[(u32, Arc<StepContribution>)]) -> bool {
         let told = |rank: &u32| ended.iter().any(|(of, _)| of == rank);
         self.asking == 0 && self.told.iter().all(told)
     }
@@ -147,7 +147,7 @@ impl Replicas {
     pub(crate) fn hand_over(
         &mut self,
         id: &ReplicaUnit,
-        ended: &[(u32, Arc<StepEnded>)],
+        ended: &[(u32, Arc<StepContribution>)],
     ) -> (u32, Option<u64>) {
         let copies = self.copies_with_others(id);
         let step = self.kept.entry(id.clone()).or_default();
@@ -327,7 +327,7 @@ impl Node {
                 let Some(step) = state.replicas.kept.get(id).filter(|step| step.lacks_copies()) else {
                     return;
                 };
-                let told = id.step().map(|id| state.ranks.ledger().told_of(id)).unwrap_or_default();
+                let told = id.step().map(|id| state.ranks.ledger().contributions_to(id)).unwrap_or_default();
                 let ranges: Vec<BlockRange> = step.ranges.iter().copied().collect();
                 let settled = step.is_all(&told);
                 let all = (step.copies, step.parts, ranges, told);

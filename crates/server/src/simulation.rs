@@ -91,7 +91,7 @@ const CAUGHT: [(Bug, &str); 12] = [
     (Bug::TellsOnlyTheFirstWithoutIt, "short_runs"),
     (Bug::ForgetsCutsOfThoseGone, "short_runs"),
     (Bug::AnswersLeavesAtOnce, "short_runs"),
-    (Bug::BelievesEachDoubt, "several_hosts"),
+    (Bug::BelievesEachSuspicion, "several_hosts"),
 ];
 
 /// Others, that hundreds of seeds may hide: `BUG=BeginsAnotherRun PLAN=many_leave SEEDS=5000 cargo test -p forebay-server one_bug`

@@ -53,7 +53,7 @@ impl Node {
             "streams": streams,
             "streams_left_out": streams_left_out,
             "pipelines": state.pipelines.status(|stream, run, step| {
-                state.coordination.get(stream).is_some_and(|coordinator| coordinator.knows(run, step))
+                state.coordination.get(stream).is_some_and(|coordinator| coordinator.has_step(run, step))
             }),
         })
     }

@@ -2,10 +2,10 @@
 
 use crate::witness::Witness;
 use crate::{Address, written};
-use forebay_core::homes::Homes;
+use forebay_core::home_assignment::HomeAssignment;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Member, Roster};
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::handshake::Secret;
@@ -51,9 +51,9 @@ pub struct ConnectionFile {
     /// The servers.
     pub servers: Vec<ServerEntry>,
     /// The servers when all had come that were waited for. They own the tiles of the directory.
-    pub seats: Seats,
+    pub seats: Shards,
     /// In which order the servers are homes of ranks.
-    pub homes: Homes,
+    pub homes: HomeAssignment,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,8 +63,8 @@ struct OnDisk {
     secret: String,
     epoch: Epoch,
     awaited: u32,
-    seats: Seats,
-    homes: Homes,
+    seats: Shards,
+    homes: HomeAssignment,
     servers: Vec<ServerEntry>,
 }
 
@@ -108,7 +108,7 @@ impl ConnectionFile {
             epoch: roster.epoch,
             awaited: roster.awaited,
             servers: roster.members.iter().map(entry).collect(),
-            seats: roster.seats.clone(),
+            seats: roster.shards.clone(),
             homes: roster.homes.clone(),
         }
     }
@@ -318,8 +318,8 @@ mod tests {
             epoch: 1,
             awaited: 0,
             servers: vec![server],
-            seats: Seats::of([ServerId(0)]),
-            homes: Homes::of([ServerId(0)]),
+            seats: Shards::of([ServerId(0)]),
+            homes: HomeAssignment::of([ServerId(0)]),
         }
     }
 

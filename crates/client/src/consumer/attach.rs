@@ -21,7 +21,7 @@ pub(super) fn next_if_none_came(
     match start {
         Start::Oldest => None,
         Start::Cursor(run, step) => Some((run, step)),
-        Start::Next | Start::From(..) => from,
+        Start::Next | Start::Rejoin(..) => from,
     }
 }
 

@@ -90,7 +90,7 @@ impl Consumer {
         still_held: Vec<HeldStep>,
         id: Option<AttachmentId>,
     ) -> Attach {
-        let start = next.map_or(self.attach.start, |(run, step)| Start::From(run, step));
+        let start = next.map_or(self.attach.start, |(run, step)| Start::Rejoin(run, step));
         Attach { start, held: still_held, back: id, ..self.attach.clone() }
     }
 }

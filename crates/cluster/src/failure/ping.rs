@@ -138,7 +138,7 @@ impl Cluster {
             _ => {}
         }
         if answers {
-            self.at_membership(None, |membership, now| membership.trust(member, now));
+            self.at_membership(None, |membership, now| membership.on_reached(member, now));
         } else {
             self.suspect(member, Evidence::Silent);
         }
@@ -146,7 +146,7 @@ impl Cluster {
 
     /// This server takes a member for gone.
     pub(crate) fn suspect(&self, member: ServerId, evidence: Evidence) {
-        self.at_membership(None, |membership, now| membership.doubt(member, evidence, now));
+        self.at_membership(None, |membership, now| membership.suspect(member, evidence, now));
     }
 }
 

@@ -413,7 +413,7 @@ impl Cluster {
     /// A member answers, maybe one that was to go.
     fn answers_again(&self, peer: ServerId) {
         if self.standing().view.members.contains(&peer) && !self.is_gone(peer) {
-            self.at_membership(None, |membership, now| membership.trust(peer, now));
+            self.at_membership(None, |membership, now| membership.on_reached(peer, now));
         }
     }
 }

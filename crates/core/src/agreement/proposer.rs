@@ -66,7 +66,7 @@ impl<V: Clone> Proposer<V> {
     }
 
     /// A voter has answered.
-    pub fn heard(&mut self, voter: Voter, answer: Answer<V>) -> Progress<V> {
+    pub fn on_answer(&mut self, voter: Voter, answer: Answer<V>) -> Progress<V> {
         if !self.voters.contains(voter) {
             return Progress::Waiting;
         }

@@ -44,7 +44,7 @@ fn chosen(members: u32, script: &[(u8, u16)]) -> Vec<u32> {
                 on_their_way.push(OnItsWay::Answer(who, voter, answer));
             }
             OnItsWay::Answer(who, voter, answer) => {
-                match proposers[who].as_mut().map(|proposer| proposer.heard(voter, answer)) {
+                match proposers[who].as_mut().map(|proposer| proposer.on_answer(voter, answer)) {
                     Some(Progress::Ask(question)) => {
                         let asked = voters.iter().map(|v| OnItsWay::Question(who, v, question.clone()));
                         on_their_way.extend(asked);
@@ -74,17 +74,18 @@ fn one_that_is_not_disturbed_needs_one_round_trip() {
     let (mut proposer, question) = Proposer::attempt(voters.clone(), ServerId(0), ServerId(0), 0, "a");
     let mut acceptors: [Acceptor<&str>; 3] = Default::default();
     assert_eq!(
-        proposer.heard(Voter::Member(ServerId(0)), acceptors[0].answer(question.clone())),
+        proposer.on_answer(Voter::Member(ServerId(0)), acceptors[0].answer(question.clone())),
         Progress::Waiting
     );
     let answer = acceptors[1].answer(question.clone());
-    assert_eq!(proposer.heard(Voter::Member(ServerId(1)), answer), Progress::Chosen("a"));
+    assert_eq!(proposer.on_answer(Voter::Member(ServerId(1)), answer), Progress::Chosen("a"));
 
     // Another one takes over what may have been chosen.
     let (mut other, prepare) = Proposer::attempt(voters, ServerId(2), ServerId(0), 0, "b");
     let own = acceptors[2].answer(prepare.clone());
-    assert_eq!(other.heard(Voter::Member(ServerId(2)), own), Progress::Waiting);
-    let Progress::Ask(accept) = other.heard(Voter::Member(ServerId(1)), acceptors[1].answer(prepare)) else {
+    assert_eq!(other.on_answer(Voter::Member(ServerId(2)), own), Progress::Waiting);
+    let Progress::Ask(accept) = other.on_answer(Voter::Member(ServerId(1)), acceptors[1].answer(prepare))
+    else {
         panic!("a quorum has promised")
     };
     assert_eq!(accept, Question::Accept(other.ballot(), "a"));

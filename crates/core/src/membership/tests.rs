@@ -51,13 +51,13 @@ impl Stage {
                     }
                     Effect::AskWitness(epoch, question) if !self.cut_off.contains(&from) => {
                         let answer = self.witness.entry(epoch).or_default().answer(question);
-                        self.act(from.0, |member, now| member.witness_answered(epoch, answer, now));
+                        self.act(from.0, |member, now| member.on_witness_answer(epoch, answer, now));
                     }
-                    Effect::Check(about) => {
+                    Effect::Ping(about) => {
                         let reached = self.comes_through(from, about);
                         self.act(from.0, |member, now| match reached {
-                            true => member.trust(about, now),
-                            false => member.doubt(about, Evidence::Silent, now),
+                            true => member.on_reached(about, now),
+                            false => member.suspect(about, Evidence::Silent, now),
                         });
                     }
                     _ => {}
@@ -108,7 +108,7 @@ fn the_evicted_acknowledge(bug: Option<Bug>) -> bool {
     assert_eq!(second.members.len(), 6);
     stage.members.insert(ServerId(5), Membership::new(ServerId(5), second, 1, stage.now));
     for gone in [2, 3, 4].map(ServerId) {
-        stage.act(0, |member, now| member.doubt(gone, Evidence::Lost, now));
+        stage.act(0, |member, now| member.suspect(gone, Evidence::Lost, now));
     }
     let broken = std::cell::Cell::new(false);
     stage.pass(Duration::from_secs(8), |stage| {
@@ -136,10 +136,10 @@ fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
     let roster = stage.members[&ServerId(0)].roster().clone();
     stage.cut_off = [ServerId(2)].into();
     // Its connection has ended: it may still be running.
-    stage.act(0, |member, now| member.doubt(ServerId(2), Evidence::Lost, now));
+    stage.act(0, |member, now| member.suspect(ServerId(2), Evidence::Lost, now));
     stage.pass(Duration::from_millis(100), |_| {});
     assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch);
-    stage.act(0, |member, now| member.doubt(ServerId(2), Evidence::Dead, now));
+    stage.act(0, |member, now| member.suspect(ServerId(2), Evidence::Dead, now));
     stage.pass(STEP, |_| {});
     let next = stage.members[&ServerId(1)].roster();
     assert_eq!((next.epoch, next.contains(ServerId(2))), (roster.epoch + 1, false));
@@ -151,7 +151,7 @@ fn a_group_that_lost_most_members_is_healed() {
     let roster = stage.members[&ServerId(0)].roster().clone();
     stage.cut_off = [1, 2].map(ServerId).into();
     for gone in [1, 2].map(ServerId) {
-        stage.act(0, |member, now| member.doubt(gone, Evidence::Lost, now));
+        stage.act(0, |member, now| member.suspect(gone, Evidence::Lost, now));
     }
     stage.pass(Duration::from_secs(5), |_| {});
     assert_eq!(stage.members[&ServerId(0)].roster().epoch, roster.epoch, "nobody can agree");
@@ -164,12 +164,12 @@ fn a_group_that_lost_most_members_is_healed() {
     let epoch = healed.epoch;
     stage.act(0, |member, now| member.enforce(healed, now));
     // What the others agree on meanwhile does not count.
-    stage.act(1, |member, now| member.doubt(ServerId(0), Evidence::Lost, now));
+    stage.act(1, |member, now| member.suspect(ServerId(0), Evidence::Lost, now));
     stage.pass(Duration::from_secs(5), |_| {});
     assert_eq!(stage.members[&ServerId(1)].roster().epoch, roster.epoch + 1);
     stage.cut_off.clear();
-    stage.act(0, |member, _| member.heard_epoch(ServerId(1), roster.epoch + 1));
-    stage.act(0, |member, _| member.heard_epoch(ServerId(2), roster.epoch + 1));
+    stage.act(0, |member, _| member.on_epoch(ServerId(1), roster.epoch + 1));
+    stage.act(0, |member, _| member.on_epoch(ServerId(2), roster.epoch + 1));
     stage.pass(Duration::from_secs(5), |_| {});
     assert!(stage.members[&ServerId(0)].may_acknowledge(stage.now));
     for out in [1, 2].map(ServerId) {
@@ -195,12 +195,12 @@ fn doubts_of_who_has_left_or_trusts_again_do_not_count() {
     let roster = stage.members[&ServerId(0)].roster().clone();
     let without = roster.next(&[Change::Evict(ServerId(2))]).unwrap();
     let mut member = Membership::new(ServerId(0), Arc::new(without), 1, Duration::ZERO);
-    member.receive(ServerId(2), Message::Doubt(ServerId(1), Evidence::Lost), Duration::ZERO);
+    member.receive(ServerId(2), Message::Suspect(ServerId(1), Evidence::Lost), Duration::ZERO);
     assert_eq!(member.wake_at(), None);
 
     stage.act(2, |other, now| {
-        other.doubt(ServerId(1), Evidence::Silent, now);
-        other.trust(ServerId(1), now);
+        other.suspect(ServerId(1), Evidence::Silent, now);
+        other.on_reached(ServerId(1), now);
     });
     stage.settle(None);
     assert_eq!([0, 2].map(|id| stage.members[&ServerId(id)].wake_at()), [None, None]);
@@ -212,7 +212,7 @@ fn few_are_believed(bug: Option<Bug>) -> bool {
     let mut stage = group_of(5);
     let epoch = stage.members[&ServerId(0)].roster().epoch;
     for (by, gone) in [(0, 1), (0, 2), (4, 1), (4, 2)] {
-        stage.act(by, |member, now| member.doubt(ServerId(gone), Evidence::Silent, now));
+        stage.act(by, |member, now| member.suspect(ServerId(gone), Evidence::Silent, now));
     }
     stage.pass(Duration::from_secs(20), |_| {});
     seed(None);
@@ -220,7 +220,7 @@ fn few_are_believed(bug: Option<Bug>) -> bool {
         return true;
     }
     stage.cut_off = [ServerId(1)].into();
-    stage.act(4, |member, now| member.doubt(ServerId(1), Evidence::Silent, now));
+    stage.act(4, |member, now| member.suspect(ServerId(1), Evidence::Silent, now));
     stage.pass(Duration::from_secs(20), |_| {});
     let last = stage.members[&ServerId(3)].roster();
     assert_eq!(last.ids().collect::<Vec<_>>(), [0, 2, 3, 4].map(ServerId));
@@ -231,15 +231,15 @@ fn few_are_believed(bug: Option<Bug>) -> bool {
 #[test]
 fn fewer_than_decide_are_not_believed() {
     assert!(!few_are_believed(None));
-    assert!(few_are_believed(Some(Bug::BelievesEachDoubt)), "it is not noticed");
+    assert!(few_are_believed(Some(Bug::BelievesEachSuspicion)), "it is not noticed");
 }
 
 /// Two servers have lost each other for good, and the others reach both.
 #[test]
 fn of_two_that_do_not_reach_each_other_one_goes() {
     let mut stage = group_of(4);
-    stage.act(1, |member, now| member.doubt(ServerId(2), Evidence::Lost, now));
-    stage.act(2, |member, now| member.doubt(ServerId(1), Evidence::Lost, now));
+    stage.act(1, |member, now| member.suspect(ServerId(2), Evidence::Lost, now));
+    stage.act(2, |member, now| member.suspect(ServerId(1), Evidence::Lost, now));
     stage.pass(Duration::from_secs(5), |_| {});
     let last = stage.members[&ServerId(0)].roster();
     assert_eq!(last.ids().collect::<Vec<_>>(), [0, 1, 3].map(ServerId));

@@ -416,7 +416,7 @@ impl World {
                 Ok(())
             }
             Event::WitnessSaid { node, epoch, answer } => {
-                self.with_member(node, |member, now| member.witness_answered(epoch, *answer, now))
+                self.with_member(node, |member, now| member.on_witness_answer(epoch, *answer, now))
             }
             Event::Tick(node) => {
                 self.nodes[node].ticking = None;
@@ -433,8 +433,8 @@ impl World {
             Event::Check(node, about) => {
                 let answers = self.answers(node, about);
                 self.with_member(node, |member, now| match answers {
-                    true => member.trust(about, now),
-                    false => member.doubt(about, Evidence::Silent, now),
+                    true => member.on_reached(about, now),
+                    false => member.suspect(about, Evidence::Silent, now),
                 })
             }
             Event::Join(node) => self.join(node),
@@ -470,7 +470,7 @@ impl World {
                     let wait = 50 + self.chance(2000);
                     self.plan_in(wait, Event::Witness { node: index, epoch, question: Box::new(question) });
                 }
-                Effect::Check(about) => {
+                Effect::Ping(about) => {
                     let wait = 50 + self.chance(self.plan.slowest);
                     self.plan_in(wait, Event::Check(index, about));
                 }
@@ -631,7 +631,7 @@ impl World {
             let silent = &mut self.nodes[index].silent;
             if answers && !wrong {
                 if silent.remove(&id).is_some() {
-                    self.with_member(index, |member, now| member.trust(id, now))?;
+                    self.with_member(index, |member, now| member.on_reached(id, now))?;
                 }
                 continue;
             }
@@ -639,7 +639,7 @@ impl World {
             if proven || wrong || now - since >= SILENT {
                 self.with_member(index, |member, now| {
                     let evidence = if proven { Evidence::Dead } else { Evidence::Silent };
-                    member.doubt(id, evidence, now);
+                    member.suspect(id, evidence, now);
                 })?;
             }
         }

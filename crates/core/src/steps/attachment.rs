@@ -25,12 +25,12 @@ pub enum Start {
     /// stopped.
     Cursor(RunNumber, StepNumber),
     /// The same for a reader that comes back to another coordinator: its demand was in force all the while.
-    From(RunNumber, StepNumber),
+    Rejoin(RunNumber, StepNumber),
 }
 
 /// Which closed steps an attachment is told of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Takes {
+pub enum Delivery {
     /// Those that are whole.
     Whole,
     /// Torn ones, too.
@@ -49,7 +49,7 @@ pub struct AttachmentRecord {
     /// Whether it goes on with the next run when one ends.
     pub follow: bool,
     /// Which closed steps it is told of.
-    pub takes: Takes,
+    pub delivery: Delivery,
     /// From which step of which run on it takes part; `None` until that is decided.
     pub from: Option<(RunNumber, StepNumber)>,
 }
@@ -117,7 +117,7 @@ pub struct Attachment {
     /// Whether it goes on with the next run when one ends.
     pub follow: bool,
     /// Which closed steps it is told of.
-    pub takes: Takes,
+    pub delivery: Delivery,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
     pub remembers_attrs: bool,
     pub(super) phase: Phase,
@@ -154,7 +154,7 @@ impl Attachment {
             server,
             window: window.clamp(1, 1024),
             follow: false,
-            takes: Takes::default(),
+            delivery: Delivery::default(),
             remembers_attrs: true,
             phase: Phase::Waiting,
             role: Role::Reader,
@@ -173,7 +173,7 @@ impl Attachment {
     }
 
     /// The same of a reader that comes back, and still holds these steps.
-    pub fn holding(self, held: Vec<HeldStep>) -> Attachment {
+    pub fn with_held_steps(self, held: Vec<HeldStep>) -> Attachment {
         Attachment { held_before: held, ..self }
     }
 
@@ -191,7 +191,7 @@ impl Attachment {
         // Of a run that began as its coordinator died, it takes all.
         let run = record.from.map(|(run, _)| run).or(live);
         let mut attachment = Attachment::stand_in(record.needs.clone(), run);
-        (attachment.follow, attachment.takes) = (record.follow, record.takes);
+        (attachment.follow, attachment.delivery) = (record.follow, record.delivery);
         attachment.told = Some(record);
         attachment
     }
@@ -255,17 +255,18 @@ impl Attachment {
             // As they were told of the one whose place it keeps.
             return None;
         }
-        let Attachment { follow, takes, .. } = *self;
+        let Attachment { follow, delivery: takes, .. } = *self;
         let (from, stays) = (self.from(), self.is_active());
         let known = match &self.told {
             Some(told) => {
-                let same = (told.follow, told.takes, told.from) == (follow, takes, from);
+                let same = (told.follow, told.delivery, told.from) == (follow, takes, from);
                 stays && same && told.needs == self.needs
             }
             None => !stays,
         };
         if !known {
-            self.told = stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, takes, from });
+            self.told =
+                stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, delivery: takes, from });
         }
         (!known).then(|| self.told.clone())
     }

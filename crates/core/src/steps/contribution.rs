@@ -10,40 +10,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// One field of what a rank put in a step. What is decoded was checked, as a [`crate::steps::FieldReport`] is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
-pub struct EndedField {
+pub struct FieldContribution {
     /// The field, with its shape at this step.
     pub field: Field,
     /// What this rank put, as far as it is told.
     pub blocks: Vec<BlockRecord>,
     /// What it put besides, and is registered with the owners of tiles.
-    pub registered: Registered,
+    pub registered: RegisteredBlocks,
 }
 
-impl EndedField {
+impl FieldContribution {
     /// A field all of whose blocks are told.
-    pub fn new(field: Field, blocks: Vec<BlockRecord>) -> EndedField {
-        EndedField { field, blocks, registered: Registered::default() }
+    pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldContribution {
+        FieldContribution { field, blocks, registered: RegisteredBlocks::default() }
     }
 }
 
 /// Blocks that are registered with the owners of their tiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Registered {
+pub struct RegisteredBlocks {
     /// How many.
     pub blocks: u64,
     /// How many bytes they have.
     pub bytes: u64,
 }
 
-impl Serialize for EndedField {
+impl Serialize for FieldContribution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        EndedField::serialize(self, serializer)
+        FieldContribution::serialize(self, serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for EndedField {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EndedField, D::Error> {
-        let ended = EndedField::deserialize(deserializer)?;
+impl<'de> Deserialize<'de> for FieldContribution {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FieldContribution, D::Error> {
+        let ended = FieldContribution::deserialize(deserializer)?;
         check_blocks(&ended.field, &ended.blocks).map_err(D::Error::custom)?;
         Ok(ended)
     }
@@ -51,13 +51,13 @@ impl<'de> Deserialize<'de> for EndedField {
 
 /// A rank ended a step, or is gone in the middle of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StepEnded {
+pub struct StepContribution {
     /// Which step.
     pub step: StepNumber,
     /// Physical time.
     pub time: f64,
     /// What was put.
-    pub fields: Vec<EndedField>,
+    pub fields: Vec<FieldContribution>,
     /// Whether something of it did not fit and was dropped by policy.
     pub dropped: bool,
     /// Whether the rank is gone and did not end the step: this is what it had put.

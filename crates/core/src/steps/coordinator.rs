@@ -120,7 +120,7 @@ impl StreamCoordinator {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
         self.attachments.is_empty()
             && !self.is_taking_over()
-            && !self.cut.is_busy()
+            && !self.cut.is_agreeing()
             && self.runs.values().all(done)
     }
 

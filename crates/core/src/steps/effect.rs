@@ -72,5 +72,5 @@ pub struct Joined {
     pub agreeing: Option<u64>,
     /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides that
     /// these were made, or are needed no more.
-    pub below: StepNumber,
+    pub reported_below: StepNumber,
 }

@@ -6,7 +6,7 @@ use crate::contract::Field;
 use crate::demand::Demand;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
-use crate::steps::contribution::StepEnded;
+use crate::steps::contribution::StepContribution;
 use crate::steps::options::RunOptions;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,18 @@ use std::sync::Arc;
 const IDLE_MAX: usize = 256;
 
 /// The demand from step 0 of a run on, and from which later steps other demands hold.
-pub(super) type ToldCuts = (Demand, Vec<(StepNumber, Demand)>);
+pub(super) type CutsReport = (Demand, Vec<(StepNumber, Demand)>);
 
 /// Those of which the last change is the later one.
-fn later_cuts(some: Option<ToldCuts>, others: Option<ToldCuts>) -> Option<ToldCuts> {
-    let last = |cuts: &ToldCuts| cuts.1.last().map(|(from, demand)| (*from, demand.version));
+fn later_cuts(some: Option<CutsReport>, others: Option<CutsReport>) -> Option<CutsReport> {
+    let last = |cuts: &CutsReport| cuts.1.last().map(|(from, demand)| (*from, demand.version));
     some.into_iter().chain(others).max_by_key(last)
 }
 
 /// What a server that takes the place of a dead coordinator is told of a run first, by each home of its ranks. The steps
 /// follow one by one, then which ranks are gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Inheritance {
+pub struct RunReport {
     /// The run.
     pub run: RunNumber,
     /// What its ranks joined with.
@@ -38,11 +38,11 @@ pub struct Inheritance {
     /// What they have set.
     pub attrs: Attrs,
     /// The demand from step 0 on, and from which later steps other demands hold. `None` where no rank is left.
-    pub cuts: Option<ToldCuts>,
+    pub cuts: Option<CutsReport>,
     /// The highest step that was begun by ranks which have left.
-    pub reached: Option<StepNumber>,
+    pub highest_step_left: Option<StepNumber>,
     /// The ranks whose home the sender is or was.
-    pub ranks: Vec<InheritedRank>,
+    pub ranks: Vec<RankReport>,
     /// Whether one of them has begun a step.
     pub begun: bool,
     /// Whether all ranks of the run have come and gone, those of other homes, too.
@@ -52,7 +52,7 @@ pub struct Inheritance {
 /// Runs are counted: no stream has so many.
 const RUNS_MAX: RunNumber = 1 << 48;
 
-impl Inheritance {
+impl RunReport {
     /// Checks what can be wrong in itself.
     pub fn check(&self) -> Result<()> {
         check_run(self.run)?;
@@ -71,7 +71,7 @@ pub(super) fn check_run(run: RunNumber) -> Result<()> {
 
 /// One rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InheritedRank {
+pub struct RankReport {
     /// Its number.
     pub rank: u32,
     /// It has finished all steps below this one.
@@ -101,7 +101,7 @@ pub struct RunLedger {
     begun: bool,
     reached: Option<StepNumber>,
     /// Which demands held, as another server knew that is dead, or this one when its last rank moved away.
-    cuts: Option<ToldCuts>,
+    cuts: Option<CutsReport>,
     /// Whether all its ranks have come and gone, those of other homes, too.
     over: bool,
     ranks: BTreeMap<u32, RankLedger>,
@@ -120,7 +120,7 @@ pub struct RankLedger {
     /// Whether it has gone, and if so whether it died.
     pub gone: Option<bool>,
     /// What it has ended and was not freed yet.
-    pub steps: BTreeMap<StepNumber, Arc<StepEnded>>,
+    pub steps: BTreeMap<StepNumber, Arc<StepContribution>>,
 }
 
 impl RankLedger {
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// A rank has joined.
-    pub fn joined(&mut self, stream: &str, run: RunNumber, rank: u32, options: RunOptions) {
+    pub fn on_joined(&mut self, stream: &str, run: RunNumber, rank: u32, options: RunOptions) {
         let entry = self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options));
         entry.version += 1;
         entry.over = false;
@@ -155,7 +155,7 @@ impl Ledger {
     }
 
     /// A rank offers a field.
-    pub fn defined(&mut self, stream: &str, run: RunNumber, field: Field) {
+    pub fn on_defined(&mut self, stream: &str, run: RunNumber, field: Field) {
         if let Some(run) = self.run_mut(stream, run) {
             run.fields.insert(field.name.clone(), field);
             run.version += 1;
@@ -163,7 +163,7 @@ impl Ledger {
     }
 
     /// A rank has set an attribute, and the coordinator has taken it.
-    pub fn attr_set(&mut self, stream: &str, run: RunNumber, field: Option<&str>, key: &str, attr: Attr) {
+    pub fn on_attr_set(&mut self, stream: &str, run: RunNumber, field: Option<&str>, key: &str, attr: Attr) {
         if let Some(run) = self.run_mut(stream, run) {
             // What the coordinator has taken, this does.
             let _ = run.attrs.set(field, key, attr);
@@ -172,7 +172,7 @@ impl Ledger {
     }
 
     /// A rank begins this step: it has finished all before it.
-    pub fn begun(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
+    pub fn on_begun(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
         if let Some(run) = self.run_mut(stream, run) {
             run.version += u64::from(!run.begun);
             run.begun = true;
@@ -185,13 +185,19 @@ impl Ledger {
     }
 
     /// What a rank has ended in a step has as many copies as it is to have.
-    pub fn has_copies(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
+    pub fn on_replicated(&mut self, stream: &str, run: RunNumber, rank: u32, step: StepNumber) {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         rank.into_iter().for_each(|rank| rank.note_safe_to(step));
     }
 
     /// A rank has ended a step. Returns how many of its steps are kept.
-    pub fn ended(&mut self, stream: &str, run: RunNumber, rank: u32, ended: Arc<StepEnded>) -> usize {
+    pub fn on_ended(
+        &mut self,
+        stream: &str,
+        run: RunNumber,
+        rank: u32,
+        ended: Arc<StepContribution>,
+    ) -> usize {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         rank.map_or(0, |rank| {
             rank.below = rank.below.max(ended.step.saturating_add(1));
@@ -201,7 +207,7 @@ impl Ledger {
     }
 
     /// A rank leaves that had begun this step.
-    pub fn reached(&mut self, stream: &str, run: RunNumber, step: StepNumber) {
+    pub fn note_highest_step_left(&mut self, stream: &str, run: RunNumber, step: StepNumber) {
         if let Some(run) = self.run_mut(stream, run) {
             run.reached = run.reached.max(Some(step));
             run.version += 1;
@@ -209,7 +215,7 @@ impl Ledger {
     }
 
     /// A rank has gone, and all that it ended has been told.
-    pub fn gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
+    pub fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         if let Some(rank) = rank {
             rank.gone = Some(died);
@@ -218,7 +224,7 @@ impl Ledger {
     }
 
     /// A rank has its home elsewhere from now on, and all that it ended here has been told.
-    pub fn moved(&mut self, stream: &str, run: RunNumber, rank: u32) {
+    pub fn on_released(&mut self, stream: &str, run: RunNumber, rank: u32) {
         if let Some(entry) = self.run_mut(stream, run)
             && let Some(rank) = entry.ranks.get_mut(&rank)
         {
@@ -229,14 +235,14 @@ impl Ledger {
     }
 
     /// All ranks of a run have come and gone, those of other homes, too.
-    pub fn over(&mut self, stream: &str, run: RunNumber) {
+    pub fn on_run_over(&mut self, stream: &str, run: RunNumber) {
         if let Some(run) = self.run_mut(stream, run) {
             run.over = true;
         }
     }
 
     /// Which demands hold, since no rank is left here through which that is known.
-    pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: ToldCuts) {
+    pub fn keep_cuts(&mut self, stream: &str, run: RunNumber, cuts: CutsReport) {
         if let Some(run) = self.run_mut(stream, run) {
             run.cuts = Some(cuts);
             run.version += 1;
@@ -257,7 +263,7 @@ impl Ledger {
     }
 
     /// A step is free: nobody needs to be told of it again.
-    pub fn free(&mut self, id: &StepId) {
+    pub fn on_freed(&mut self, id: &StepId) {
         let Some(run) = self.run_mut(&id.stream, id.run) else { return };
         for rank in run.ranks.values_mut() {
             if rank.steps.remove(&id.step).is_some() {
@@ -298,20 +304,20 @@ impl Ledger {
     }
 
     /// Another demand holds from some step on.
-    pub fn demand_changed(&mut self, stream: &str, run: RunNumber) {
+    pub fn on_demand_changed(&mut self, stream: &str, run: RunNumber) {
         if let Some(run) = self.run_mut(stream, run) {
             run.version += 1;
         }
     }
 
     /// Another server tells what it knows of a run but its steps, in case that it dies.
-    pub fn copied(&mut self, stream: &str, told: Inheritance) {
+    pub fn on_replica(&mut self, stream: &str, told: RunReport) {
         let key = (stream.to_owned(), told.run);
         let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(told.options.clone()));
         run.fields = told.fields.into_iter().map(|field| (field.name.clone(), field)).collect();
         run.attrs = told.attrs;
         run.begun = told.begun;
-        run.reached = told.reached;
+        run.reached = told.highest_step_left;
         run.cuts = told.cuts;
         run.over |= told.over;
         for rank in told.ranks {
@@ -324,7 +330,7 @@ impl Ledger {
     }
 
     /// The server is dead of which this is a copy: what it knew is told by this one from now on.
-    pub fn take_in(&mut self, copy: Ledger) {
+    pub fn absorb(&mut self, copy: Ledger) {
         for ((stream, number), theirs) in copy.runs {
             let key = (stream, number);
             let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(theirs.options.clone()));
@@ -390,7 +396,7 @@ impl Ledger {
     }
 
     /// What ranks told of a step, as far as it is kept.
-    pub fn told_of(&self, id: &StepId) -> Vec<(u32, Arc<StepEnded>)> {
+    pub fn contributions_to(&self, id: &StepId) -> Vec<(u32, Arc<StepContribution>)> {
         let run = self.runs.get(&(id.stream.clone(), id.run));
         let ranks = run.into_iter().flat_map(|run| &run.ranks);
         ranks
@@ -453,21 +459,21 @@ impl RunLedger {
     }
 
     /// What is told of the run before its steps.
-    pub fn inheritance(&self, run: RunNumber, cuts: Option<ToldCuts>) -> Inheritance {
-        Inheritance {
+    pub fn report(&self, run: RunNumber, cuts: Option<CutsReport>) -> RunReport {
+        RunReport {
             run,
             options: self.options.clone(),
             fields: self.fields.values().cloned().collect(),
             attrs: self.attrs.clone(),
             cuts: cuts.or_else(|| self.cuts.clone()),
-            reached: self.reached,
+            highest_step_left: self.reached,
             over: self.over,
             ranks: self
                 .ranks
                 .iter()
                 .map(|(rank, state)| {
                     let RankLedger { below, safe_below, begun, away, .. } = *state;
-                    InheritedRank { rank: *rank, below, safe_below, begun, away }
+                    RankReport { rank: *rank, below, safe_below, begun, away }
                 })
                 .collect(),
             begun: self.begun,
@@ -492,8 +498,8 @@ mod tests {
         }
     }
 
-    fn step(step: StepNumber) -> Arc<StepEnded> {
-        Arc::new(StepEnded {
+    fn step(step: StepNumber) -> Arc<StepContribution> {
+        Arc::new(StepContribution {
             step,
             time: 0.0,
             fields: Vec::new(),
@@ -508,20 +514,20 @@ mod tests {
         let mut ledger = Ledger::default();
         let told = |stream: &str| {
             let mut home = Ledger::default();
-            home.joined(stream, 1, 0, options());
-            let told = home.runs_of(stream).next().map(|(run, known)| known.inheritance(run, None));
+            home.on_joined(stream, 1, 0, options());
+            let told = home.runs_of(stream).next().map(|(run, known)| known.report(run, None));
             (stream.to_owned(), told.unwrap())
         };
         let id = |stream: &str, step| StepId { stream: stream.into(), run: 1, step };
         let mut is_used = |stream: &str, steps: std::ops::Range<StepNumber>| {
             let (name, told) = told(stream);
-            ledger.copied(&name, told);
+            ledger.on_replica(&name, told);
             for number in steps.clone() {
-                ledger.ended(stream, 1, 0, step(number));
+                ledger.on_ended(stream, 1, 0, step(number));
             }
-            ledger.free(&id(stream, steps.start));
+            ledger.on_freed(&id(stream, steps.start));
             ledger.sanity_check().unwrap();
-            ledger.told_of(&id("s", 1)).len()
+            ledger.contributions_to(&id("s", 1)).len()
         };
         is_used("s", 0..1);
         assert_eq!(is_used("s", 0..2), 1);
@@ -533,33 +539,33 @@ mod tests {
     #[test]
     fn steps_are_kept_until_they_are_free_and_runs_for_as_long_as_they_are_the_last() {
         let mut ledger = Ledger::default();
-        ledger.joined("s", 1, 0, options());
-        ledger.joined("s", 1, 1, options());
+        ledger.on_joined("s", 1, 0, options());
+        ledger.on_joined("s", 1, 1, options());
         for number in 4..7 {
-            ledger.ended("s", 1, 0, step(number));
-            ledger.ended("s", 1, 1, step(number));
+            ledger.on_ended("s", 1, 0, step(number));
+            ledger.on_ended("s", 1, 1, step(number));
             ledger.sanity_check().unwrap();
         }
-        ledger.free(&StepId { stream: "s".into(), run: 1, step: 4 });
+        ledger.on_freed(&StepId { stream: "s".into(), run: 1, step: 4 });
         assert_eq!(ledger.steps("s").collect::<Vec<_>>(), [(1, 5), (1, 6), (1, 5), (1, 6)]);
         for rank in 0..2 {
-            ledger.gone("s", 1, rank, false);
+            ledger.on_gone("s", 1, rank, false);
         }
-        ledger.reached("s", 1, 6);
+        ledger.note_highest_step_left("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
-        let told = run.inheritance(1, None);
-        let rank = |rank| InheritedRank { rank, below: 7, safe_below: 5, begun: false, away: false };
-        assert_eq!((told.ranks, told.reached), (vec![rank(0), rank(1)], Some(6)));
+        let told = run.report(1, None);
+        let rank = |rank| RankReport { rank, below: 7, safe_below: 5, begun: false, away: false };
+        assert_eq!((told.ranks, told.highest_step_left), (vec![rank(0), rank(1)], Some(6)));
         for number in 5..7 {
-            ledger.free(&StepId { stream: "s".into(), run: 1, step: number });
+            ledger.on_freed(&StepId { stream: "s".into(), run: 1, step: number });
         }
         assert_eq!(ledger.runs_of("s").count(), 1, "that it was");
-        ledger.joined("s", 2, 0, options());
-        ledger.gone("s", 2, 0, true);
+        ledger.on_joined("s", 2, 0, options());
+        ledger.on_gone("s", 2, 0, true);
         assert_eq!(ledger.runs_of("s").map(|(number, _)| number).collect::<Vec<_>>(), [2]);
         for number in 0..1000 {
-            ledger.joined(&format!("t{number}"), 1, 0, options());
-            ledger.gone(&format!("t{number}"), 1, 0, false);
+            ledger.on_joined(&format!("t{number}"), 1, 0, options());
+            ledger.on_gone(&format!("t{number}"), 1, 0, false);
             ledger.sanity_check().unwrap();
         }
         assert_eq!(ledger.streams().count(), IDLE_MAX);

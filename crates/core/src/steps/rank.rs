@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a rank comes back to its run through another server, since its home has died or lets it go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BackTo {
+pub struct Rejoin {
     /// The run.
     pub run: RunNumber,
     /// The demand that it knows.

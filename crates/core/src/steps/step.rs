@@ -3,7 +3,7 @@
 use crate::contract::Needs;
 use crate::directory::FieldIndex;
 use crate::ids::{Epoch, ServerId, StepId};
-use crate::steps::contribution::{EndedField, StepEnded};
+use crate::steps::contribution::{FieldContribution, StepContribution};
 use crate::steps::report::{FieldReport, StepReport};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ impl Step {
     }
 
     /// Takes in what a rank put. The first problem is returned; what fits is kept.
-    pub(super) fn register(&mut self, rank: u32, server: ServerId, ended: StepEnded) -> Result<()> {
+    pub(super) fn register(&mut self, rank: u32, server: ServerId, ended: StepContribution) -> Result<()> {
         let mut result = Ok(());
         // It keeps what it told until the step is free.
         self.servers.insert(server);
@@ -92,7 +92,7 @@ impl Step {
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;
         self.servers.extend(&ended.servers);
-        for EndedField { field, blocks, registered } in ended.fields {
+        for FieldContribution { field, blocks, registered } in ended.fields {
             if registered.blocks > 0 {
                 *self.registered.entry(field.name.clone()).or_default() += registered.blocks;
                 self.bytes += registered.bytes;

@@ -9,7 +9,7 @@ use crate::streams::local_ranks::RankKey;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::{BlockKey, Epoch, ServerId, StepId, StepNumber};
-use forebay_core::steps::{EndedField, FieldReport, Registered, StepEnded};
+use forebay_core::steps::{FieldContribution, FieldReport, RegisteredBlocks, StepContribution};
 use forebay_core::tiles::hash_in_stream;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
@@ -40,7 +40,7 @@ enum Item {
     /// A step of which other servers are to hold copies, before anybody is told of it.
     Keeping {
         step: StepNumber,
-        ended: Arc<StepEnded>,
+        ended: Arc<StepContribution>,
         done: Option<Done>,
     },
     /// Anything else that the coordinator is told of the rank.
@@ -53,7 +53,7 @@ enum Item {
 #[derive(Debug)]
 struct Ending {
     id: StepId,
-    ended: StepEnded,
+    ended: StepContribution,
     /// The owners of the tiles that each block touches.
     owners: HashMap<(String, BlockKey), Vec<ServerId>>,
     /// Who is still to answer, by token.
@@ -92,7 +92,7 @@ impl Node {
         state: &mut State,
         id: StepId,
         rank: u32,
-        ended: StepEnded,
+        ended: StepContribution,
         register: bool,
         (copies, done): (u32, Option<Done>),
     ) {
@@ -100,9 +100,9 @@ impl Node {
         let mut batches: Batches = BTreeMap::new();
         let mut owners = HashMap::default();
         let placed = ended.fields.iter().filter(|f| register && f.field.shape.is_some());
-        for EndedField { field, blocks, .. } in placed {
+        for FieldContribution { field, blocks, .. } in placed {
             let hash = hash_in_stream(&id, &field.name);
-            let tiles = state.tiles.map(&self.standing().roster.seats, hash, field.shape.as_deref());
+            let tiles = state.tiles.map(&self.standing().roster.shards, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
             // A refined level has an index space of its own, which is not cut into tiles: its blocks travel.
             for block in blocks.iter().filter(|block| block.level == 0) {
@@ -405,9 +405,9 @@ impl Ending {
     }
 
     /// What the coordinator is told: how many blocks are registered, and the records of all others.
-    fn finish(mut self) -> StepEnded {
+    fn finish(mut self) -> StepContribution {
         let mut servers: BTreeSet<ServerId> = BTreeSet::new();
-        for EndedField { field, blocks, registered } in &mut self.ended.fields {
+        for FieldContribution { field, blocks, registered } in &mut self.ended.fields {
             let mut told: Vec<BlockRecord> = Vec::new();
             for block in std::mem::take(blocks) {
                 servers.insert(block.location.server);
@@ -423,7 +423,7 @@ impl Ending {
                 if owners.iter().any(|owner| self.failed.contains(owner)) {
                     told.push(block);
                 } else {
-                    *registered = Registered {
+                    *registered = RegisteredBlocks {
                         blocks: registered.blocks + 1,
                         bytes: registered.bytes + block.location.bytes,
                     };

@@ -22,7 +22,7 @@ impl Node {
                             server,
                             streams::Message::PrepareCut { stream: name(), run, version },
                         ) {
-                            let effects = self.coordinator(state, stream).prepared(server, version, None);
+                            let effects = self.coordinator(state, stream).on_prepared(server, version, None);
                             self.apply(state, stream, effects);
                         }
                     }

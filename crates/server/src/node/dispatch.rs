@@ -4,7 +4,7 @@ use super::{Node, State};
 use crate::questions::Answer;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::{BackTo, Joined, RunOptions};
+use forebay_core::steps::{Joined, Rejoin, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
 use forebay_wire::peer::{PeerMessage, cluster, directory, replication};
@@ -132,7 +132,7 @@ impl Node {
         (from, token): (ServerId, u64),
         (stream, rank): (String, u32),
         options: RunOptions,
-        back_to: Option<BackTo>,
+        back_to: Option<Rejoin>,
     ) {
         // A rank that comes first would begin another run while one is still told of.
         let telling = state.coordination.is_taking_over(&stream);
@@ -165,13 +165,13 @@ impl Node {
         let coordinator = self.coordinator(state, &stream);
         let joined = match back_to {
             None => coordinator.join(rank, from, options.clone()),
-            Some(back_to) => coordinator.come_back(rank, from, options.clone(), back_to, self.epoch()),
+            Some(back_to) => coordinator.rejoin(rank, from, options.clone(), back_to, self.epoch()),
         };
         match joined {
             Ok((joined, effects)) => {
                 // The answer goes first: a decision that follows must find the run there.
                 let (demand, cuts) = cuts_to_tell(&joined.cuts);
-                let Joined { run, agreeing, below, .. } = joined;
+                let Joined { run, agreeing, reported_below: below, .. } = joined;
                 let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below });
                 let joined = streams::Message::Joined { token, stream: stream.clone(), rank, result };
                 self.tell(state, from, joined);
@@ -223,7 +223,7 @@ impl Node {
                 self.tell(state, from, M::Redirect { token, server });
                 return;
             }
-            Some(_) if !self.coordinator(state, stream).is_still_to_be_told(run) => {}
+            Some(_) if !self.coordinator(state, stream).awaits_report_of(run) => {}
             _ => {
                 if !state.locations.defer(from, message) {
                     self.tell(state, from, M::Done { token, result: Err(too_much_waits()) });
@@ -248,45 +248,46 @@ impl Node {
         use streams::Message as M;
         match message {
             M::JoinAbandoned { stream, run, rank } => {
-                let effects = self.coordinator(state, &stream).never_came(run, rank);
+                let effects = self.coordinator(state, &stream).on_join_abandoned(run, rank);
                 self.apply(state, &stream, effects);
                 self.forget_idle(state, &stream);
             }
             M::RankBegan { stream, run, rank, step } => {
-                let effects = self.coordinator(state, &stream).begun(run, rank, step);
+                let effects = self.coordinator(state, &stream).on_step_begun(run, rank, step);
                 self.apply(state, &stream, effects);
             }
             M::HighestBegun { stream, run, step } => {
-                self.coordinator(state, &stream).reached(run, step);
+                self.coordinator(state, &stream).note_highest_step_left(run, step);
                 self.forget_idle(state, &stream);
             }
             M::StepEnded { stream, run, rank, ended, copied } => {
                 let ended = Arc::unwrap_or_clone(ended);
                 let coordinator = self.coordinator(state, &stream);
                 if copied {
-                    coordinator.has_copies(run, rank, ended.step);
+                    coordinator.on_step_replicated(run, rank, ended.step);
                 }
-                let effects = coordinator.step_ended(run, rank, from, ended);
+                let effects = coordinator.on_step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
             }
             M::RankGone { stream, run, rank, died } => {
-                let effects = self.coordinator(state, &stream).rank_gone(run, rank, died);
+                let effects = self.coordinator(state, &stream).on_rank_gone(run, rank, died);
                 self.apply(state, &stream, effects);
                 self.look_at_driven(state, Some(&stream));
             }
             M::RankMoves { stream, run, rank } => {
-                self.coordinator(state, &stream).rank_moves(run, rank, from);
+                self.coordinator(state, &stream).on_rank_released(run, rank, from);
             }
             M::BlocksStranded { id, rank } => {
-                let effects = self.coordinator(state, &id.stream).stranded(id.run, id.step, rank, from);
+                let effects =
+                    self.coordinator(state, &id.stream).on_stranded_blocks(id.run, id.step, rank, from);
                 self.apply(state, &id.stream, effects);
             }
             M::MemoryPressure { stream } => {
-                let effects = self.coordinator(state, &stream).pressure();
+                let effects = self.coordinator(state, &stream).on_memory_pressure();
                 self.apply(state, &stream, effects);
             }
             M::CutPrepared { stream, version, highest } => {
-                let effects = self.coordinator(state, &stream).prepared(from, version, highest);
+                let effects = self.coordinator(state, &stream).on_prepared(from, version, highest);
                 self.apply(state, &stream, effects);
                 self.agreed.notify_waiters();
             }
@@ -329,7 +330,7 @@ impl Node {
         let mut state = self.state.lock();
         let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
-            let effects = self.coordinator(&mut state, &stream).look_for_the_lost();
+            let effects = self.coordinator(&mut state, &stream).give_up_overdue();
             if !effects.is_empty() {
                 self.apply(&mut state, &stream, effects);
             }
@@ -352,7 +353,7 @@ impl Node {
         }
         let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
-            let effects = self.coordinator(state, &stream).server_gone(peer);
+            let effects = self.coordinator(state, &stream).on_server_gone(peer);
             self.apply(state, &stream, effects);
         }
         self.keep_without(state, peer);

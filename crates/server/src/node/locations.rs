@@ -68,7 +68,7 @@ impl Node {
     /// when all have told.
     pub(crate) fn may_come_back(&self, state: &State, stream: &str, run: RunNumber, rank: u32) -> bool {
         let coordinator = state.coordination.get(stream);
-        let former = coordinator.and_then(|coordinator| coordinator.moved_from(run, rank));
+        let former = coordinator.and_then(|coordinator| coordinator.released_by(run, rank));
         former.is_some_and(|id| self.is_member(state, id)) || self.all_told(state)
     }
 

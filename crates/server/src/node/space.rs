@@ -15,7 +15,7 @@ use crate::space::holder::UnusedBlock;
 use crate::space::{FieldAtStep, Group, Space};
 use crate::streams::locations::Locations;
 use forebay_core::ids::{Epoch, ServerId};
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::tiles::{TileCache, TileMap};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::replication::ReplicaUnit;
@@ -34,7 +34,7 @@ struct Below<'a> {
 }
 
 impl Group for Below<'_> {
-    fn tiles(&mut self, seats: &Seats, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
+    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
         self.tiles.map(seats, key.hash(), shape)
     }
 
@@ -86,7 +86,7 @@ impl Node {
     }
 
     /// Seats have passed on: other servers held them before.
-    pub(crate) fn space_register_again(&self, state: &mut State, before: &Seats) {
+    pub(crate) fn space_register_again(&self, state: &mut State, before: &Shards) {
         self.with_space(state, |space, cx, group| space.holder.on_seats_passed_on(cx, group, before));
     }
 

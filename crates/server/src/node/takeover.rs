@@ -5,7 +5,7 @@ use super::{Node, State};
 use crate::guarded::Guarded;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
+use forebay_core::steps::{AttachmentId, AttachmentRecord, RankLedger, RunReport, StepContribution};
 use forebay_wire::peer::streams;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Node {
         &self,
         state: &mut State,
         (stream, run, rank): (String, RunNumber, u32),
-        ended: Arc<StepEnded>,
+        ended: Arc<StepContribution>,
         copied: bool,
     ) {
         let coordinator = self.coordinator_of(state, &stream);
@@ -89,14 +89,14 @@ impl Node {
         from: ServerId,
         epoch: Epoch,
         stream: String,
-        told: Inheritance,
+        told: RunReport,
     ) {
         if let Some(server) = self.elsewhere(state, epoch, &stream) {
             self.tell(state, from, streams::Message::CoordinatedBy { stream, server });
             return;
         }
         state.locations.note_heard_of(epoch);
-        if let Err(error) = self.coordinator(state, &stream).inherit(from, epoch, told) {
+        if let Err(error) = self.coordinator(state, &stream).on_run_report(from, epoch, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
         }
     }
@@ -114,7 +114,7 @@ impl Node {
             return;
         }
         state.locations.note_heard_of(epoch);
-        if let Err(error) = self.coordinator(state, &stream).inherit_attachment(epoch, id, record) {
+        if let Err(error) = self.coordinator(state, &stream).on_attachment_report(epoch, id, record) {
             tracing::warn!("what {from} tells of a reader of stream '{stream}' is not taken over: {error}");
         }
     }
@@ -141,7 +141,7 @@ impl Node {
         if !coordinated {
             coordinator.begin_term(epoch);
         }
-        let effects = coordinator.holds(from, steps);
+        let effects = coordinator.on_blocks_held(from, steps);
         self.apply(state, stream, effects);
         if self.all_told(state) {
             self.settle(state, stream);
@@ -155,7 +155,7 @@ impl Node {
         }
         let streams: Vec<String> = state.coordination.streams();
         for stream in streams {
-            let effects = self.coordinator(state, &stream).all_have_told();
+            let effects = self.coordinator(state, &stream).on_all_reported();
             if !effects.is_empty() {
                 self.apply(state, &stream, effects);
                 self.agreed.notify_waiters();
@@ -183,7 +183,7 @@ impl Node {
         let Some(taking_over) = state.coordination.get(stream).filter(|found| found.is_taking_over()) else {
             return;
         };
-        let homes: Vec<ServerId> = taking_over.told_by().collect();
+        let homes: Vec<ServerId> = taking_over.reported_homes().collect();
         state.coordination.remove(stream);
         state.pipelines.yield_to_another(stream);
         self.agreed.notify_waiters();
@@ -208,7 +208,7 @@ pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<st
     let mut messages = Vec::new();
     for (run, ledger) in state.ranks.ledger().runs_of(stream) {
         let cuts = state.ranks.cuts_of(stream, run);
-        let known = Box::new(ledger.inheritance(run, cuts));
+        let known = Box::new(ledger.report(run, cuts));
         messages.push(streams::Message::TakeOverRun { epoch, stream: stream.to_owned(), known });
         let told = ledger.ranks().filter(|(_, told)| told.is_away() || !seeded(Bug::TellsOnlyOfRanksAway));
         told.for_each(|(rank, told)| tell_rank(stream, run, rank, told, &mut messages));

@@ -9,7 +9,7 @@ use super::streams::Streams;
 use crate::context::Context;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, Takes};
+use forebay_core::steps::{Attachment, AttachmentId, Delivery, Start, StepReport};
 use forebay_core::{Error, Result};
 use forebay_wire::drive::DRIVEN_WINDOW;
 use forebay_wire::execution::{CommMember, OpenExecution, PipelineCounts, PipelineHistory, PipelineSpec};
@@ -152,11 +152,11 @@ impl Pipeline {
         let start = self.start(streams);
         let needs = self.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
         let (window, takes) = match self.spec.driven {
-            true => (DRIVEN_WINDOW as u32, Takes::All),
-            false => (WINDOW, Takes::Whole),
+            true => (DRIVEN_WINDOW as u32, Delivery::All),
+            false => (WINDOW, Delivery::Whole),
         };
         let mut attachment = Attachment::new(needs, cx.me(), window);
-        attachment.takes = takes;
+        attachment.delivery = takes;
         // Steps go on to workers, which come and go.
         attachment.remembers_attrs = false;
         attachment.follow = true;
@@ -175,10 +175,10 @@ impl Pipeline {
         match (open, self.last_step) {
             // Whatever was activated at the coordinator before, whether it was run or not.
             _ if self.driven.as_ref().is_some_and(DrivenSteps::is_inherited) => Start::Oldest,
-            (Some((run, step)), _) if is_dropped((run, step)) => Start::From(run, step.saturating_add(1)),
+            (Some((run, step)), _) if is_dropped((run, step)) => Start::Rejoin(run, step.saturating_add(1)),
             // It is run again if it is still there.
-            (Some((run, step)), _) => Start::From(run, step),
-            (None, Some((run, step))) => Start::From(run, step.saturating_add(1)),
+            (Some((run, step)), _) => Start::Rejoin(run, step),
+            (None, Some((run, step))) => Start::Rejoin(run, step.saturating_add(1)),
             (None, None) => Start::Next,
         }
     }

@@ -5,7 +5,7 @@ use crate::questions::Answer;
 use forebay_cluster::peers::Sent;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::StepEnded;
+use forebay_core::steps::StepContribution;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::replication::{self, BlockRange, Replica, ReplicaUnit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 struct Part {
     id: ReplicaUnit,
     ranges: Vec<BlockRange>,
-    ended: Vec<(u32, Arc<StepEnded>)>,
+    ended: Vec<(u32, Arc<StepContribution>)>,
 }
 
 /// A server that was asked to keep something.
@@ -94,7 +94,7 @@ impl Node {
         id: ReplicaUnit,
         copies: u32,
         ranges: Vec<BlockRange>,
-        ended: Vec<(u32, Arc<StepEnded>)>,
+        ended: Vec<(u32, Arc<StepContribution>)>,
     ) -> Keeping {
         let part = Part { id, ranges, ended };
         let step = state.replicas.kept.entry(part.id.clone()).or_default();
@@ -134,7 +134,7 @@ impl Node {
         id: &ReplicaUnit,
         servers: u32,
         ranges: Vec<BlockRange>,
-        ended: Vec<(u32, Arc<StepEnded>)>,
+        ended: Vec<(u32, Arc<StepContribution>)>,
         parts: Option<u64>,
     ) -> Result<()> {
         {
@@ -321,7 +321,7 @@ impl Node {
         }
         let name = || stream.to_owned();
         let cuts = state.ranks.cuts_of(stream, run);
-        let known = Box::new(ledger.inheritance(run, cuts));
+        let known = Box::new(ledger.report(run, cuts));
         let gone = ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died)));
         let gone: Vec<replication::Message> = gone
             .filter(|_| before.is_none() || !seeded(Bug::TellsOnceWhoHasGone))

@@ -80,7 +80,7 @@ impl Session {
         let Attach { stream, needs, window, start, follow, held, back } = attach;
         check_name("stream", &stream)?;
         let node = self.client.node.clone();
-        let mut attachment = Attachment::new(needs, node.id, window).holding(held);
+        let mut attachment = Attachment::new(needs, node.id, window).with_held_steps(held);
         attachment.follow = follow;
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
         let elsewhere = tokio::select! {
@@ -118,7 +118,7 @@ impl Session {
             () = self.client.left() => false,
         };
         if agreed {
-            let from = node.coordinator(&mut node.state.lock(), &stream).takes_part_from(id);
+            let from = node.coordinator(&mut node.state.lock(), &stream).active_from(id);
             return Ok(Reply::Attached { attachment: id, from });
         }
         self.attachments.retain(|(known, _)| *known != id);
@@ -208,7 +208,7 @@ impl Node {
             let decided = self.agreed.notified();
             tokio::pin!(decided);
             decided.as_mut().enable();
-            if self.coordinator(&mut self.state.lock(), stream).is_agreed(id) {
+            if self.coordinator(&mut self.state.lock(), stream).is_start_agreed(id) {
                 return;
             }
             decided.await;

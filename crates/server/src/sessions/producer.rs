@@ -15,7 +15,7 @@ use forebay_core::contract::Field;
 use forebay_core::directory::{check_block_fits, check_blocks};
 use forebay_core::ids::{StepId, StepNumber, check_name};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{BackTo, RunOptions, check_replicas_among};
+use forebay_core::steps::{Rejoin, RunOptions, check_replicas_among};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::block::{Bytes, PutBlock};
 use forebay_wire::client::producer::{Event, Reply, Request};
@@ -220,7 +220,7 @@ impl Session {
         stream: String,
         rank: u32,
         options: RunOptions,
-        back_to: Option<BackTo>,
+        back_to: Option<Rejoin>,
     ) -> Result<Option<Reply>> {
         let node = self.client.node.clone();
         check_name("stream", &stream)?;

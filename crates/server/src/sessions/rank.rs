@@ -9,7 +9,9 @@ use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{Durability, EndedField, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepEnded};
+use forebay_core::steps::{
+    Durability, FieldContribution, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepContribution,
+};
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Grant;
 use forebay_wire::peer::streams;
@@ -150,10 +152,10 @@ impl Rank {
     ) -> Result<()> {
         let mut fields = Vec::new();
         for (name, blocks) in open.fields {
-            fields.push(EndedField::new(self.field(&name)?.clone(), blocks));
+            fields.push(FieldContribution::new(self.field(&name)?.clone(), blocks));
         }
         let (step, time) = (open.number, open.time);
-        let ended = StepEnded { step, time, fields, dropped, torn, servers: Vec::new() };
+        let ended = StepContribution { step, time, fields, dropped, torn, servers: Vec::new() };
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let id = StepId { stream: stream.clone(), run, step };
         let mut state = node.state.lock();
@@ -179,7 +181,7 @@ impl Rank {
         let standing = node.standing();
         // In a large run it may be any that owns tiles.
         let registers = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
-        let owners = standing.roster.seats.holders().filter(|_| registers);
+        let owners = standing.roster.shards.owners().filter(|_| registers);
         let told = owners.chain([coordinator]);
         told.into_iter().find(|server| node.peers.is_behind(*server))
     }

@@ -7,7 +7,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{BackTo, RunOptions};
+use forebay_core::steps::{Rejoin, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
 use forebay_wire::client::block::{Bytes, PutBlock};
@@ -337,7 +337,7 @@ impl<'a> Rank<'a> {
         let server = self.client.any().await;
         let caller = self.client.greet(server, Role::Producer).await?;
         self.attempts += 1;
-        let back_to = BackTo { run: self.run, demand: self.demand.clone(), attempt: self.attempts };
+        let back_to = Rejoin { run: self.run, demand: self.demand.clone(), attempt: self.attempts };
         let produce = self.plan.produce(Some(back_to));
         let joined = timeout(SHORT, Home::join(caller, &produce)).await;
         let Some((home, run, below)) = joined.unwrap_or_else(|_| Err(late("a home")))? else {
@@ -384,7 +384,7 @@ impl<'a> Rank<'a> {
 }
 
 impl RankPlan {
-    fn produce(&self, back_to: Option<BackTo>) -> Request {
+    fn produce(&self, back_to: Option<Rejoin>) -> Request {
         let (stream, rank, options) = (self.stream.clone(), self.rank, self.options.clone());
         Request::Join { stream, rank, options, back_to }
     }

@@ -138,7 +138,7 @@ async fn attach(
 impl Reader<'_> {
     /// The server that coordinates the stream is another one.
     async fn come_back(&mut self) -> Result<()> {
-        let start = self.next.map_or(Start::Next, |(run, step)| Start::From(run, step));
+        let start = self.next.map_or(Start::Next, |(run, step)| Start::Rejoin(run, step));
         let (home, id, from) = attach(self.client, self.plan, start, Some(self.id)).await?;
         tracing::info!("a reader goes on at {} from {:?} on", home.server, self.next);
         (self.home, self.id) = (home, id);

@@ -129,7 +129,7 @@ pub(super) fn holds_open(node: &Node, id: &StepId, block: &Location) -> bool {
 /// Whether a server knows what a rank told of a step.
 fn was_told(node: &Node, id: &StepId, rank: u32) -> bool {
     let state = node.state.lock();
-    state.ranks.ledger().told_of(id).iter().any(|(of, _)| *of == rank)
+    state.ranks.ledger().contributions_to(id).iter().any(|(of, _)| *of == rank)
         || state.guarded.values().any(|guarded| guarded.was_told(id, rank))
 }
 
@@ -155,7 +155,7 @@ pub(super) fn told_by(node: &Node) -> Vec<(StepId, u32, Vec<Location>)> {
     let state = node.state.lock();
     let steps: BTreeSet<StepId> = state.ranks.ledger().all_steps().collect();
     let told = steps.into_iter().flat_map(|id| {
-        let told = state.ranks.ledger().told_of(&id).into_iter();
+        let told = state.ranks.ledger().contributions_to(&id).into_iter();
         told.map(move |(rank, ended)| {
             let blocks = ended.fields.iter().flat_map(|field| &field.blocks);
             let stored = blocks.filter(|block| block.inline.is_none());

@@ -3,14 +3,14 @@
 use super::FieldAtStep;
 use crate::context::Context;
 use forebay_core::ids::ServerId;
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::tiles::TileMap;
 use forebay_wire::peer::space::Message;
 
 /// What the space asks of the rest of its server.
 pub(crate) trait Group {
     /// Which servers own which tiles of a field of this shape, while they hold these seats.
-    fn tiles(&mut self, seats: &Seats, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap;
+    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap;
 
     /// The servers that hold what a dead server held in this arena, and the arenas in which they do.
     fn successors(&self, server: ServerId, arena: u32) -> Vec<(ServerId, u32)>;
@@ -30,10 +30,10 @@ pub(super) fn tiles_now(
     key: &FieldAtStep,
     shape: Option<&[u64]>,
 ) -> TileMap {
-    group.tiles(&cx.server.standing().roster.seats, key, shape)
+    group.tiles(&cx.server.standing().roster.shards, key, shape)
 }
 
 /// The server that describes a field as of the roster in force.
 pub(super) fn describer_of(cx: &Context<'_>, key: &FieldAtStep) -> ServerId {
-    cx.server.standing().roster.seats.holder_of(key.hash()).unwrap_or(cx.me())
+    cx.server.standing().roster.shards.owner_of(key.hash()).unwrap_or(cx.me())
 }

@@ -67,7 +67,7 @@ impl Coordination {
 
     /// A server is a member from now on.
     pub(crate) fn on_server_joined(&mut self, server: ServerId) {
-        self.coordinators.values_mut().for_each(|stream| stream.server_joined(server));
+        self.coordinators.values_mut().for_each(|stream| stream.on_server_joined(server));
     }
 
     /// This server coordinates a stream no more.

@@ -9,7 +9,7 @@ use forebay_core::cut::{Begin, CutMember, Cuts};
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{Ledger, StepEnded};
+use forebay_core::steps::{Ledger, StepContribution};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::streams::JoinedRun;
@@ -26,7 +26,7 @@ const CUTS_TOLD_MAX: usize = BODY_MAX / 2;
 pub(crate) type RankKey = (String, RunNumber, u32);
 
 /// A demand, and from which later steps other demands hold.
-pub(crate) type ToldCuts = (Demand, Vec<(StepNumber, Demand)>);
+pub(crate) type CutsReport = (Demand, Vec<(StepNumber, Demand)>);
 
 /// Whether a rank may begin a step.
 pub(crate) enum MayBegin {
@@ -78,7 +78,7 @@ impl LocalStream {
 
 /// From which step each demand holds, as far as it fits into a message: no rank is likely to begin steps from the time of
 /// the oldest.
-pub(crate) fn cuts_to_tell(cuts: &Cuts) -> ToldCuts {
+pub(crate) fn cuts_to_tell(cuts: &Cuts) -> CutsReport {
     let (demand, mut cuts) = cuts.to_parts();
     while encoded_bytes(&cuts).unwrap_or(0) > CUTS_TOLD_MAX {
         cuts.remove(0);
@@ -95,7 +95,7 @@ impl LocalRanks {
         let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
         local.cut.open_run(*run, cuts, *agreeing);
         local.ranks.insert((*run, rank), LocalRank::default());
-        self.ledger.joined(stream, *run, rank, options.clone());
+        self.ledger.on_joined(stream, *run, rank, options.clone());
     }
 
     /// The connection of a rank that has joined: the page by which the rank begins steps, and with which attempt it came back.
@@ -113,7 +113,7 @@ impl LocalRanks {
 
     /// A rank offers a field: the demand in force, if it is known.
     pub(crate) fn on_defined(&mut self, stream: &str, run: RunNumber, field: Field) -> Option<Arc<Demand>> {
-        self.ledger.defined(stream, run, field);
+        self.ledger.on_defined(stream, run, field);
         self.demand_at(stream, run, StepNumber::MAX)
     }
 
@@ -126,7 +126,7 @@ impl LocalRanks {
         key: &str,
         attr: Attr,
     ) {
-        self.ledger.attr_set(stream, run, field, key, attr);
+        self.ledger.on_attr_set(stream, run, field, key, attr);
     }
 
     /// A rank asks to begin a step.
@@ -200,7 +200,7 @@ impl LocalRanks {
 
     /// A rank begins a step, and so has finished all before it.
     pub(crate) fn on_began(&mut self, (stream, run, rank): &RankKey, step: StepNumber) {
-        self.ledger.begun(stream, *run, *rank, step);
+        self.ledger.on_begun(stream, *run, *rank, step);
     }
 
     /// A rank has its home here no more: the highest step of its run that was begun here, if there is one. `None` if it is not
@@ -231,7 +231,7 @@ impl LocalRanks {
             self.streams.remove(stream);
         }
         if let Some(step) = highest {
-            self.ledger.reached(stream, *run, step);
+            self.ledger.note_highest_step_left(stream, *run, step);
         }
         Some(highest)
     }
@@ -256,24 +256,24 @@ impl LocalRanks {
         if let Some(local) = self.streams.get_mut(stream) {
             local.cut.decide(run, from, Arc::new(demand));
             local.changed.notify_waiters();
-            self.ledger.demand_changed(stream, run);
+            self.ledger.on_demand_changed(stream, run);
         }
     }
 
     /// From which step of a run each demand holds, as the server tells it that coordinates the stream now.
-    pub(crate) fn on_cuts(&mut self, stream: &str, run: RunNumber, cuts: ToldCuts, agreeing: Option<u64>) {
+    pub(crate) fn on_cuts(&mut self, stream: &str, run: RunNumber, cuts: CutsReport, agreeing: Option<u64>) {
         if let Some(local) = self.streams.get_mut(stream) {
             // Whatever was in force before may not be any more.
             local.must_ask(run);
-            local.cut.move_run(run, Cuts::from_parts(cuts.0, cuts.1), agreeing);
+            local.cut.adopt_run(run, Cuts::from_parts(cuts.0, cuts.1), agreeing);
             local.changed.notify_waiters();
-            self.ledger.demand_changed(stream, run);
+            self.ledger.on_demand_changed(stream, run);
         }
     }
 
     /// All ranks of a run have come and gone.
     pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber) {
-        self.ledger.over(stream, run);
+        self.ledger.on_run_over(stream, run);
     }
 }
 
@@ -283,35 +283,35 @@ impl LocalRanks {
     pub(crate) fn on_ended(
         &mut self,
         (stream, run, rank): &RankKey,
-        ended: Arc<StepEnded>,
+        ended: Arc<StepContribution>,
         copied: bool,
     ) -> usize {
         let step = ended.step;
-        let kept = self.ledger.ended(stream, *run, *rank, ended);
+        let kept = self.ledger.on_ended(stream, *run, *rank, ended);
         if copied {
-            self.ledger.has_copies(stream, *run, *rank, step);
+            self.ledger.on_replicated(stream, *run, *rank, step);
         }
         kept
     }
 
     /// A coordinator is about to be told that a rank is gone.
     pub(crate) fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
-        self.ledger.gone(stream, run, rank, died);
+        self.ledger.on_gone(stream, run, rank, died);
     }
 
     /// A coordinator is about to be told that a rank goes on at another home.
     pub(crate) fn on_moved(&mut self, stream: &str, run: RunNumber, rank: u32) {
-        self.ledger.moved(stream, run, rank);
+        self.ledger.on_released(stream, run, rank);
     }
 
     /// Nobody needs a step any more.
     pub(crate) fn on_freed(&mut self, id: &StepId) {
-        self.ledger.free(id);
+        self.ledger.on_freed(id);
     }
 
     /// This server takes the place of a home that is dead.
     pub(crate) fn take_over(&mut self, ledger: Ledger) {
-        self.ledger.take_in(ledger);
+        self.ledger.absorb(ledger);
     }
 
     /// What coordinators were told.
@@ -330,7 +330,7 @@ impl LocalRanks {
     }
 
     /// From which step of a run each demand holds, if it is known here, as far as it fits into a message.
-    pub(crate) fn cuts_of(&self, stream: &str, run: RunNumber) -> Option<ToldCuts> {
+    pub(crate) fn cuts_of(&self, stream: &str, run: RunNumber) -> Option<CutsReport> {
         self.streams.get(stream)?.cut.cuts(run).map(cuts_to_tell)
     }
 

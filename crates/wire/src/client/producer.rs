@@ -9,7 +9,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{BackTo, RunOptions};
+use forebay_core::steps::{Rejoin, RunOptions};
 use serde::{Deserialize, Serialize};
 
 /// What a rank says to its home server.
@@ -24,7 +24,7 @@ pub enum Request {
         /// What all ranks agree on.
         options: RunOptions,
         /// How it comes back, if it does.
-        back_to: Option<BackTo>,
+        back_to: Option<Rejoin>,
     },
     /// The rank has come back, and has told all that it had to: this server is its home now. A connection that ends before is
     /// one that the rank has given up, and not the rank's death. Not answered.

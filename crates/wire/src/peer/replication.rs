@@ -5,7 +5,7 @@ use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, DescriptionNumber, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{FieldReport, Inheritance, StepEnded};
+use forebay_core::steps::{FieldReport, RunReport, StepContribution};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub struct Replica {
     /// Blocks of that server.
     pub ranges: Vec<BlockRange>,
     /// What ranks told of the step.
-    pub ended: Vec<(u32, Arc<StepEnded>)>,
+    pub ended: Vec<(u32, Arc<StepContribution>)>,
     /// The records of those blocks, by field, where only owners of tiles know them.
     pub records: Vec<FieldReport>,
     /// What its owners know, if it is a block of the space.
@@ -119,7 +119,7 @@ pub enum Message {
         /// The server that coordinates it.
         coordinator: ServerId,
         /// The run.
-        known: Box<Inheritance>,
+        known: Box<RunReport>,
     },
     /// A rank of a run whose ranks have their home with the sender is gone.
     NoteRankGone {

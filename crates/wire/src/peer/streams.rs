@@ -7,7 +7,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{AttachmentId, AttachmentRecord, BackTo, Inheritance, RunOptions, StepEnded};
+use forebay_core::steps::{AttachmentId, AttachmentRecord, Rejoin, RunOptions, RunReport, StepContribution};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub enum Message {
         /// What all ranks agree on.
         options: RunOptions,
         /// How it comes back, if it does.
-        back_to: Option<BackTo>,
+        back_to: Option<Rejoin>,
     },
     /// A rank offers a field. Answer: `Done`, or `Redirect`.
     Define {
@@ -119,7 +119,7 @@ pub enum Message {
         /// The rank.
         rank: u32,
         /// What it put.
-        ended: Arc<StepEnded>,
+        ended: Arc<StepContribution>,
         /// Whether it has as many copies as it is to have.
         copied: bool,
     },
@@ -299,7 +299,7 @@ pub enum Message {
         /// The stream.
         stream: String,
         /// The run.
-        known: Box<Inheritance>,
+        known: Box<RunReport>,
     },
     /// The sender holds or knows blocks of these steps. It has now told all that it knows of the stream.
     StepsHeld {

@@ -7,7 +7,9 @@ use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
-use forebay_core::steps::{AttachmentId, EndedField, FieldReport, HeldStep, StepEnded, StepReport};
+use forebay_core::steps::{
+    AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
+};
 use forebay_wire::client::block::{Bytes, PutBlock};
 use forebay_wire::client::consumer::{self, Attach};
 use forebay_wire::client::producer;
@@ -143,8 +145,9 @@ pub(crate) fn found() -> Result<space::Reply> {
 }
 
 pub(crate) fn peer() -> Vec<PeerMessage> {
-    let fields = vec![EndedField::new(field(), blocks())];
-    let ended = StepEnded { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
+    let fields = vec![FieldContribution::new(field(), blocks())];
+    let ended =
+        StepContribution { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
     let (stream, ended) = ("s".into(), Arc::new(ended));
     let locations = blocks().iter().map(|block| block.location).collect();
     vec![

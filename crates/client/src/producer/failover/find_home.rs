@@ -9,7 +9,7 @@ use crate::producer::home_choice::HomeState;
 use crate::producer::rank::Producer;
 use crate::put_target::PutTarget;
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::steps::BackTo;
+use forebay_core::steps::Rejoin;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::client::producer::{Reply, Request};
@@ -115,7 +115,7 @@ impl Producer {
         let back_to = {
             let mut state = lock(&self.state);
             state.attempts += 1;
-            BackTo { run: self.run, demand: state.demand.clone(), attempt: state.attempts }
+            Rejoin { run: self.run, demand: state.demand.clone(), attempt: state.attempts }
         };
         let join = Request::Join {
             stream: self.stream.clone(),

@@ -30,7 +30,7 @@ impl StreamCoordinator {
             self.demand = Arc::new(self.union());
             return Vec::new();
         };
-        if self.cut.is_busy() {
+        if self.cut.is_agreeing() {
             self.cut.note_outdated();
             return Vec::new();
         }
@@ -40,8 +40,8 @@ impl StreamCoordinator {
     }
 
     /// A server answered to [`Effect::Prepare`].
-    pub fn prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) -> Vec<Effect> {
-        self.cut.prepared(from, version, highest);
+    pub fn on_prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) -> Vec<Effect> {
+        self.cut.on_prepared(from, version, highest);
         self.decide()
     }
 
@@ -73,7 +73,7 @@ impl StreamCoordinator {
 
     /// A server has joined the group: from the next change of the demand on it is asked, too. Until then it has no rank
     /// that was not told of the change that is being agreed.
-    pub fn server_joined(&mut self, server: ServerId) {
+    pub fn on_server_joined(&mut self, server: ServerId) {
         if !self.members.contains(&server) {
             self.members.push(server);
         }
@@ -81,8 +81,8 @@ impl StreamCoordinator {
 
     /// A server died: nothing is awaited from it, and the steps' blocks there are gone. Its ranks may come back through
     /// another one.
-    pub fn server_gone(&mut self, server: ServerId) -> Vec<Effect> {
-        self.cut.server_gone(server);
+    pub fn on_server_gone(&mut self, server: ServerId) -> Vec<Effect> {
+        self.cut.on_server_gone(server);
         self.members.retain(|member| *member != server);
         for run in self.runs.values_mut() {
             let here = |rank: &&mut Rank| rank.server == server && rank.state == RankState::Open;
@@ -99,7 +99,7 @@ impl StreamCoordinator {
     }
 
     /// All servers have told what they know in the place of those that have died.
-    pub fn all_have_told(&mut self) -> Vec<Effect> {
+    pub fn on_all_reported(&mut self) -> Vec<Effect> {
         match std::mem::take(&mut self.survivors) {
             Survivors::AreToTell => self.decide(),
             Survivors::HaveTold => Vec::new(),

@@ -6,8 +6,8 @@ use crate::contract::Field;
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
-use crate::steps::attachment::Takes;
-use crate::steps::contribution::StepEnded;
+use crate::steps::attachment::Delivery;
+use crate::steps::contribution::StepContribution;
 use crate::steps::effect::{Effect, Joined};
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
@@ -69,12 +69,15 @@ impl StreamCoordinator {
         run.ranks.insert(rank, Rank::new(server, RankState::Open, 0));
         let cuts = run.cuts.clone();
         self.forget_empty_runs(&mut effects);
-        Ok((Joined { run: number, cuts, agreeing: self.cut.agreeing(number), below: 0 }, effects))
+        Ok((
+            Joined { run: number, cuts, agreeing: self.cut.proposed_version(number), reported_below: 0 },
+            effects,
+        ))
     }
 
     /// A new run follows this one: its steps wait no longer for ranks that never came.
     fn on_followed(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
-        self.give_up_the_lost(number, effects);
+        self.give_up_lost_ranks(number, effects);
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.admission = Admission::Shut;
         self.close_what_is_complete(number, effects);
@@ -100,7 +103,7 @@ impl StreamCoordinator {
     }
 
     /// Nobody waited for the answer to a rank's join: it has not come, and may come yet.
-    pub fn never_came(&mut self, number: RunNumber, rank: u32) -> Vec<Effect> {
+    pub fn on_join_abandoned(&mut self, number: RunNumber, rank: u32) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(run) = self.runs.get_mut(&number) else { return effects };
         let open = run.ranks.get_mut(&rank).filter(|rank| rank.state == RankState::Open);
@@ -139,7 +142,7 @@ impl StreamCoordinator {
     /// A rank begins a step: it has finished all before it. With the first of a run the contract is complete, and
     /// contracts that cannot be met fail. Told at least of a rank's first step, and after it left out some at which
     /// something was wanted.
-    pub fn begun(&mut self, number: RunNumber, rank: u32, step: StepNumber) -> Vec<Effect> {
+    pub fn on_step_begun(&mut self, number: RunNumber, rank: u32, step: StepNumber) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(run) = self.runs.get_mut(&number) else { return effects };
         if run.offer.complete() {
@@ -166,7 +169,7 @@ impl StreamCoordinator {
     }
 
     /// What a rank has ended in a step has as many copies as it is to have.
-    pub fn has_copies(&mut self, run: RunNumber, rank: u32, step: StepNumber) {
+    pub fn on_step_replicated(&mut self, run: RunNumber, rank: u32, step: StepNumber) {
         if let Some(rank) = self.rank_mut(run, rank) {
             rank.note_safe_below(step.saturating_add(1));
         }
@@ -177,10 +180,10 @@ impl StreamCoordinator {
     }
 
     /// A rank has left that began this step.
-    pub fn reached(&mut self, number: RunNumber, step: StepNumber) {
+    pub fn note_highest_step_left(&mut self, number: RunNumber, step: StepNumber) {
         if let Some(run) = self.runs.get_mut(&number) {
             run.highest_left = run.highest_left.max(Some(step));
-            self.cut.reached(number, step);
+            self.cut.note_highest_step_left(number, step);
         }
     }
 
@@ -207,15 +210,15 @@ impl StreamCoordinator {
     }
 
     /// A rank ended a step at which something was demanded.
-    pub fn step_ended(
+    pub fn on_step_ended(
         &mut self,
         run: RunNumber,
         rank: u32,
         server: ServerId,
-        ended: StepEnded,
+        ended: StepContribution,
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.is_still_to_be_told(run) {
+        if self.awaits_report_of(run) {
             return effects;
         }
         let number = ended.step;
@@ -256,7 +259,7 @@ impl StreamCoordinator {
     }
 
     /// A rank closed its handle, or died: then the steps that it did not end are torn.
-    pub fn rank_gone(&mut self, run: RunNumber, rank: u32, died: bool) -> Vec<Effect> {
+    pub fn on_rank_gone(&mut self, run: RunNumber, rank: u32, died: bool) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(entry) = self.runs.get_mut(&run) else { return effects };
         let Some(state) = entry.ranks.get_mut(&rank).filter(|rank| !rank.state.is_gone()) else {
@@ -280,8 +283,14 @@ impl StreamCoordinator {
 
     /// A server holds blocks that a rank placed there before it went away, maybe without having ended the step:
     /// they go with the step, or at once if there will be none.
-    pub fn stranded(&mut self, run: RunNumber, step: StepNumber, rank: u32, server: ServerId) -> Vec<Effect> {
-        if self.is_still_to_be_told(run) {
+    pub fn on_stranded_blocks(
+        &mut self,
+        run: RunNumber,
+        step: StepNumber,
+        rank: u32,
+        server: ServerId,
+    ) -> Vec<Effect> {
+        if self.awaits_report_of(run) {
             return Vec::new();
         }
         let free =
@@ -314,19 +323,19 @@ impl StreamCoordinator {
         let (torn, dropped) = (step.torn, step.dropped);
         let mut holds = 0;
         for attachment in self.attachments.values_mut() {
-            let takes = attachment.takes;
+            let takes = attachment.delivery;
             let wanted = if attachment.in_force(number, step_number) {
-                takes == Takes::All || run.is_wanted(&attachment.needs, step_number)
+                takes == Delivery::All || run.is_wanted(&attachment.needs, step_number)
             } else {
                 attachment.oldest
                     && attachment.takes_part_in(number)
-                    && (takes == Takes::All || run.is_staged(&attachment.needs, step_number))
+                    && (takes == Delivery::All || run.is_staged(&attachment.needs, step_number))
             };
             let told = (number, step_number) < attachment.first;
-            if !wanted || told || (torn && takes < Takes::Torn) {
+            if !wanted || told || (torn && takes < Delivery::Torn) {
                 continue;
             }
-            if dropped && takes < Takes::All {
+            if dropped && takes < Delivery::All {
                 attachment.miss(number, step_number);
             } else {
                 attachment.enqueue(number, step_number);

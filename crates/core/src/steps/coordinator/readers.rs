@@ -2,7 +2,7 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::{Attachment, AttachmentId, Phase, Queued, Start, Takes};
+use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Queued, Start};
 use crate::steps::effect::Effect;
 use crate::steps::report::HeldStep;
 use crate::steps::run::Run;
@@ -41,9 +41,9 @@ impl StreamCoordinator {
             known.as_ref().and_then(|known| known.from).or(stood_in.as_ref().and_then(Attachment::from));
         // What it was told of it goes on after; nothing, if it asks as it did first.
         let (start, first) = match (start, from) {
-            (Start::Next, Some(from)) => (Start::From(from.0, from.1), from),
-            (Start::Oldest, Some((run, step))) => (Start::From(run, step), (0, 0)),
-            (Start::Cursor(run, step) | Start::From(run, step), _) => (start, (run, step)),
+            (Start::Next, Some(from)) => (Start::Rejoin(from.0, from.1), from),
+            (Start::Oldest, Some((run, step))) => (Start::Rejoin(run, step), (0, 0)),
+            (Start::Cursor(run, step) | Start::Rejoin(run, step), _) => (start, (run, step)),
             (Start::Next | Start::Oldest, None) => (start, (0, 0)),
         };
         match start {
@@ -63,7 +63,7 @@ impl StreamCoordinator {
                     attachment.phase = Phase::TakesPart(run, step);
                 }
             }
-            Start::From(run, step) => {
+            Start::Rejoin(run, step) => {
                 self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
                 attachment.last = first.1.checked_sub(1).map(|last| (first.0, last));
                 attachment.first = first;
@@ -113,9 +113,9 @@ impl StreamCoordinator {
         for (number, run) in self.runs.iter_mut().filter(|(number, _)| takes_part(**number)) {
             let mut wanted = Vec::new();
             for (step_number, step) in &run.steps {
-                let (takes, all) = (attachment.takes, attachment.takes == Takes::All);
+                let (takes, all) = (attachment.delivery, attachment.delivery == Delivery::All);
                 let closed =
-                    step.is_closed() && (all || !step.dropped) && (takes >= Takes::Torn || !step.torn);
+                    step.is_closed() && (all || !step.dropped) && (takes >= Delivery::Torn || !step.torn);
                 let wants = (*number, *step_number) >= first
                     && (all || run.is_wanted(&attachment.needs, *step_number));
                 if closed && wants {
@@ -160,7 +160,7 @@ impl StreamCoordinator {
     }
 
     /// From which step on an attachment takes part, if that is known.
-    pub fn takes_part_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
+    pub fn active_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
         self.attachments.get(&id).and_then(Attachment::from)
     }
 
@@ -171,7 +171,7 @@ impl StreamCoordinator {
     }
 
     /// Whether anything of a step is held, or expected.
-    pub fn knows(&self, run: RunNumber, step: StepNumber) -> bool {
+    pub fn has_step(&self, run: RunNumber, step: StepNumber) -> bool {
         self.runs.get(&run).is_some_and(|run| run.steps.contains_key(&step))
     }
 
@@ -194,9 +194,9 @@ impl StreamCoordinator {
     }
 
     /// Whether it is agreed from which step on an attachment takes part in the run, if there is one.
-    pub fn is_agreed(&self, id: AttachmentId) -> bool {
+    pub fn is_start_agreed(&self, id: AttachmentId) -> bool {
         let attachment = self.attachments.get(&id);
-        let busy = self.cut.is_busy() || self.waits_to_settle();
+        let busy = self.cut.is_agreeing() || self.waits_to_settle();
         attachment.is_none_or(|attachment| attachment.from().is_some() || !busy)
     }
 

@@ -65,7 +65,7 @@ impl StreamCoordinator {
 
     /// Memory is short on some server: gives up the oldest closed step that nobody reads right now, if the
     /// policy allows. The effects are empty if nothing could be given up.
-    pub fn pressure(&mut self) -> Vec<Effect> {
+    pub fn on_memory_pressure(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let candidate = self.runs.values().find_map(|run| {
             let busy = |step: StepNumber| {

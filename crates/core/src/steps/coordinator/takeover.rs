@@ -11,9 +11,9 @@ use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
 use crate::steps::attachment::{Attachment, AttachmentId, AttachmentRecord};
 use crate::steps::effect::{Effect, Joined};
-use crate::steps::ledger::{Inheritance, InheritedRank, check_run};
+use crate::steps::ledger::{RankReport, RunReport, check_run};
 use crate::steps::options::RunOptions;
-use crate::steps::rank::{BackTo, Rank, RankState};
+use crate::steps::rank::{Rank, RankState, Rejoin};
 use crate::steps::run::Run;
 use crate::steps::run_phase::{Admission, Ending, Search};
 use crate::steps::takeover::Reports;
@@ -33,7 +33,7 @@ const STAND_IN_LOOKS: u32 = 10;
 
 impl StreamCoordinator {
     /// A home tells of a run that another server coordinated, which has died. Its steps follow.
-    pub fn inherit(&mut self, home: ServerId, epoch: Epoch, told: Inheritance) -> Result<()> {
+    pub fn on_run_report(&mut self, home: ServerId, epoch: Epoch, told: RunReport) -> Result<()> {
         told.check()?;
         self.take_over(epoch);
         let run = self.inherited_run(told.run, &told.options);
@@ -46,12 +46,12 @@ impl StreamCoordinator {
         if told.over {
             run.ending.note_inherited();
         }
-        run.highest_left = run.highest_left.max(told.reached);
+        run.highest_left = run.highest_left.max(told.highest_step_left);
         run.offer.inherit(told.fields, &told.attrs, told.begun)?;
         if let Some((first, later)) = told.cuts {
             run.inherit_cuts(Cuts::from_parts(first, later));
         }
-        for InheritedRank { rank, below, safe_below, begun, away } in told.ranks {
+        for RankReport { rank, below, safe_below, begun, away } in told.ranks {
             let state = if away { RankState::Lost } else { RankState::Open };
             let fresh = Rank::new(home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
@@ -80,7 +80,7 @@ impl StreamCoordinator {
     }
 
     /// A server was told of an attachment by the coordinator before this one.
-    pub fn inherit_attachment(
+    pub fn on_attachment_report(
         &mut self,
         epoch: Epoch,
         id: AttachmentId,
@@ -96,7 +96,7 @@ impl StreamCoordinator {
     }
 
     /// A server holds or knows blocks of these steps, of which the coordinator before this one may have been told.
-    pub fn holds(
+    pub fn on_blocks_held(
         &mut self,
         server: ServerId,
         steps: impl IntoIterator<Item = (RunNumber, StepNumber)>,
@@ -133,7 +133,7 @@ impl StreamCoordinator {
     }
 
     /// The homes that have told.
-    pub fn told_by(&self) -> impl Iterator<Item = ServerId> {
+    pub fn reported_homes(&self) -> impl Iterator<Item = ServerId> {
         self.takeover.homes.iter().copied()
     }
 
@@ -157,7 +157,7 @@ impl StreamCoordinator {
             run.end_if_it_was_over();
             let live = !run.is_over();
             if live {
-                let agreeing = self.cut.agreeing(*number);
+                let agreeing = self.cut.proposed_version(*number);
                 effects.push(Effect::Cuts { run: *number, cuts: run.cuts.clone(), agreeing });
             }
             let mut contracts: Vec<Needs> = run.cuts.latest().contracts().to_vec();
@@ -237,20 +237,20 @@ impl StreamCoordinator {
 
     /// Whether nobody has told of a run yet, but may: a home that tells of its steps already does not know of the next view,
     /// and tells of all of them again when it does.
-    pub fn is_still_to_be_told(&self, run: RunNumber) -> bool {
+    pub fn awaits_report_of(&self, run: RunNumber) -> bool {
         self.is_taking_over() && !self.runs.contains_key(&run)
     }
 
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
-    pub fn come_back(
+    pub fn rejoin(
         &mut self,
         rank: u32,
         server: ServerId,
         options: RunOptions,
-        back_to: BackTo,
+        back_to: Rejoin,
         epoch: Epoch,
     ) -> Result<(Joined, Vec<Effect>)> {
-        let BackTo { run, demand, attempt } = back_to;
+        let Rejoin { run, demand, attempt } = back_to;
         options.check(rank)?;
         check_run(run)?;
         let text = format!("run {run} of stream '{}' has ended", self.name);
@@ -296,7 +296,7 @@ impl StreamCoordinator {
         let ended = if options.copies() > 0 { entry.safe_below } else { below };
         known.inherit_demand(demand);
         let cuts = known.cuts.clone();
-        let joined = Joined { run, cuts, agreeing: self.cut.agreeing(run), below: ended };
+        let joined = Joined { run, cuts, agreeing: self.cut.proposed_version(run), reported_below: ended };
         // All have told by now: what was left out until then, it has left out.
         let mut effects = Vec::new();
         self.note_finished_below(run, rank, below, &mut effects);
@@ -304,7 +304,7 @@ impl StreamCoordinator {
     }
 
     /// A rank's home leaves the group, and has told all of what the rank did: the rank comes back through another one.
-    pub fn rank_moves(&mut self, run: RunNumber, rank: u32, home: ServerId) {
+    pub fn on_rank_released(&mut self, run: RunNumber, rank: u32, home: ServerId) {
         let Some(run) = self.runs.get_mut(&run) else { return };
         let known = run.ranks.get_mut(&rank);
         if let Some(rank) = known.filter(|rank| rank.server == home && rank.state == RankState::Open) {
@@ -314,14 +314,14 @@ impl StreamCoordinator {
     }
 
     /// The home that has let a rank go, and has told all of it, if it has no other one yet.
-    pub fn moved_from(&self, run: RunNumber, rank: u32) -> Option<ServerId> {
+    pub fn released_by(&self, run: RunNumber, rank: u32) -> Option<ServerId> {
         let rank = self.runs.get(&run)?.ranks.get(&rank)?;
         (rank.state == RankState::Moved).then_some(rank.server)
     }
 
     /// Ranks that lost their home server are given up if they have not come back after some looks, and so are readers.
     /// Called about once a second.
-    pub fn look_for_the_lost(&mut self) -> Vec<Effect> {
+    pub fn give_up_overdue(&mut self) -> Vec<Effect> {
         let mut effects = self.look_for_readers();
         let mut late = Vec::new();
         for run in self.runs.values_mut() {
@@ -342,13 +342,13 @@ impl StreamCoordinator {
             }
         }
         for run in late {
-            self.give_up_the_lost(run, &mut effects);
+            self.give_up_lost_ranks(run, &mut effects);
         }
         effects
     }
 
     /// Gives up the ranks of a run that are away.
-    pub(super) fn give_up_the_lost(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+    pub(super) fn give_up_lost_ranks(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.search = None;
         let away = run.ranks.iter().filter(|(_, rank)| rank.state.is_away());
@@ -364,7 +364,7 @@ impl StreamCoordinator {
             if let Some(run) = self.runs.get_mut(&number) {
                 run.lost.get_or_insert(why.clone());
             }
-            effects.extend(self.rank_gone(number, rank, true));
+            effects.extend(self.on_rank_gone(number, rank, true));
         }
     }
 

@@ -5,8 +5,8 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, StepNumber};
-use crate::steps::attachment::{Start, Takes};
-use crate::steps::contribution::{EndedField, Registered, StepEnded};
+use crate::steps::attachment::{Delivery, Start};
+use crate::steps::contribution::{FieldContribution, RegisteredBlocks, StepContribution};
 use crate::steps::effect::Effect;
 use crate::steps::options::{Durability, Policy, RunOptions};
 use crate::{Error, ErrorKind};
@@ -68,7 +68,7 @@ pub(super) fn field() -> Field {
     Field::new("U", Dtype::U8, Some(&[4, 10]), 2)
 }
 
-pub(super) fn ended(rank: u32, step: StepNumber) -> StepEnded {
+pub(super) fn ended(rank: u32, step: StepNumber) -> StepContribution {
     let block = BlockRecord {
         key: BlockKey { rank, number: 0 },
         level: 0,
@@ -77,10 +77,10 @@ pub(super) fn ended(rank: u32, step: StepNumber) -> StepEnded {
         inline: None,
         stats: None,
     };
-    StepEnded {
+    StepContribution {
         step,
         time: step as f64,
-        fields: vec![EndedField::new(field(), vec![block])],
+        fields: vec![FieldContribution::new(field(), vec![block])],
         dropped: false,
         torn: false,
         servers: Vec::new(),
@@ -106,8 +106,8 @@ pub(super) fn stream(policy: Policy, every: u32, window: u32) -> Checked {
 }
 
 pub(super) fn step(stream: &mut StreamCoordinator, number: StepNumber) -> Vec<Effect> {
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
-    stream.step_ended(1, 1, S1, ended(1, number))
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, number)), []);
+    stream.on_step_ended(1, 1, S1, ended(1, number))
 }
 
 /// All but what the servers are told of attachments.
@@ -142,12 +142,12 @@ fn blocks_that_owners_know_are_counted_and_freed_there() {
     let registered = |rank| {
         let mut ended = ended(rank, 0);
         ended.fields[0].blocks.clear();
-        ended.fields[0].registered = Registered { blocks: 3, bytes: 60 };
+        ended.fields[0].registered = RegisteredBlocks { blocks: 3, bytes: 60 };
         ended.servers = vec![ServerId(rank), ServerId(5 + rank)];
         ended
     };
-    assert_eq!(stream.step_ended(1, 0, S0, registered(0)), []);
-    let effects = stream.step_ended(1, 1, S1, registered(1));
+    assert_eq!(stream.on_step_ended(1, 0, S0, registered(0)), []);
+    let effects = stream.on_step_ended(1, 1, S1, registered(1));
     let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((report.fields[0].blocks.len(), report.fields[0].registered), (0, 6));
     assert_eq!(stream.status().held, (120, 6));
@@ -217,7 +217,7 @@ fn a_cursor_goes_on_where_another_reader_stopped() {
     let steps = |stream: &mut StreamCoordinator, run| {
         stream.join(0, S0, options()).unwrap();
         stream.define(run, 0, field()).unwrap();
-        (0..4).for_each(|number| drop(stream.step_ended(run, 0, S0, ended(0, number))));
+        (0..4).for_each(|number| drop(stream.on_step_ended(run, 0, S0, ended(0, number))));
     };
     steps(&mut stream, 1);
     let effects = stream.attach(AttachmentId(7), reader(false), Start::Cursor(1, 2)).unwrap();
@@ -226,10 +226,10 @@ fn a_cursor_goes_on_where_another_reader_stopped() {
         Effect::Prepare { version, .. } => Some(*version),
         _ => None,
     });
-    stream.prepared(S0, version.unwrap(), Some(3));
-    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((1, 4)), "its demand is in force from then on");
+    stream.on_prepared(S0, version.unwrap(), Some(3));
+    assert_eq!(stream.active_from(AttachmentId(7)), Some((1, 4)), "its demand is in force from then on");
     stream.attach(AttachmentId(8), reader(true), Start::Cursor(1, 9)).unwrap();
-    let over = stream.rank_gone(1, 0, false);
+    let over = stream.on_rank_gone(1, 0, false);
     assert!(over.contains(&Effect::Ended(AttachmentId(7), 0)), "{over:?}");
     let effects = stream.attach(AttachmentId(9), reader(false), Start::Cursor(1, 3)).unwrap();
     assert_eq!(delivered(&effects), [(3, 0)]);
@@ -260,7 +260,7 @@ fn blocking_streams_drop_nothing_even_under_pressure() {
     for number in 0..5 {
         assert_eq!(freed(&step(&mut stream, number)), [0u64; 0]);
     }
-    assert_eq!(stream.pressure(), []);
+    assert_eq!(stream.on_memory_pressure(), []);
 }
 
 #[test]
@@ -268,19 +268,19 @@ fn pressure_takes_what_nobody_reads() {
     let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);
     step(&mut stream, 1);
-    assert_eq!(freed(&stream.pressure()), [1], "step 0 is being read");
-    assert_eq!(stream.pressure(), []);
+    assert_eq!(freed(&stream.on_memory_pressure()), [1], "step 0 is being read");
+    assert_eq!(stream.on_memory_pressure(), []);
 }
 
 #[test]
 fn a_dead_rank_tears_its_step_and_ends_the_run() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     step(&mut stream, 0);
-    stream.step_ended(1, 0, S0, ended(0, 1));
-    let effects = stream.rank_gone(1, 1, true);
+    stream.on_step_ended(1, 0, S0, ended(0, 1));
+    let effects = stream.on_rank_gone(1, 1, true);
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
-    let ended = without_records(stream.rank_gone(1, 0, false));
+    let ended = without_records(stream.on_rank_gone(1, 0, false));
     assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 0)], "it holds both steps");
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
@@ -296,12 +296,12 @@ fn a_contract_that_cannot_be_met_takes_nothing_from_who_reads() {
         }
         stream.release(AttachmentId(7), 1, 1, true);
         for rank in 0..2 {
-            stream.rank_gone(1, rank, false);
+            stream.on_rank_gone(1, rank, false);
         }
         // The next run offers something else. Without `follow` that is none of its business.
         stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
         stream.define(2, 0, Field::new("W", Dtype::U8, Some(&[4, 10]), 2)).unwrap();
-        let effects = stream.begun(2, 0, 0);
+        let effects = stream.on_step_begun(2, 0, 0);
         let failed = effects.iter().any(|effect| matches!(effect, Effect::Failed(AttachmentId(7), _)));
         assert_eq!(failed, follow);
         assert_eq!(freed(&effects), if follow { vec![3] } else { vec![] }, "it was told of 0, 1 and 2");
@@ -329,26 +329,26 @@ fn who_cannot_be_told_of_a_step_keeps_what_it_was_told_of() {
 fn steps_that_a_rank_leaves_out_are_torn() {
     let mut first = stream(Policy::DropOldest, 1, 9);
     for number in 0..3 {
-        assert_eq!(first.step_ended(1, 0, S0, ended(0, number)), []);
+        assert_eq!(first.on_step_ended(1, 0, S0, ended(0, number)), []);
     }
     // It says so when it begins a later one; what it left out closes, the step that it begins does not.
-    let effects = first.begun(1, 1, 2);
+    let effects = first.on_step_begun(1, 1, 2);
     assert_eq!(delivered(&effects), [(0, 0), (1, 0)]);
     assert!(effects.iter().all(|effect| matches!(effect, Effect::Deliver(_, report) if report.torn)));
-    let effects = first.step_ended(1, 1, S1, ended(1, 2));
+    let effects = first.on_step_ended(1, 1, S1, ended(1, 2));
     assert!(matches!(&effects[..], [Effect::Deliver(_, report)] if report.id.step == 2 && !report.torn));
     // A slower rank comes to a step that a faster one has left out.
-    assert_eq!(first.step_ended(1, 0, S0, ended(0, 9)), []);
-    assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 5))), [(5, 0)]);
-    assert_eq!(delivered(&first.step_ended(1, 1, S1, ended(1, 9))), [(9, 0)]);
+    assert_eq!(first.on_step_ended(1, 0, S0, ended(0, 9)), []);
+    assert_eq!(delivered(&first.on_step_ended(1, 1, S1, ended(1, 5))), [(5, 0)]);
+    assert_eq!(delivered(&first.on_step_ended(1, 1, S1, ended(1, 9))), [(9, 0)]);
 }
 
 #[test]
 fn who_takes_all_steps_is_told_of_those_that_were_dropped_or_torn_or_are_not_needed() {
-    for takes in [Takes::Whole, Takes::Torn, Takes::All] {
+    for takes in [Delivery::Whole, Delivery::Torn, Delivery::All] {
         let mut stream = stream(Policy::Block, 1, 9);
         let mut attachment = Attachment::new(needs(2), S0, 9);
-        attachment.takes = takes;
+        attachment.delivery = takes;
         stream.attach(AttachmentId(8), attachment, Start::Oldest).unwrap();
         stream.detach(AttachmentId(7));
         let mut told = Vec::new();
@@ -361,18 +361,18 @@ fn who_takes_all_steps_is_told_of_those_that_were_dropped_or_torn_or_are_not_nee
         for number in 0..4 {
             note(step(&mut stream, number));
         }
-        stream.step_ended(1, 0, S0, StepEnded { dropped: true, ..ended(0, 4) });
-        note(stream.step_ended(1, 1, S1, ended(1, 4)));
-        stream.step_ended(1, 0, S0, ended(0, 6));
-        note(stream.rank_gone(1, 1, true));
+        stream.on_step_ended(1, 0, S0, StepContribution { dropped: true, ..ended(0, 4) });
+        note(stream.on_step_ended(1, 1, S1, ended(1, 4)));
+        stream.on_step_ended(1, 0, S0, ended(0, 6));
+        note(stream.on_rank_gone(1, 1, true));
         let [whole, torn] = [(2, false, false, 1, 0), (6, true, false, 1, 1)];
         let first = (0, false, false, 1, 0);
         assert_eq!(
             told,
             match takes {
-                Takes::Whole => vec![first, whole],
-                Takes::Torn => vec![first, whole, torn],
-                Takes::All => vec![
+                Delivery::Whole => vec![first, whole],
+                Delivery::Torn => vec![first, whole, torn],
+                Delivery::All => vec![
                     first,
                     (1, false, false, 0, 0),
                     whole,
@@ -395,18 +395,18 @@ fn a_rank_that_comes_late_is_told_what_held_before() {
     let effects = without_records(effects);
     let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
     // The first rank leaves while that is being agreed: its home knows no more how far it was.
-    stream.reached(1, 4);
-    stream.rank_gone(1, 0, false);
-    stream.prepared(S0, version, None);
+    stream.note_highest_step_left(1, 4);
+    stream.on_rank_gone(1, 0, false);
+    stream.on_prepared(S0, version, None);
     let (joined, _) = stream.join(1, S1, options(2, Policy::DropOldest)).unwrap();
     assert_eq!((joined.run, joined.agreeing), (1, Some(version)));
     assert!(joined.cuts.at(StepNumber::MAX).is_empty());
-    let effects = stream.prepared(S1, version, None);
+    let effects = stream.on_prepared(S1, version, None);
     let effects = without_records(effects);
     let [Effect::Decide(decision)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(decision.from, 5);
     // Whoever comes after the decision is told of it, and that nothing held before.
-    stream.never_came(1, 1);
+    stream.on_join_abandoned(1, 1);
     let (joined, _) = stream.join(1, S1, options(2, Policy::DropOldest)).unwrap();
     assert_eq!((joined.run, joined.agreeing), (1, None));
     assert!(!joined.cuts.at(4).wants(&field(), 4) && joined.cuts.at(5).wants(&field(), 5));
@@ -417,7 +417,7 @@ fn a_rank_that_never_came_may_come_again() {
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap_err().kind, ErrorKind::Conflict);
-    stream.never_came(1, 0);
+    stream.on_join_abandoned(1, 0);
     assert!(stream.is_idle());
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 1);
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 1);
@@ -427,16 +427,21 @@ fn a_rank_that_never_came_may_come_again() {
 fn drops_are_counted_where_they_were() {
     let mut stream = stream(Policy::Block, 1, 1);
     for number in 0..6 {
-        stream.step_ended(1, 0, S0, ended(0, number));
-        stream.step_ended(1, 1, S1, StepEnded { dropped: number == 3 || number == 5, ..ended(1, number) });
+        stream.on_step_ended(1, 0, S0, ended(0, number));
+        stream.on_step_ended(
+            1,
+            1,
+            S1,
+            StepContribution { dropped: number == 3 || number == 5, ..ended(1, number) },
+        );
     }
     let mut told = Vec::new();
     for number in [0, 1, 2] {
         told.extend(delivered(&stream.release(AttachmentId(7), 1, number, false)));
     }
     assert_eq!(told, [(1, 0), (2, 0), (4, 1)]);
-    stream.rank_gone(1, 0, false);
-    let ended = without_records(stream.rank_gone(1, 1, false));
+    stream.on_rank_gone(1, 0, false);
+    let ended = without_records(stream.on_rank_gone(1, 1, false));
     assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 1)], "step 5 was dropped");
 }
 
@@ -447,7 +452,7 @@ fn the_oldest_and_all_after_it() {
     stream.join(0, S0, options).unwrap();
     stream.define(1, 0, field()).unwrap();
     for number in 0..3 {
-        stream.step_ended(1, 0, S0, ended(0, number));
+        stream.on_step_ended(1, 0, S0, ended(0, number));
     }
     // Two steps run while somebody attaches: one closes before its demand is agreed, one after.
     let mut effects = without_records(
@@ -455,13 +460,13 @@ fn the_oldest_and_all_after_it() {
     );
     let [.., Effect::Deliver(..)] = effects[..] else { panic!("{effects:?}") };
     let Effect::Prepare { version, .. } = effects[0] else { panic!("{effects:?}") };
-    effects.extend(stream.step_ended(1, 0, S0, ended(0, 3)));
-    effects.extend(stream.prepared(S0, version, Some(4)));
-    effects.extend(stream.step_ended(1, 0, S0, ended(0, 4)));
-    effects.extend(stream.step_ended(1, 0, S0, ended(0, 5)));
+    effects.extend(stream.on_step_ended(1, 0, S0, ended(0, 3)));
+    effects.extend(stream.on_prepared(S0, version, Some(4)));
+    effects.extend(stream.on_step_ended(1, 0, S0, ended(0, 4)));
+    effects.extend(stream.on_step_ended(1, 0, S0, ended(0, 5)));
     assert_eq!(delivered(&effects), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
     // One that comes after the end is told of that at once, though it holds the steps.
-    stream.rank_gone(1, 0, false);
+    stream.on_rank_gone(1, 0, false);
     let effects = stream.attach(AttachmentId(8), Attachment::new(needs(1), S0, 9), Start::Oldest).unwrap();
     assert_eq!(delivered(&effects).len(), 6);
     assert_eq!(effects.last(), Some(&Effect::Ended(AttachmentId(8), 0)));
@@ -508,7 +513,7 @@ impl Model {
                 Effect::Prepare { version, .. } => {
                     for server in [S0, S1] {
                         let highest = self.next[server.0 as usize].checked_sub(1);
-                        let effects = self.stream.prepared(server, version, highest);
+                        let effects = self.stream.on_prepared(server, version, highest);
                         self.apply(effects);
                     }
                 }
@@ -569,12 +574,16 @@ impl Model {
     fn rank_ends(&mut self, rank: u32, skip: u64, dropped: bool, says_begun: bool) {
         let number = self.next[rank as usize] + skip;
         if says_begun {
-            let effects = self.stream.begun(1, rank, number);
+            let effects = self.stream.on_step_begun(1, rank, number);
             self.apply_after_begin(rank, number, effects);
         }
         self.touched.insert(number);
-        let effects =
-            self.stream.step_ended(1, rank, ServerId(rank), StepEnded { dropped, ..ended(rank, number) });
+        let effects = self.stream.on_step_ended(
+            1,
+            rank,
+            ServerId(rank),
+            StepContribution { dropped, ..ended(rank, number) },
+        );
         self.next[rank as usize] = number + 1;
         self.apply(effects);
     }
@@ -641,7 +650,7 @@ proptest! {
                     model.attach(1 + who as u32, start);
                 }
                 7 => {
-                    let effects = model.stream.pressure();
+                    let effects = model.stream.on_memory_pressure();
                     model.apply(effects);
                 }
                 8 if rank == 0 => model.close(who, yes),
@@ -649,7 +658,7 @@ proptest! {
             }
         }
         for rank in 0..2 {
-            let effects = model.stream.rank_gone(1, rank, false);
+            let effects = model.stream.on_rank_gone(1, rank, false);
             // It ends nothing any more.
             model.next[rank as usize] = 0;
             model.apply(effects);
@@ -669,9 +678,9 @@ proptest! {
 #[test]
 fn what_a_dead_rank_had_put_stays_in_its_torn_step() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    stream.step_ended(1, 1, S1, StepEnded { torn: true, ..ended(1, 0) });
-    assert_eq!(stream.rank_gone(1, 1, true), []);
-    let effects = stream.step_ended(1, 0, S0, ended(0, 0));
+    stream.on_step_ended(1, 1, S1, StepContribution { torn: true, ..ended(1, 0) });
+    assert_eq!(stream.on_rank_gone(1, 1, true), []);
+    let effects = stream.on_step_ended(1, 0, S0, ended(0, 0));
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
     assert_eq!(report.fields[0].blocks.len(), 2);
@@ -682,14 +691,14 @@ fn a_restart_is_a_new_run_and_readers_that_follow_rewind() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     stream.attachments.get_mut(&AttachmentId(7)).unwrap().follow = true;
     step(&mut stream, 5);
-    stream.rank_gone(1, 0, true);
-    stream.rank_gone(1, 1, true);
+    stream.on_rank_gone(1, 0, true);
+    stream.on_rank_gone(1, 1, true);
     for rank in 0..2 {
         assert_eq!(stream.join(rank, S0, options(2, Policy::DropOldest)).unwrap().0.run, 2);
         stream.define(2, rank, field()).unwrap();
     }
-    stream.step_ended(2, 0, S0, ended(0, 4));
-    let effects = stream.step_ended(2, 1, S0, ended(1, 4));
+    stream.on_step_ended(2, 0, S0, ended(0, 4));
+    let effects = stream.on_step_ended(2, 1, S0, ended(1, 4));
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.rewound && report.id.run == 2);
 }
@@ -699,15 +708,15 @@ fn attaching_while_running_goes_through_a_cut() {
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
-    stream.begun(1, 0, 0);
+    stream.on_step_begun(1, 0, 0);
     let wrong =
         Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
     assert_eq!(stream.attach(AttachmentId(1), wrong, Start::Next).unwrap_err().kind, ErrorKind::NotFound);
     let effects = stream.attach(AttachmentId(2), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
     let effects = without_records(effects);
     let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
-    assert_eq!(stream.prepared(S0, version, Some(9)), []);
-    let effects = stream.prepared(S1, version, None);
+    assert_eq!(stream.on_prepared(S0, version, Some(9)), []);
+    let effects = stream.on_prepared(S1, version, None);
     let effects = without_records(effects);
     let [Effect::Decide(decision)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((decision.run, decision.from), (1, 10));
@@ -716,17 +725,17 @@ fn attaching_while_running_goes_through_a_cut() {
         ended.fields[0].blocks[0].location.server = S0;
         ended
     };
-    assert_eq!(delivered(&stream.step_ended(1, 0, S0, one(9))), []);
-    assert_eq!(delivered(&stream.step_ended(1, 0, S0, one(10))), [(10, 0)]);
+    assert_eq!(delivered(&stream.on_step_ended(1, 0, S0, one(9))), []);
+    assert_eq!(delivered(&stream.on_step_ended(1, 0, S0, one(10))), [(10, 0)]);
 }
 
 #[test]
 fn overlaps_are_told_to_the_rank_that_caused_them() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    stream.step_ended(1, 0, S0, ended(0, 0));
+    stream.on_step_ended(1, 0, S0, ended(0, 0));
     let mut bad = ended(1, 0);
     bad.fields[0].blocks[0].extent = Extent::new(Some(&[1, 0]), &[2, 10], &[], &[]).unwrap();
-    let effects = stream.step_ended(1, 1, S1, bad);
+    let effects = stream.on_step_ended(1, 1, S1, bad);
     assert!(
         matches!(&effects[0], Effect::RankError { rank: 1, error, .. } if error.kind == ErrorKind::Conflict)
     );
@@ -755,8 +764,8 @@ fn ranks_that_never_came_are_awaited_until_the_next_run() {
     stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 8), Start::Next).unwrap();
     assert_eq!(run_of(&mut stream).0, 1);
     stream.define(1, 0, field()).unwrap();
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.rank_gone(1, 0, false), []);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.on_rank_gone(1, 0, false), []);
     // Rank 1 may come yet. That rank 0 comes again says that it will not.
     let (run, effects) = run_of(&mut stream);
     assert_eq!((run, delivered(&effects)), (2, vec![(0, 0)]));
@@ -777,12 +786,12 @@ fn a_rank_that_never_came_to_a_run_that_is_followed_is_not_awaited() {
         assert_eq!(stream.join(rank, S0, options()).unwrap().0.run, 1);
     }
     stream.define(1, 0, field()).unwrap();
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.rank_gone(1, 0, false), []);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.on_rank_gone(1, 0, false), []);
     // Rank 1 is still taken for open.
     let (joined, effects) = stream.join(0, S0, options()).unwrap();
     assert_eq!((joined.run, effects), (2, vec![]));
-    let effects = stream.never_came(1, 1);
+    let effects = stream.on_join_abandoned(1, 1);
     assert_eq!(delivered(&effects), [(0, 0)]);
     assert!(matches!(effects.last(), Some(Effect::Ended(AttachmentId(7), 0))), "{effects:?}");
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
@@ -794,8 +803,8 @@ fn a_reader_that_does_not_follow_belongs_to_one_run() {
     let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);
     step(&mut stream, 1);
-    assert_eq!(stream.rank_gone(1, 0, false), []);
-    assert_eq!(stream.rank_gone(1, 1, false), [Effect::Over(1)]);
+    assert_eq!(stream.on_rank_gone(1, 0, false), []);
+    assert_eq!(stream.on_rank_gone(1, 1, false), [Effect::Over(1)]);
     // It has not read to the end when the next run begins.
     let (joined, _) = stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     assert!(joined.run == 2 && !joined.cuts.at(0).wants(&field(), 0));
@@ -813,9 +822,9 @@ fn ranks_need_not_be_open_at_the_same_time() {
         stream.define(1, rank, field()).unwrap();
         let mut ended = ended(rank, 0);
         ended.fields[0].blocks[0].location.server = S0;
-        let effects = stream.step_ended(1, rank, S0, ended);
+        let effects = stream.on_step_ended(1, rank, S0, ended);
         assert_eq!(delivered(&effects).len(), rank as usize);
-        stream.rank_gone(1, rank, false);
+        stream.on_rank_gone(1, rank, false);
     }
 }
 
@@ -827,8 +836,8 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     };
     // The rank's home is heard first: the step is there and its blocks go when it goes.
     let mut first = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(first.step_ended(1, 0, S0, ended(0, 1)), []);
-    assert_eq!(first.stranded(1, 1, 0, ServerId(2)), []);
+    assert_eq!(first.on_step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(first.on_stranded_blocks(1, 1, 0, ServerId(2)), []);
     step(&mut first, 2);
     let freed = first.detach(AttachmentId(7));
     assert!(
@@ -838,11 +847,11 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     );
     // The other server is heard first: nothing is freed before the home has said what it knows.
     let mut second = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(second.stranded(1, 3, 0, ServerId(2)), []);
-    assert!(second.rank_gone(1, 0, true).contains(&free(3)));
+    assert_eq!(second.on_stranded_blocks(1, 3, 0, ServerId(2)), []);
+    assert!(second.on_rank_gone(1, 0, true).contains(&free(3)));
     // Or it says so when the rank is known to be gone.
-    assert_eq!(second.stranded(1, 4, 0, ServerId(2)), [free(4)]);
-    assert_eq!(second.stranded(9, 4, 0, ServerId(2)).len(), 1, "nobody knows the run");
+    assert_eq!(second.on_stranded_blocks(1, 4, 0, ServerId(2)), [free(4)]);
+    assert_eq!(second.on_stranded_blocks(9, 4, 0, ServerId(2)).len(), 1, "nobody knows the run");
 }
 
 #[test]
@@ -854,7 +863,7 @@ fn steps_of_a_few_bytes_do_not_wait_without_end() {
     stream.define(1, 0, field()).unwrap();
     let last = WAITING_MAX as u64 + 50;
     for number in 0..=last {
-        stream.step_ended(1, 0, S0, ended(0, number));
+        stream.on_step_ended(1, 0, S0, ended(0, number));
     }
     // One is with the reader, the newest wait.
     assert_eq!(stream.status().held.1, 1 + WAITING_MAX as u64);
@@ -893,8 +902,8 @@ fn attributes_are_told_when_they_are_new() {
     for (id, attachment) in [(8, Attachment::new(needs(1), S0, 8)), (9, forgetful)] {
         for effect in without_records(stream.attach(AttachmentId(id), attachment, Start::Next).unwrap()) {
             let Effect::Prepare { version, .. } = effect else { panic!("{effect:?}") };
-            assert_eq!(stream.prepared(S0, version, Some(2)), []);
-            stream.prepared(S1, version, Some(2));
+            assert_eq!(stream.on_prepared(S0, version, Some(2)), []);
+            stream.on_prepared(S1, version, Some(2));
         }
     }
     let a = || Some(vec!["a".to_owned()]);
@@ -916,8 +925,8 @@ fn a_new_run_has_no_attributes_of_the_last() {
         if run == 1 {
             stream.set_attr(run, None, "a", one.clone()).unwrap();
         }
-        told.extend(told_attrs(&stream.step_ended(run, 0, S0, ended(0, run))));
-        stream.rank_gone(run, 0, false);
+        told.extend(told_attrs(&stream.on_step_ended(run, 0, S0, ended(0, run))));
+        stream.on_rank_gone(run, 0, false);
     }
     assert_eq!(told, [Some(vec!["a".to_owned()]), Some(vec![])]);
 }
@@ -927,7 +936,7 @@ fn a_new_run_has_no_attributes_of_the_last() {
 fn a_run_that_is_over_takes_no_more_ranks() {
     let mut stream = Checked::new("s", vec![S0]);
     assert_eq!(stream.join(0, S0, options(1, Policy::Block)).unwrap().0.run, 1);
-    stream.rank_gone(1, 0, false);
+    stream.on_rank_gone(1, 0, false);
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 2);
 }
@@ -936,17 +945,17 @@ fn a_run_that_is_over_takes_no_more_ranks() {
 fn a_rank_that_is_far_ahead_gives_way_to_those_behind() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     for number in 0..5 {
-        assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
+        assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, number)), []);
     }
-    assert_eq!(freed(&stream.pressure()), [4]);
-    assert_eq!(freed(&stream.pressure()), [3]);
+    assert_eq!(freed(&stream.on_memory_pressure()), [4]);
+    assert_eq!(freed(&stream.on_memory_pressure()), [3]);
     for number in 0..3 {
-        assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, number))), [(number, 0)]);
+        assert_eq!(delivered(&stream.on_step_ended(1, 1, S1, ended(1, number))), [(number, 0)]);
         stream.release(AttachmentId(7), 1, number, false);
     }
-    assert_eq!(freed(&stream.step_ended(1, 1, S1, ended(1, 3))), [3], "of no use any more");
-    stream.step_ended(1, 0, S0, ended(0, 5));
-    assert_eq!(freed(&stream.step_ended(1, 1, S1, ended(1, 4))), [4]);
-    assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, 5))), [(5, 2)]);
+    assert_eq!(freed(&stream.on_step_ended(1, 1, S1, ended(1, 3))), [3], "of no use any more");
+    stream.on_step_ended(1, 0, S0, ended(0, 5));
+    assert_eq!(freed(&stream.on_step_ended(1, 1, S1, ended(1, 4))), [4]);
+    assert_eq!(delivered(&stream.on_step_ended(1, 1, S1, ended(1, 5))), [(5, 2)]);
     assert_eq!(stream.status().steps, StepCounts { closed: 6, dropped: 2, torn: 0 });
 }

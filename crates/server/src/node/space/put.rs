@@ -64,7 +64,7 @@ impl Node {
         let put = match self.space_register(&key, &field, &record).await {
             Ok(description) => {
                 self.in_space(|space, cx, group| {
-                    let (holder, seats) = (&mut space.holder, &before.roster.seats);
+                    let (holder, seats) = (&mut space.holder, &before.roster.shards);
                     holder.on_registered_everywhere(cx, group, range, description, seats);
                 });
                 self.space_copy(&record, range, replicas - 1, patience).await

@@ -63,7 +63,7 @@ impl Node {
     }
 
     async fn space_register_with_owners(&self, block: &Block<'_>) -> Result<DescriptionNumber> {
-        let seats = &self.standing().roster.seats;
+        let seats = &self.standing().roster.shards;
         let tiles = self.in_space(|_, _, group| group.tiles(seats, block.key, block.field.shape.as_deref()));
         if tiles.is_single() {
             return self.space_register_with_one(block, tiles.descriptor().unwrap_or(self.id)).await;

@@ -34,7 +34,7 @@ impl AtStream<'_> {
     /// What becomes of a step, as far as its stream goes.
     fn verdict(&self, number: StepNumber, step: &DrivenStep) -> Verdict {
         let name = self.pipeline;
-        let from = self.coordinator.takes_part_from(self.attachment);
+        let from = self.coordinator.active_from(self.attachment);
         if from.is_some_and(|from| (self.run, number) < from) {
             // The pipeline's demand was not in force yet: nothing was staged for it.
             return Verdict::Over(Ok(DriveAnswer::Executed { ran: false, seconds: 0.0 }));

@@ -12,8 +12,8 @@ use forebay_core::dtype::Dtype;
 use forebay_core::ids::{BlockKey, Lineage};
 use forebay_core::roster::{Candidate, Incarnation, Member};
 use forebay_core::steps::{
-    Attachment, AttachmentId, Durability, Effect, EndedField, Policy, RunOptions, Start, StepEnded,
-    StreamCoordinator,
+    Attachment, AttachmentId, Durability, Effect, FieldContribution, Policy, RunOptions, Start,
+    StepContribution, StreamCoordinator,
 };
 use forebay_transport::group_file::ServerEntry;
 use forebay_wire::drive::{Drive, DriveOrder};
@@ -59,10 +59,10 @@ impl TestStreams {
             inline: None,
             stats: None,
         };
-        let fields = vec![EndedField::new(field(), vec![block])];
+        let fields = vec![FieldContribution::new(field(), vec![block])];
         let servers = Vec::new();
-        let ended = StepEnded { step, time: 0.0, fields, dropped: false, torn: false, servers };
-        let effects = self.coordinator.step_ended(1, 0, S0, ended);
+        let ended = StepContribution { step, time: 0.0, fields, dropped: false, torn: false, servers };
+        let effects = self.coordinator.on_step_ended(1, 0, S0, ended);
         self.apply(effects);
     }
 }

@@ -7,7 +7,7 @@ use crate::node::Held;
 use crate::space::Group;
 use crate::space::group::tiles_now;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::steps::FieldReport;
 use forebay_wire::peer::space::Message;
 use std::collections::BTreeMap;
@@ -17,7 +17,12 @@ type Reports = BTreeMap<(ServerId, StepNumber, DescriptionNumber, String), Field
 
 impl Holder {
     /// Other servers hold seats than did before: owners that do not know blocks of this server are told of them.
-    pub(crate) fn on_seats_passed_on(&mut self, cx: &mut Context<'_>, group: &mut dyn Group, before: &Seats) {
+    pub(crate) fn on_seats_passed_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: &mut dyn Group,
+        before: &Shards,
+    ) {
         let held: Vec<Held> = self.blocks.keys().copied().collect();
         self.hand_over(cx, group, &held, before);
     }
@@ -29,7 +34,7 @@ impl Holder {
         group: &mut dyn Group,
         range: Held,
         description: DescriptionNumber,
-        before: &Seats,
+        before: &Shards,
     ) {
         if let Some(block) = self.blocks.get_mut(&range) {
             block.description = description;
@@ -37,7 +42,7 @@ impl Holder {
         self.hand_over(cx, group, &[range], before);
     }
 
-    fn hand_over(&mut self, cx: &mut Context<'_>, group: &mut dyn Group, ranges: &[Held], before: &Seats) {
+    fn hand_over(&mut self, cx: &mut Context<'_>, group: &mut dyn Group, ranges: &[Held], before: &Shards) {
         let mut reports = Reports::new();
         for range in ranges {
             if let Some(block) = self.blocks.get_mut(range).filter(|block| block.description > 0) {
@@ -59,7 +64,7 @@ impl HeldBlock {
         &mut self,
         cx: &Context<'_>,
         group: &mut dyn Group,
-        before: &Seats,
+        before: &Shards,
         reports: &mut Reports,
     ) {
         let HeldBlock { owners: known, field, key, record, description, .. } = self;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::space::{FieldAtStep, Group};
 use forebay_core::ids::ServerId;
-use forebay_core::seats::Seats;
+use forebay_core::shards::Shards;
 use forebay_core::tiles::{TileCache, TileMap};
 use forebay_wire::peer::space::Message;
 
@@ -16,7 +16,7 @@ pub(super) struct Below {
 }
 
 impl Group for Below {
-    fn tiles(&mut self, seats: &Seats, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
+    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
         self.tiles.map(seats, key.hash(), shape)
     }
 

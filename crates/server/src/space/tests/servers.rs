@@ -132,7 +132,7 @@ impl Servers {
 
     /// The server that describes a field.
     pub(super) fn describer_of(&self, key: &FieldAtStep) -> ServerId {
-        self.roster.seats.holder_of(key.hash()).unwrap()
+        self.roster.shards.owner_of(key.hash()).unwrap()
     }
 
     /// A field at a step that this server describes.
@@ -159,7 +159,7 @@ impl Servers {
             space.holder.begin_put(range, Arc::new(field.clone()), key.clone(), record.clone())
         });
         assert!(begun.is_none());
-        let seats = self.roster.seats.clone();
+        let seats = self.roster.shards.clone();
         let tiles = self.at(holder, |_, _, group| group.tiles(&seats, key, field.shape.as_deref()));
         let report = |blocks| FieldReport::new(field.clone(), blocks);
         let describer = tiles.descriptor().unwrap();
@@ -225,7 +225,7 @@ impl Servers {
     /// A server dies, and the others know it: not all have told yet what follows from that.
     pub(super) fn kill(&mut self, dead: ServerId) {
         self.servers.remove(&dead);
-        let before = self.roster.seats.clone();
+        let before = self.roster.shards.clone();
         self.roster = Arc::new(self.roster.next(&[Change::Evict(dead)]).unwrap());
         let living: Vec<ServerId> = self.servers.keys().copied().collect();
         for id in living {

@@ -5,7 +5,7 @@ use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
 use crate::demand::Demand;
-use crate::steps::attachment::{Start, Takes};
+use crate::steps::attachment::{Delivery, Start};
 use crate::steps::options::Policy;
 use crate::steps::report::HeldStep;
 
@@ -14,25 +14,25 @@ fn demand(version: u64) -> Demand {
 }
 
 /// How a rank comes back to a run, with a demand of this version.
-fn back(run: RunNumber, version: u64) -> BackTo {
-    BackTo { run, demand: demand(version), attempt: 1 }
+fn back(run: RunNumber, version: u64) -> Rejoin {
+    Rejoin { run, demand: demand(version), attempt: 1 }
 }
 
 #[test]
 fn a_rank_whose_home_died_comes_back() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
-    assert_eq!(stream.server_gone(S1), []);
-    (0..29).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let (joined, _) = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(stream.on_server_gone(S1), []);
+    (0..29).for_each(|_| assert_eq!(stream.give_up_overdue(), []));
+    let (joined, _) = stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
     assert!(joined.run == 1 && joined.cuts.at(2).wants(&field(), 2));
-    (0..99).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let effects = stream.begun(1, 1, 2);
+    (0..99).for_each(|_| assert_eq!(stream.give_up_overdue(), []));
+    let effects = stream.on_step_begun(1, 1, 2);
     let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.id.step == 1 && report.torn, "it was in it when its home died");
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 2)), []);
-    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 2)), []);
+    assert_eq!(delivered(&stream.on_step_ended(1, 1, S0, ended(1, 2))), [(2, 0)]);
 }
 
 /// Several servers held copies, each of some steps, and they do not tell in the order of the steps.
@@ -41,41 +41,41 @@ fn what_a_dead_home_had_not_told_comes_in_any_order() {
     let mut stream = stream(Policy::DropOldest, 1, 9);
     assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
     for number in 1..5 {
-        assert_eq!(stream.step_ended(1, 0, S0, ended(0, number)), []);
+        assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, number)), []);
     }
-    stream.server_gone(S1);
+    stream.on_server_gone(S1);
     let whole = |effects: &[Effect], number| {
         let [Effect::Deliver(_, report)] = effects else { panic!("{effects:?}") };
         assert!(report.id.step == number && !report.torn, "{report:?}");
     };
-    whole(&stream.step_ended(1, 1, S0, ended(1, 3)), 3);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 5)), [], "others go on meanwhile");
-    whole(&stream.step_ended(1, 1, S0, ended(1, 1)), 1);
+    whole(&stream.on_step_ended(1, 1, S0, ended(1, 3)), 3);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 5)), [], "others go on meanwhile");
+    whole(&stream.on_step_ended(1, 1, S0, ended(1, 1)), 1);
     // Its home had told of step 0, so that it is not needed again; step 2 it has left out.
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
-    assert_eq!(freed(&stream.step_ended(1, 1, S0, ended(1, 0))), [0]);
-    let (joined, effects) = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
-    assert_eq!(joined.below, 4);
+    assert_eq!(freed(&stream.on_step_ended(1, 1, S0, ended(1, 0))), [0]);
+    let (joined, effects) = stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).unwrap();
+    assert_eq!(joined.reported_below, 4);
     let [Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.id.step == 2 && report.torn);
-    whole(&stream.step_ended(1, 1, S0, ended(1, 4)), 4);
-    whole(&stream.step_ended(1, 1, S0, ended(1, 5)), 5);
+    whole(&stream.on_step_ended(1, 1, S0, ended(1, 4)), 4);
+    whole(&stream.on_step_ended(1, 1, S0, ended(1, 5)), 5);
 }
 
 #[test]
 fn a_rank_that_does_not_come_back_is_given_up() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.server_gone(S1), []);
-    (0..200).for_each(|_| assert_eq!(stream.look_for_the_lost(), [], "it may compute"));
-    (1..3).for_each(|step| assert_eq!(stream.step_ended(1, 0, S0, ended(0, step)), []));
-    let told = delivered(&stream.look_for_the_lost());
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(stream.on_server_gone(S1), []);
+    (0..200).for_each(|_| assert_eq!(stream.give_up_overdue(), [], "it may compute"));
+    (1..3).for_each(|step| assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, step)), []));
+    let told = delivered(&stream.give_up_overdue());
     assert_eq!(told, [(0, 0), (1, 0), (2, 0)], "the other rank does not wait for it");
-    let late = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
+    let late = stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
     let mut effects: Vec<Effect> =
         (0..3).flat_map(|step| stream.release(AttachmentId(7), 1, step, false)).collect();
-    effects.extend(stream.rank_gone(1, 0, false));
+    effects.extend(stream.on_rank_gone(1, 0, false));
     let told = effects.iter().find_map(|effect| match effect {
         Effect::Failed(_, error) => Some(error),
         _ => None,
@@ -88,11 +88,11 @@ fn a_rank_that_does_not_come_back_is_given_up() {
 fn a_rank_that_was_alone_is_given_up_late() {
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.join(0, S1, options(1, Policy::DropOldest)).unwrap();
-    stream.server_gone(S1);
+    stream.on_server_gone(S1);
     let given_up = |stream: &StreamCoordinator| stream.runs[&1].is_over();
-    (0..599).for_each(|_| drop(stream.look_for_the_lost()));
+    (0..599).for_each(|_| drop(stream.give_up_overdue()));
     assert!(!given_up(&stream));
-    stream.look_for_the_lost();
+    stream.give_up_overdue();
     assert!(given_up(&stream));
 }
 
@@ -101,43 +101,43 @@ fn a_rank_that_was_alone_is_given_up_late() {
 fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     let back = |stream: &mut StreamCoordinator| {
-        stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).map(drop)
+        stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).map(drop)
     };
     assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(delivered(&stream.step_ended(1, 1, S1, ended(1, 0))), [(0, 0)]);
-    stream.rank_moves(1, 1, S0);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
+    assert_eq!(delivered(&stream.on_step_ended(1, 1, S1, ended(1, 0))), [(0, 0)]);
+    stream.on_rank_released(1, 1, S0);
     assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable, "that is not its home");
-    stream.rank_moves(1, 1, S1);
+    stream.on_rank_released(1, 1, S1);
     back(&mut stream).unwrap();
-    stream.rank_moves(1, 1, S1);
-    assert_eq!(stream.server_gone(S1), []);
-    assert_eq!(stream.step_ended(1, 0, S0, ended(0, 1)), []);
-    assert_eq!(delivered(&stream.step_ended(1, 1, S0, ended(1, 1))), [(1, 0)]);
+    stream.on_rank_released(1, 1, S1);
+    assert_eq!(stream.on_server_gone(S1), []);
+    assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 1)), []);
+    assert_eq!(delivered(&stream.on_step_ended(1, 1, S0, ended(1, 1))), [(1, 0)]);
 }
 
 /// A restart of the simulation does not wait for ranks of the run before it.
 #[test]
 fn a_new_run_gives_up_who_is_away() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(stream.server_gone(S1), []);
-    assert_eq!(stream.rank_gone(1, 0, true), []);
+    assert_eq!(stream.on_server_gone(S1), []);
+    assert_eq!(stream.on_rank_gone(1, 0, true), []);
     let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     assert_eq!(joined.run, 2);
-    let late = stream.come_back(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
+    let late = stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
 }
 
 /// What the home of one of two ranks tells of run 5.
-fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inheritance {
-    Inheritance {
+fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> RunReport {
+    RunReport {
         run: 5,
         options: options(2, Policy::DropOldest),
         fields: vec![field()],
         attrs: Attrs::default(),
         cuts: Some((demand(1), later)),
-        reached: None,
-        ranks: vec![InheritedRank { rank, below, safe_below: 0, begun: below > 0, away: false }],
+        highest_step_left: None,
+        ranks: vec![RankReport { rank, below, safe_below: 0, begun: below > 0, away: false }],
         begun: true,
         over: false,
     }
@@ -148,8 +148,8 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> Inher
 fn a_run_that_was_over_is_not_waited_for() {
     for was_over in [true, false] {
         let mut stream = Checked::new("s", vec![S1]);
-        stream.inherit(S1, 3, Inheritance { over: was_over, ..told(1, 7, Vec::new()) }).unwrap();
-        let gone = stream.rank_gone(5, 1, false);
+        stream.on_run_report(S1, 3, RunReport { over: was_over, ..told(1, 7, Vec::new()) }).unwrap();
+        let gone = stream.on_rank_gone(5, 1, false);
         let effects = settle(&mut stream);
         let tells = |effects: &[Effect]| effects.contains(&Effect::Over(5));
         assert_eq!(tells(&gone) || tells(&effects), was_over, "whoever is next is told, too");
@@ -165,24 +165,24 @@ fn a_run_that_was_over_is_not_waited_for() {
 fn a_run_is_not_over_since_others_are_not_told_yet() {
     for other_is_told in [true, false] {
         let mut stream = Checked::new("s", vec![S0, S1]);
-        stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
-        let mut effects = stream.rank_gone(5, 1, true);
+        stream.on_run_report(S1, 3, told(1, 7, Vec::new())).unwrap();
+        let mut effects = stream.on_rank_gone(5, 1, true);
         if other_is_told {
-            stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+            stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
         }
         effects.extend(settle(&mut stream));
         assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
         if other_is_told {
-            assert!(stream.rank_gone(5, 0, false).contains(&Effect::Over(5)));
+            assert!(stream.on_rank_gone(5, 0, false).contains(&Effect::Over(5)));
         }
     }
     // Until those of which nobody knows are given up.
     let mut stream = Checked::new("s", vec![S0, S1]);
-    stream.inherit(S1, 3, told(1, 7, Vec::new())).unwrap();
-    let mut effects = stream.rank_gone(5, 1, false);
+    stream.on_run_report(S1, 3, told(1, 7, Vec::new())).unwrap();
+    let mut effects = stream.on_rank_gone(5, 1, false);
     effects.extend(settle(&mut stream));
     assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
-    let looks = (0..AWAY_LOOKS).flat_map(|_| stream.look_for_the_lost());
+    let looks = (0..AWAY_LOOKS).flat_map(|_| stream.give_up_overdue());
     assert!(looks.collect::<Vec<Effect>>().contains(&Effect::Over(5)));
 }
 
@@ -190,10 +190,10 @@ fn a_run_is_not_over_since_others_are_not_told_yet() {
 #[test]
 fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
     let mut stream = Checked::new("s", vec![S1]);
-    let mut told = Inheritance { over: true, ..told(1, 7, Vec::new()) };
-    told.ranks.push(InheritedRank { rank: 0, away: true, ..told.ranks[0] });
-    stream.inherit(S1, 3, told).unwrap();
-    stream.rank_gone(5, 1, false);
+    let mut told = RunReport { over: true, ..told(1, 7, Vec::new()) };
+    told.ranks.push(RankReport { rank: 0, away: true, ..told.ranks[0] });
+    stream.on_run_report(S1, 3, told).unwrap();
+    stream.on_rank_gone(5, 1, false);
     settle(&mut stream);
     assert!(stream.status().over);
 }
@@ -209,12 +209,12 @@ fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
 /// Two homes have told: step 7 is closed, step 8 is not.
 fn taken_over() -> (Checked, Vec<Effect>) {
     let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
-    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+    stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
     for number in 7..9 {
-        assert_eq!(stream.step_ended(5, 0, S0, ended(0, number)), []);
+        assert_eq!(stream.on_step_ended(5, 0, S0, ended(0, number)), []);
     }
-    stream.inherit(S1, 3, told(1, 7, vec![(9, demand(2))])).unwrap();
-    assert_eq!(stream.step_ended(5, 1, S1, ended(1, 7)), []);
+    stream.on_run_report(S1, 3, told(1, 7, vec![(9, demand(2))])).unwrap();
+    assert_eq!(stream.on_step_ended(5, 1, S1, ended(1, 7)), []);
     let effects = settle(&mut stream);
     (stream, effects)
 }
@@ -222,15 +222,15 @@ fn taken_over() -> (Checked, Vec<Effect>) {
 /// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
 #[test]
 fn the_places_of_readers_are_kept_until_they_are_back() {
-    let record = |from| AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from };
+    let record = |from| AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from };
     let taken_over = |readers: &[u64]| {
         let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
         for id in readers {
-            stream.inherit_attachment(3, AttachmentId(*id), record(Some((5, 3)))).unwrap();
+            stream.on_attachment_report(3, AttachmentId(*id), record(Some((5, 3)))).unwrap();
         }
         for (rank, server) in [(0, S0), (1, S1)] {
-            stream.inherit(server, 3, told(rank, 8, Vec::new())).unwrap();
-            assert_eq!(stream.step_ended(5, rank, server, ended(rank, 7)), []);
+            stream.on_run_report(server, 3, told(rank, 8, Vec::new())).unwrap();
+            assert_eq!(stream.on_step_ended(5, rank, server, ended(rank, 7)), []);
         }
         settle(&mut stream);
         assert_eq!(stream.status().attached, 0);
@@ -238,7 +238,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     };
     let reader = || Attachment::new(needs(1), S0, 4);
     let mut stream = taken_over(&[7, 8]);
-    let effects = stream.attach(AttachmentId(7), reader(), Start::From(5, 8)).unwrap();
+    let effects = stream.attach(AttachmentId(7), reader(), Start::Rejoin(5, 8)).unwrap();
     assert_eq!(
         (delivered(&effects), freed(&effects)),
         (vec![], vec![]),
@@ -251,17 +251,17 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     assert!(gone.contains(&Effect::Attachment(AttachmentId(8), None)), "{gone:?}");
 
     let mut stream = Checked::new("s", vec![S0, S1]);
-    stream.inherit_attachment(3, AttachmentId(7), record(None)).unwrap();
+    stream.on_attachment_report(3, AttachmentId(7), record(None)).unwrap();
     settle(&mut stream);
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
-    stream.step_ended(1, 0, S0, ended(0, 0));
+    stream.on_step_ended(1, 0, S0, ended(0, 0));
     let effects = stream.attach(AttachmentId(7), reader(), Start::Next).unwrap();
     assert_eq!(delivered(&effects), [(0, 0)], "its first run began while it was away");
 
     let mut stream = taken_over(&[9]);
-    (0..9).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    let effects = stream.look_for_the_lost();
+    (0..9).for_each(|_| assert_eq!(stream.give_up_overdue(), []));
+    let effects = stream.give_up_overdue();
     assert_eq!(freed(&effects), [7]);
     assert!(effects.contains(&Effect::Attachment(AttachmentId(9), None)), "{effects:?}");
 }
@@ -270,15 +270,16 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
 #[test]
 fn nobody_stands_in_for_readers_that_are_known() {
     let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
-    let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
-    stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
+    let record =
+        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 3)) };
+    stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);
-    stream.attach(AttachmentId(7), reader, Start::From(5, 7)).unwrap();
-    stream.come_back(0, S0, options(1, Policy::DropOldest), back(5, 1), 3).unwrap();
+    stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 7)).unwrap();
+    stream.rejoin(0, S0, options(1, Policy::DropOldest), back(5, 1), 3).unwrap();
     settle(&mut stream);
     stream.define(5, 0, field()).unwrap();
-    assert_eq!(delivered(&stream.step_ended(5, 0, S0, ended(0, 7))), [(7, 0)]);
+    assert_eq!(delivered(&stream.on_step_ended(5, 0, S0, ended(0, 7))), [(7, 0)]);
     assert_eq!(freed(&stream.release(AttachmentId(7), 5, 7, false)), [7]);
 }
 
@@ -287,17 +288,18 @@ fn nobody_stands_in_for_readers_that_are_known() {
 #[test]
 fn what_comes_before_the_run_is_told_of_is_not_freed() {
     let mut stream = Checked::new("s", vec![S0, S1]);
-    let record = AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 7)) };
-    stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
-    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 7)), []);
-    assert_eq!(stream.stranded(5, 7, 0, S1), []);
+    let record =
+        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 7)) };
+    stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
+    assert_eq!(stream.on_step_ended(5, 0, S0, ended(0, 7)), []);
+    assert_eq!(stream.on_stranded_blocks(5, 7, 0, S1), []);
     for (rank, server) in [(0, S0), (1, S1)] {
-        stream.inherit(server, 3, told(rank, 8, Vec::new())).unwrap();
-        assert_eq!(stream.step_ended(5, rank, server, ended(rank, 7)), []);
+        stream.on_run_report(server, 3, told(rank, 8, Vec::new())).unwrap();
+        assert_eq!(stream.on_step_ended(5, rank, server, ended(rank, 7)), []);
     }
     settle(&mut stream);
     let effects =
-        stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 4), Start::From(5, 7)).unwrap();
+        stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 4), Start::Rejoin(5, 7)).unwrap();
     let [.., Effect::Deliver(_, report)] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.id.step == 7 && !report.torn);
 }
@@ -312,15 +314,15 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     assert_eq!((cuts.at(8).version, cuts.at(9).version), (1, 2), "one of them had heard of it");
     assert!(*version > 1 << 40);
     let reader = Attachment::new(needs(1), S0, 4);
-    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 7)).unwrap();
+    let effects = stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 7)).unwrap();
     assert_eq!(delivered(&effects), [(7, 0)]);
-    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 7)));
-    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 8))), [(8, 0)]);
+    assert_eq!(stream.active_from(AttachmentId(7)), Some((5, 7)));
+    assert_eq!(delivered(&stream.on_step_ended(5, 1, S1, ended(1, 8))), [(8, 0)]);
     for number in 7..9 {
         assert_eq!(freed(&stream.release(AttachmentId(7), 5, number, false)), [], "others may come back");
     }
     assert_eq!(stream.status().attached, 1);
-    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.look_for_the_lost()).collect();
+    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.give_up_overdue()).collect();
     let unseen = |step: StepNumber| {
         effects.iter().any(|e| matches!(e, Effect::Free { id, unseen_before: 3, .. } if id.step == step))
     };
@@ -333,11 +335,11 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
 fn nothing_is_agreed_until_all_have_told() {
     let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
     let needs_all =
-        AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 0)) };
-    stream.inherit_attachment(3, AttachmentId(7), needs_all).unwrap();
-    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
+        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 0)) };
+    stream.on_attachment_report(3, AttachmentId(7), needs_all).unwrap();
+    stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
     let seldom = Attachment::new(needs(5), S0, 4);
-    let effects = stream.attach(AttachmentId(8), seldom, Start::From(5, 8)).unwrap();
+    let effects = stream.attach(AttachmentId(8), seldom, Start::Rejoin(5, 8)).unwrap();
     assert!(!effects.iter().any(|e| matches!(e, Effect::Prepare { .. })), "{effects:?}");
     assert_eq!(without_records(stream.detach(AttachmentId(9))), []);
     let effects = settle(&mut stream);
@@ -351,8 +353,8 @@ fn nothing_is_agreed_until_all_have_told() {
 fn a_change_that_is_being_agreed_stays_so_when_more_is_told() {
     let (mut stream, effects) = taken_over();
     let Some(Effect::Prepare { version, .. }) = effects.last() else { panic!("{effects:?}") };
-    assert_eq!(stream.prepared(S0, *version, Some(8)), []);
-    stream.inherit(S1, 3, told(1, 7, vec![(99, demand(3))])).unwrap();
+    assert_eq!(stream.on_prepared(S0, *version, Some(8)), []);
+    stream.on_run_report(S1, 3, told(1, 7, vec![(99, demand(3))])).unwrap();
     let effects = settle(&mut stream);
     let [Effect::Cuts { run: 5, cuts, agreeing }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(
@@ -361,7 +363,7 @@ fn a_change_that_is_being_agreed_stays_so_when_more_is_told() {
         "a rank must not begin step 9 before it is decided what holds there"
     );
     assert_eq!(cuts.at(99).version, 2, "the servers were told what holds, and begin steps by that");
-    let effects = stream.prepared(S1, *version, Some(8));
+    let effects = stream.on_prepared(S1, *version, Some(8));
     let Some(Effect::Decide(decision)) = effects.iter().find(|e| matches!(e, Effect::Decide(_))) else {
         panic!("{effects:?}")
     };
@@ -373,25 +375,25 @@ fn a_reader_that_comes_back_holds_what_it_held() {
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.take_over(3);
     let held = |step, pinned| HeldStep { run: 5, step, pinned };
-    let reader = |held: Vec<HeldStep>| Attachment::new(needs(1), S0, 4).holding(held);
+    let reader = |held: Vec<HeldStep>| Attachment::new(needs(1), S0, 4).with_held_steps(held);
     // The first comes before the homes have told, and has let go of one step by then; the other comes later.
     let (early, late) = (AttachmentId(7), AttachmentId(8));
-    let attach = stream.attach(early, reader(vec![held(6, true), held(7, false)]), Start::From(5, 9));
+    let attach = stream.attach(early, reader(vec![held(6, true), held(7, false)]), Start::Rejoin(5, 9));
     assert_eq!(without_records(attach.unwrap()), []);
     for (rank, server) in [(0, S0), (1, S1)] {
-        stream.inherit(server, 3, told(rank, 9, Vec::new())).unwrap();
+        stream.on_run_report(server, 3, told(rank, 9, Vec::new())).unwrap();
         for number in 6..9 {
-            stream.step_ended(5, rank, server, ended(rank, number));
+            stream.on_step_ended(5, rank, server, ended(rank, number));
         }
     }
     assert_eq!(stream.release(early, 5, 6, false), []);
     assert_eq!(freed(&settle(&mut stream)), [6], "the oldest, since those that wait are too large");
     assert_eq!(stream.held_by(early), [(5, 7)]);
     stream
-        .attach(late, reader(vec![held(8, true), held(7, true), held(5, true)]), Start::From(5, 9))
+        .attach(late, reader(vec![held(8, true), held(7, true), held(5, true)]), Start::Rejoin(5, 9))
         .unwrap();
     assert_eq!(stream.held_by(late), [(5, 7), (5, 8)], "what is not there any more nobody holds");
-    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.look_for_the_lost()).collect();
+    let effects: Vec<Effect> = (0..10).flat_map(|_| stream.give_up_overdue()).collect();
     assert_eq!(freed(&effects), [], "though others have not come back");
     assert_eq!(freed(&stream.release(early, 5, 7, false)), []);
     assert_eq!(freed(&stream.release(late, 5, 7, false)), [7]);
@@ -404,19 +406,19 @@ fn a_reader_that_comes_back_is_told_how_many_steps_it_has_missed() {
     let come_back = |keep: u32| {
         let mut stream = Checked::new("s", vec![S0, S1]);
         let record =
-            AttachmentRecord { needs: needs(1), follow: false, takes: Takes::Torn, from: Some((5, 3)) };
-        stream.inherit_attachment(3, AttachmentId(7), record).unwrap();
+            AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 3)) };
+        stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
         for (rank, server) in [(0, S0), (1, S1)] {
             let told = told(rank, 9, Vec::new());
             let options = RunOptions { keep, ..told.options };
-            stream.inherit(server, 3, Inheritance { options, ..told }).unwrap();
+            stream.on_run_report(server, 3, RunReport { options, ..told }).unwrap();
             (3..9).for_each(|number| {
-                stream.step_ended(5, rank, server, ended(rank, number));
+                stream.on_step_ended(5, rank, server, ended(rank, number));
             });
         }
         let freed = freed(&settle(&mut stream));
         let reader = Attachment::new(needs(1), S0, 9);
-        (freed, delivered(&stream.attach(AttachmentId(7), reader, Start::From(5, 5)).unwrap()))
+        (freed, delivered(&stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 5)).unwrap()))
     };
     let (freed, told) = come_back(0);
     assert_eq!(freed, [3, 4, 5, 6], "those that wait are too large");
@@ -427,13 +429,13 @@ fn a_reader_that_comes_back_is_told_how_many_steps_it_has_missed() {
 #[test]
 fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
     let (mut stream, _) = taken_over();
-    stream.step_ended(5, 1, S1, ended(1, 8));
+    stream.on_step_ended(5, 1, S1, ended(1, 8));
     for rank in 0..2 {
-        stream.rank_gone(5, rank, false);
+        stream.on_rank_gone(5, rank, false);
     }
     let mut reader = Attachment::new(needs(1), S0, 4);
     reader.follow = false;
-    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 8)).unwrap();
+    let effects = stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 8)).unwrap();
     assert_eq!(delivered(&effects), [(8, 0)]);
     assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "{effects:?}");
 }
@@ -443,28 +445,28 @@ fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
 fn a_reader_that_comes_back_is_not_told_again_of_what_closes_late() {
     let (mut stream, _) = taken_over();
     let reader = Attachment::new(needs(1), S0, 4);
-    let effects = stream.attach(AttachmentId(7), reader, Start::From(5, 9)).unwrap();
+    let effects = stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 9)).unwrap();
     assert_eq!(delivered(&effects), []);
-    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 8))), []);
-    stream.step_ended(5, 0, S0, ended(0, 9));
-    assert_eq!(delivered(&stream.step_ended(5, 1, S1, ended(1, 9))), [(9, 0)]);
+    assert_eq!(delivered(&stream.on_step_ended(5, 1, S1, ended(1, 8))), []);
+    stream.on_step_ended(5, 0, S0, ended(0, 9));
+    assert_eq!(delivered(&stream.on_step_ended(5, 1, S1, ended(1, 9))), [(9, 0)]);
 }
 
 #[test]
 fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
     let mut stream = Checked::new("s", vec![S0, S1]);
-    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
-    stream.inherit(S1, 3, told(1, 8, Vec::new())).unwrap();
-    stream.step_ended(5, 0, S0, ended(0, 7));
-    stream.holds(ServerId(2), [(4, 1), (5, 7), (5, 9), (5, 10)]);
+    stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
+    stream.on_run_report(S1, 3, told(1, 8, Vec::new())).unwrap();
+    stream.on_step_ended(5, 0, S0, ended(0, 7));
+    stream.on_blocks_held(ServerId(2), [(4, 1), (5, 7), (5, 9), (5, 10)]);
     assert_eq!(freed(&settle(&mut stream)), [1], "of a run that nobody knows");
-    stream.step_ended(5, 0, S0, ended(0, 9));
-    stream.step_ended(5, 0, S0, ended(0, 11));
-    assert_eq!(freed(&stream.look_for_the_lost()), [], "the other rank may put it yet");
-    stream.step_ended(5, 1, S1, ended(1, 9));
-    stream.step_ended(5, 1, S1, ended(1, 11));
-    assert_eq!(freed(&stream.look_for_the_lost()), [10]);
-    let effects: Vec<Effect> = (0..9).flat_map(|_| stream.look_for_the_lost()).collect();
+    stream.on_step_ended(5, 0, S0, ended(0, 9));
+    stream.on_step_ended(5, 0, S0, ended(0, 11));
+    assert_eq!(freed(&stream.give_up_overdue()), [], "the other rank may put it yet");
+    stream.on_step_ended(5, 1, S1, ended(1, 9));
+    stream.on_step_ended(5, 1, S1, ended(1, 11));
+    assert_eq!(freed(&stream.give_up_overdue()), [10]);
+    let effects: Vec<Effect> = (0..9).flat_map(|_| stream.give_up_overdue()).collect();
     assert_eq!(freed(&effects), [7, 9, 11]);
     for effect in effects {
         if let Effect::Free { id, servers, .. } = effect {
@@ -477,38 +479,38 @@ fn what_nobody_tells_of_is_freed_and_what_is_still_being_put_is_not() {
 fn a_run_whose_ranks_all_lost_their_home_is_learned_of_from_those_that_come_back() {
     let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
     let attachment = Attachment::new(needs(1), S0, 4);
-    let attach = stream.attach(AttachmentId(7), attachment, Start::From(5, 3));
+    let attach = stream.attach(AttachmentId(7), attachment, Start::Rejoin(5, 3));
     assert_eq!(without_records(attach.unwrap()), []);
-    assert_eq!(stream.takes_part_from(AttachmentId(7)), None);
+    assert_eq!(stream.active_from(AttachmentId(7)), None);
     // What its homes tell before they have told of the run belongs to nobody.
-    assert_eq!(freed(&stream.step_ended(5, 0, S0, ended(0, 8))), [8]);
+    assert_eq!(freed(&stream.on_step_ended(5, 0, S0, ended(0, 8))), [8]);
     for rank in 0..2 {
-        let back = stream.come_back(rank, S0, options(2, Policy::DropOldest), back(5, 9), 3);
+        let back = stream.rejoin(rank, S0, options(2, Policy::DropOldest), back(5, 9), 3);
         assert!(back.unwrap().0.cuts.at(0).wants(&field(), 0), "as it knew before");
         settle(&mut stream);
         stream.define(5, rank, field()).unwrap();
     }
-    assert_eq!(stream.takes_part_from(AttachmentId(7)), Some((5, 3)));
-    assert_eq!(stream.step_ended(5, 0, S0, ended(0, 9)), []);
-    assert_eq!(delivered(&stream.step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
-    let other = stream.come_back(0, S0, options(2, Policy::DropOldest), back(7, 9), 3);
+    assert_eq!(stream.active_from(AttachmentId(7)), Some((5, 3)));
+    assert_eq!(stream.on_step_ended(5, 0, S0, ended(0, 9)), []);
+    assert_eq!(delivered(&stream.on_step_ended(5, 1, S0, ended(1, 9))), [(9, 0)]);
+    let other = stream.rejoin(0, S0, options(2, Policy::DropOldest), back(7, 9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "run 5 is not over");
-    let other = stream.come_back(0, S0, options(3, Policy::DropOldest), back(5, 9), 3);
+    let other = stream.rejoin(0, S0, options(3, Policy::DropOldest), back(5, 9), 3);
     assert_eq!(other.unwrap_err().kind, ErrorKind::NotFound, "its ranks were 2");
 }
 
 #[test]
 fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
     let mut stream = Checked::new("s", vec![S0]);
-    stream.inherit(S0, 3, told(0, 8, Vec::new())).unwrap();
-    stream.step_ended(5, 0, S0, ended(0, 8));
+    stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
+    stream.on_step_ended(5, 0, S0, ended(0, 8));
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);
-    let attach = stream.attach(AttachmentId(7), reader, Start::From(5, 8));
+    let attach = stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 8));
     assert_eq!(without_records(attach.unwrap()), []);
-    (0..30).for_each(|_| assert_eq!(stream.look_for_the_lost(), []));
-    (9..11).for_each(|step| assert_eq!(stream.step_ended(5, 0, S0, ended(0, step)), []));
-    let effects = stream.look_for_the_lost();
+    (0..30).for_each(|_| assert_eq!(stream.give_up_overdue(), []));
+    (9..11).for_each(|step| assert_eq!(stream.on_step_ended(5, 0, S0, ended(0, step)), []));
+    let effects = stream.give_up_overdue();
     let [Effect::Deliver(_, report), ..] = &effects[..] else { panic!("{effects:?}") };
     assert!(report.torn && report.id.step == 8, "{effects:?}");
 }
@@ -517,18 +519,18 @@ fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
 #[test]
 fn what_a_rank_has_given_up_comes_late() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    assert_eq!(stream.server_gone(S1), []);
+    assert_eq!(stream.on_server_gone(S1), []);
     let comes_back = |stream: &mut StreamCoordinator, server, attempt| {
-        let back_to = BackTo { attempt, ..back(1, 1) };
-        stream.come_back(1, server, options(2, Policy::DropOldest), back_to, 3).map(drop).map_err(|e| e.kind)
+        let back_to = Rejoin { attempt, ..back(1, 1) };
+        stream.rejoin(1, server, options(2, Policy::DropOldest), back_to, 3).map(drop).map_err(|e| e.kind)
     };
     assert_eq!(comes_back(&mut stream, S0, 2), Ok(()));
     assert_eq!(comes_back(&mut stream, S0, 1), Err(ErrorKind::Conflict));
     assert_eq!(comes_back(&mut stream, ServerId(7), 3), Err(ErrorKind::Unreachable), "its home has it still");
-    stream.rank_moves(1, 1, S0);
+    stream.on_rank_released(1, 1, S0);
     assert_eq!(comes_back(&mut stream, ServerId(7), 3), Ok(()));
     // Nobody waited for the answer.
-    assert_eq!(stream.never_came(1, 1), []);
+    assert_eq!(stream.on_join_abandoned(1, 1), []);
     assert_eq!(comes_back(&mut stream, S0, 4), Ok(()));
 }
 
@@ -536,10 +538,10 @@ fn what_a_rank_has_given_up_comes_late() {
 #[test]
 fn what_nobody_claimed_goes_with_its_run() {
     let (mut stream, _) = taken_over();
-    assert_eq!(without_records(stream.holds(S0, [(5, 9)])), []);
-    let mut effects = stream.rank_gone(5, 0, true);
-    effects.extend(stream.server_gone(S1));
-    (0..10).for_each(|_| effects.extend(stream.look_for_the_lost()));
+    assert_eq!(without_records(stream.on_blocks_held(S0, [(5, 9)])), []);
+    let mut effects = stream.on_rank_gone(5, 0, true);
+    effects.extend(stream.on_server_gone(S1));
+    (0..10).for_each(|_| effects.extend(stream.give_up_overdue()));
     effects.extend(stream.join(0, S0, options(2, Policy::DropOldest)).unwrap().1);
     assert_eq!(freed(&effects), [7, 8, 9], "{effects:?}");
 }

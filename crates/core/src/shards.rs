@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 /// The member that holds each seat.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Seats(Vec<ServerId>);
+pub struct Shards(Vec<ServerId>);
 
-impl Seats {
+impl Shards {
     /// One for each of these members.
-    pub fn of(members: impl IntoIterator<Item = ServerId>) -> Seats {
-        Seats(members.into_iter().collect())
+    pub fn of(members: impl IntoIterator<Item = ServerId>) -> Shards {
+        Shards(members.into_iter().collect())
     }
 
     /// How many there are.
@@ -29,25 +29,25 @@ impl Seats {
     }
 
     /// Who holds them. A member may hold several.
-    pub fn holders(&self) -> impl Iterator<Item = ServerId> + '_ {
+    pub fn owners(&self) -> impl Iterator<Item = ServerId> + '_ {
         self.0.iter().copied()
     }
 
     /// Who answers for something with this hash: rendezvous hashing over the seats (Thaler and Ravishankar, 1998).
-    pub fn holder_of(&self, hash: u64) -> Option<ServerId> {
+    pub fn owner_of(&self, hash: u64) -> Option<ServerId> {
         let best = (0..self.0.len()).max_by_key(|seat| weight(hash, *seat))?;
         self.0.get(best).copied()
     }
 
     /// The holders of all seats in the order of their seats' weights for something with this hash.
-    pub fn order_for(&self, hash: u64) -> Vec<ServerId> {
+    pub fn preference_of(&self, hash: u64) -> Vec<ServerId> {
         let mut order: Vec<usize> = (0..self.0.len()).collect();
         order.sort_by_cached_key(|seat| std::cmp::Reverse(weight(hash, *seat)));
         order.into_iter().map(|seat| self.0[seat]).collect()
     }
 
     /// The members are others: seats of those that have gone pass on to those who hold the fewest, the oldest of them first.
-    pub fn pass_on(&mut self, members: &[ServerId]) {
+    pub fn reassign(&mut self, members: &[ServerId]) {
         for seat in 0..self.0.len() {
             if members.contains(&self.0[seat]) {
                 continue;
@@ -76,24 +76,24 @@ mod tests {
 
     #[test]
     fn seats_of_the_gone_pass_on_and_others_stay() {
-        let before = Seats::of(ids(&[0, 1, 2, 5]));
+        let before = Shards::of(ids(&[0, 1, 2, 5]));
         let mut after = before.clone();
-        after.pass_on(&ids(&[0, 2, 5, 6, 7]));
-        assert_eq!(after, Seats::of(ids(&[0, 6, 2, 5])), "the oldest of those that hold none");
+        after.reassign(&ids(&[0, 2, 5, 6, 7]));
+        assert_eq!(after, Shards::of(ids(&[0, 6, 2, 5])), "the oldest of those that hold none");
         let mut counts = [0; 8];
         for i in 0..4000 {
             let hash = hash_name(&format!("field{i}"));
-            let (was, is) = (before.holder_of(hash).unwrap(), after.holder_of(hash).unwrap());
+            let (was, is) = (before.owner_of(hash).unwrap(), after.owner_of(hash).unwrap());
             assert!(was == is || (was, is) == (ServerId(1), ServerId(6)));
-            assert_eq!((before.order_for(hash)[0], after.order_for(hash)[0]), (was, is));
+            assert_eq!((before.preference_of(hash)[0], after.preference_of(hash)[0]), (was, is));
             counts[is.0 as usize] += 1;
         }
         assert!([0, 2, 5, 6].iter().all(|id| (850..1150).contains(&counts[*id])), "{counts:?}");
-        after.pass_on(&ids(&[7]));
-        assert_eq!(after, Seats::of(ids(&[7, 7, 7, 7])));
-        after.pass_on(&ids(&[8, 9]));
-        assert_eq!(after, Seats::of(ids(&[8, 9, 8, 9])));
-        after.pass_on(&[]);
+        after.reassign(&ids(&[7]));
+        assert_eq!(after, Shards::of(ids(&[7, 7, 7, 7])));
+        after.reassign(&ids(&[8, 9]));
+        assert_eq!(after, Shards::of(ids(&[8, 9, 8, 9])));
+        after.reassign(&[]);
         assert_eq!(after.len(), 4, "nobody is left to hold them");
     }
 }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 /// The members in the order in which they are homes, with the places that are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Homes(Vec<Option<ServerId>>);
+pub struct HomeAssignment(Vec<Option<ServerId>>);
 
-impl Homes {
+impl HomeAssignment {
     /// One place for each of these members.
-    pub fn of(members: impl IntoIterator<Item = ServerId>) -> Homes {
-        Homes(members.into_iter().map(Some).collect())
+    pub fn of(members: impl IntoIterator<Item = ServerId>) -> HomeAssignment {
+        HomeAssignment(members.into_iter().map(Some).collect())
     }
 
     /// The members that have a place, in order.
@@ -26,7 +26,7 @@ impl Homes {
 
     /// The members are others, in the order of their ids: those that have gone leave their places, those that have come take
     /// the first ones that are empty. There are never more places than there were members at once.
-    pub fn pass_on(&mut self, members: &[ServerId]) {
+    pub fn reassign(&mut self, members: &[ServerId]) {
         for place in &mut self.0 {
             *place = place.filter(|member| members.contains(member));
         }
@@ -61,38 +61,38 @@ mod tests {
         numbers.iter().copied().map(ServerId).collect()
     }
 
-    fn homes_of(homes: &Homes, ranks: u32) -> Vec<u32> {
+    fn homes_of(homes: &HomeAssignment, ranks: u32) -> Vec<u32> {
         (0..ranks).map(|rank| homes.home_of(rank, |_| true, |_| true).unwrap().0).collect()
     }
 
     #[test]
     fn who_joins_takes_the_place_of_who_has_gone() {
-        let mut homes = Homes::of(ids(&[0, 1, 2]));
+        let mut homes = HomeAssignment::of(ids(&[0, 1, 2]));
         let before = homes_of(&homes, 6);
         assert_eq!(before, [0, 1, 2, 0, 1, 2]);
         for (dead, joins) in [(0, 3), (1, 4), (3, 5)] {
             let mut left: Vec<ServerId> = homes.members().filter(|id| id.0 != dead).collect();
             left.sort_unstable();
-            homes.pass_on(&left);
+            homes.reassign(&left);
             let orphans: Vec<u32> = (0..6).filter(|rank| before[*rank as usize] == dead).collect();
             let taken = orphans.iter().map(|rank| homes_of(&homes, 6)[*rank as usize]);
             assert_eq!(taken.collect::<std::collections::BTreeSet<u32>>().len(), orphans.len());
             left.push(ServerId(joins));
-            homes.pass_on(&left);
+            homes.reassign(&left);
             assert_eq!(homes.members().count(), 3);
         }
         assert_eq!(homes_of(&homes, 6), [5, 4, 2, 5, 4, 2]);
-        homes.pass_on(&ids(&[5, 2, 6, 7]));
-        assert_eq!(homes, Homes::of(ids(&[5, 6, 2, 7])), "a place more");
-        homes.pass_on(&ids(&[7]));
+        homes.reassign(&ids(&[5, 2, 6, 7]));
+        assert_eq!(homes, HomeAssignment::of(ids(&[5, 6, 2, 7])), "a place more");
+        homes.reassign(&ids(&[7]));
         assert_eq!(homes_of(&homes, 3), [7, 7, 7]);
-        homes.pass_on(&[]);
+        homes.reassign(&[]);
         assert_eq!(homes.home_of(0, |_| true, |_| true), None);
     }
 
     #[test]
     fn a_home_is_on_the_rank_s_host_if_one_there_may_be_it() {
-        let homes = Homes::of(ids(&[0, 1, 2, 3]));
+        let homes = HomeAssignment::of(ids(&[0, 1, 2, 3]));
         let odd = |id: ServerId| id.0 % 2 == 1;
         assert_eq!(homes.home_of(0, |_| true, odd), Some(ServerId(1)));
         assert_eq!(homes.home_of(1, |_| true, odd), Some(ServerId(3)));

@@ -51,7 +51,7 @@ struct Statement {
 
 /// That a member is taken for gone.
 #[derive(Debug)]
-struct Doubt {
+struct Suspicion {
     by: BTreeMap<ServerId, Statement>,
     /// Since when somebody does, in this epoch.
     since: Duration,
@@ -63,16 +63,16 @@ struct Doubt {
 
 /// Who is taken for gone, as far as one member knows.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
-    about: BTreeMap<ServerId, Doubt>,
+pub(super) struct Suspicions {
+    about: BTreeMap<ServerId, Suspicion>,
     /// While there are doubts: who reached each member, since when, and when they said so last.
     reached: BTreeMap<ServerId, BTreeMap<ServerId, (Duration, Duration)>>,
 }
 
-impl Doubts {
+impl Suspicions {
     /// One member takes another for gone. Returns whether it said something else before, or nothing.
     pub(super) fn add(&mut self, about: ServerId, by: ServerId, evidence: Evidence, now: Duration) -> bool {
-        let doubt = self.about.entry(about).or_insert_with(|| Doubt::since(now));
+        let doubt = self.about.entry(about).or_insert_with(|| Suspicion::since(now));
         let before = doubt.by.get(&by).copied();
         let evidence = before.map_or(evidence, |before| before.evidence.max(evidence));
         let since = before.map_or(now, |before| before.since);
@@ -203,13 +203,13 @@ fn goes_on(at: Duration, now: Duration) -> bool {
     now <= at + ASK_AGAIN_MAX + COUNTS
 }
 
-impl Doubt {
-    fn since(now: Duration) -> Doubt {
-        Doubt { by: BTreeMap::new(), since: now, ask_at: now + ASK, ask_again: ASK_AGAIN }
+impl Suspicion {
+    fn since(now: Duration) -> Suspicion {
+        Suspicion { by: BTreeMap::new(), since: now, ask_at: now + ASK, ask_again: ASK_AGAIN }
     }
 
     fn restart(&mut self, now: Duration) {
-        *self = Doubt { by: std::mem::take(&mut self.by), ..Doubt::since(now) };
+        *self = Suspicion { by: std::mem::take(&mut self.by), ..Suspicion::since(now) };
     }
 
     /// When what one member says is taken for the end of its connection to this one.
@@ -237,7 +237,7 @@ impl Doubt {
         let doubting = self.by.iter().filter(|(by, said)| counts(by, said.evidence, said.at));
         let doubting = doubting.map(|(by, _)| Voter::Member(*by)).chain([Voter::Witness]).collect();
         let proven = self.by.values().any(|said| said.evidence == Evidence::Dead);
-        proven || voters.are_enough(&doubting) || seeded(Bug::BelievesEachDoubt)
+        proven || voters.are_enough(&doubting) || seeded(Bug::BelievesEachSuspicion)
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
 
     /// Who goes of so many members, in the eyes of server 0, by what was said at some times, at another time.
     fn to_go(members: u32, said: &[(u32, u32, Evidence, u64)], now: u64) -> BTreeSet<ServerId> {
-        let mut doubts = Doubts::default();
+        let mut doubts = Suspicions::default();
         for (by, about, evidence, at) in said {
             doubts.add(ServerId(*about), ServerId(*by), *evidence, Duration::from_millis(*at));
         }
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn of_two_that_have_lost_each_other_one_goes() {
         let lost = |pairs: &[(u32, u32)], reached: &[(u32, u32)], now| {
-            let mut doubts = Doubts::default();
+            let mut doubts = Suspicions::default();
             for (by, about) in pairs {
                 doubts.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
             }
@@ -312,7 +312,7 @@ mod tests {
         );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
         let silent = |now, said: &[u64], reached: &[(u32, u32)], at: &[u64]| {
-            let mut doubts = Doubts::default();
+            let mut doubts = Suspicions::default();
             for at in said {
                 doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::from_millis(*at));
             }
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn the_others_are_asked_more_and_more_seldom() {
         let at = Duration::from_millis;
-        let mut doubts = Doubts::default();
+        let mut doubts = Suspicions::default();
         assert!(doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
         assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
         assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
@@ -389,8 +389,8 @@ mod tests {
     fn that_members_are_reached_steadily_outlasts_a_change_of_the_others() {
         let at = Duration::from_millis;
         let goes = |again: bool| {
-            let mut doubts = Doubts::default();
-            let reach = |doubts: &mut Doubts, now| {
+            let mut doubts = Suspicions::default();
+            let reach = |doubts: &mut Suspicions, now| {
                 for (by, about) in
                     [(0, 1), (3, 1), (0, 2), (3, 2)].map(|(by, about)| (ServerId(by), ServerId(about)))
                 {
