@@ -71,10 +71,10 @@ unsafe fn read(given: &fb_attribute) -> Result<Attr> {
 /// The attributes of a step, as C reads them, by field (empty: the stream) and key. What it points at are the
 /// step's attributes and its own texts.
 #[derive(Debug)]
-pub(crate) struct Shown(BTreeMap<String, Vec<ShownAttr>>);
+pub(crate) struct AttrTable(BTreeMap<String, Vec<AttrEntry>>);
 
 #[derive(Debug)]
-struct ShownAttr {
+struct AttrEntry {
     field: Option<Box<CStr>>,
     key: Box<CStr>,
     /// What `pointers` point at.
@@ -82,8 +82,8 @@ struct ShownAttr {
     pointers: Vec<*const c_char>,
 }
 
-impl Shown {
-    fn new(attrs: &Attrs) -> Shown {
+impl AttrTable {
+    fn new(attrs: &Attrs) -> AttrTable {
         let fields = attrs.fields().map(Some).chain([None]);
         let of = |field: Option<&str>| {
             let shown = attrs.of(field).map(|(key, attr)| {
@@ -92,15 +92,15 @@ impl Shown {
                     _ => Vec::new(),
                 };
                 let pointers = texts.iter().map(|text| text.as_ptr()).collect();
-                ShownAttr { field: field.map(c_text), key: c_text(key), _texts: texts, pointers }
+                AttrEntry { field: field.map(c_text), key: c_text(key), _texts: texts, pointers }
             });
             (field.unwrap_or("").to_owned(), shown.collect())
         };
-        Shown(fields.map(of).collect())
+        AttrTable(fields.map(of).collect())
     }
 
     /// Those of a field, in the order of their keys.
-    fn of(&self, field: Option<&str>) -> &[ShownAttr] {
+    fn of(&self, field: Option<&str>) -> &[AttrEntry] {
         self.0.get(field.unwrap_or("")).map_or(&[], |shown| &shown[..])
     }
 }
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn fb_attr_get(
             let (field, key) = (arguments::optional_text(field, "field")?, arguments::text(key, "key")?);
             let attrs = inner.step.attrs();
             let place = attrs.of(field).position(|(known, _)| known == key);
-            let shown = inner.attributes.get_or_init(|| Shown::new(attrs)).of(field);
+            let shown = inner.attributes.get_or_init(|| AttrTable::new(attrs)).of(field);
             let (Some(attr), Some(shown)) = (attrs.get(field, key), place.and_then(|at| shown.get(at)))
             else {
                 let known: Vec<&str> = attrs.of(field).map(|(key, _)| key).collect();
@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C" fn fb_attr_key(
             let inner = Handle::get(step, "step")?;
             let field = arguments::optional_text(field, "field")?;
             let place = arguments::place(key, "key")?;
-            let shown = inner.attributes.get_or_init(|| Shown::new(inner.step.attrs())).of(field);
+            let shown = inner.attributes.get_or_init(|| AttrTable::new(inner.step.attrs())).of(field);
             let found = usize::try_from(index).ok().and_then(|index| shown.get(index));
             let found = found.ok_or_else(|| {
                 Error::not_found(format!("there is no attribute {index}: there are {}", shown.len()))

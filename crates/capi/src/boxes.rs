@@ -11,7 +11,7 @@ use forebay_client::store::strided::{Source, Target};
 use forebay_client::{Error, ErrorKind, Result, Selection};
 
 /// A block as a caller describes it, checked as far as that goes without its field.
-pub(crate) struct Given<'a> {
+pub(crate) struct BlockArguments<'a> {
     pub(crate) field: &'a str,
     pub(crate) dtype: Dtype,
     pub(crate) number: u64,
@@ -21,12 +21,12 @@ pub(crate) struct Given<'a> {
     data: *const u8,
 }
 
-impl<'a> Given<'a> {
+impl<'a> BlockArguments<'a> {
     /// Reads a description.
     ///
     /// # Safety
     /// Its pointers are NULL or point at what the header says, for `'a`.
-    pub(crate) unsafe fn read(block: &fb_block) -> Result<Given<'a>> {
+    pub(crate) unsafe fn read(block: &fb_block) -> Result<BlockArguments<'a>> {
         if block.memory != FB_MEMORY_HOST {
             return Err(Error::unsupported(format!(
                 "block->memory is {}: only FB_MEMORY_HOST (0) is built; copy the array to the host first",
@@ -46,7 +46,7 @@ impl<'a> Given<'a> {
             let placed = ndim == 0 || !block.offset.is_null();
             let extent = Extent::new(placed.then_some(&offset[..]), &shape, &low, &high)?;
             let strides = read_strides(block.strides, ndim);
-            Ok(Given {
+            Ok(BlockArguments {
                 field,
                 dtype,
                 number: block.number,

@@ -4,7 +4,7 @@
 
 use crate::abi::{Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view};
 use crate::arguments;
-use crate::attributes::Shown;
+use crate::attributes::AttrTable;
 use crate::boundary::{Handle, call};
 use crate::boxes;
 use crate::fields::FieldTexts;
@@ -25,7 +25,7 @@ pub(crate) struct StepInner {
     /// What the fields are called, as C has text, once it was asked for.
     pub(crate) texts: OnceLock<Vec<FieldTexts>>,
     /// The attributes as C has them, once they were asked for.
-    pub(crate) attributes: OnceLock<Shown>,
+    pub(crate) attributes: OnceLock<AttrTable>,
     pub(crate) step: Step,
 }
 

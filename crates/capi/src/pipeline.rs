@@ -8,7 +8,9 @@ use crate::boundary::{Handle, call};
 use crate::options::producer_options;
 use crate::producer::{Inner as Rank, fb_producer, put};
 use forebay_client::core::steps::Policy;
-use forebay_client::{Admin, Driven, Error, PipelineHandle, PipelineRequest, Producer, Result, ServerId};
+use forebay_client::{
+    Admin, DriveOutcome, Error, PipelineHandle, PipelineRequest, Producer, Result, ServerId,
+};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
@@ -29,12 +31,12 @@ pub(crate) type fb_request = Handle<PipelineRequest>;
 ///
 /// # Safety
 /// The places are NULL or may be written.
-unsafe fn tell(driven: &Driven, workers: *mut u32, ran: *mut c_int) {
+unsafe fn tell(driven: &DriveOutcome, workers: *mut u32, ran: *mut c_int) {
     // SAFETY: the caller vouches for it.
     unsafe {
         match driven {
-            Driven::Activated(servers) if !workers.is_null() => workers.write(servers.len() as u32),
-            Driven::Executed { ran: has_run, .. } if !ran.is_null() => ran.write(c_int::from(*has_run)),
+            DriveOutcome::Activated(servers) if !workers.is_null() => workers.write(servers.len() as u32),
+            DriveOutcome::Executed { ran: has_run, .. } if !ran.is_null() => ran.write(c_int::from(*has_run)),
             _ => {}
         }
     }
@@ -106,7 +108,7 @@ pub(crate) unsafe extern "C" fn fb_pipeline_activate(
         unsafe {
             let inner = Handle::get(pipeline, "pipeline")?;
             let servers = inner.handle.activate(step, time)?;
-            tell(&Driven::Activated(servers), workers, std::ptr::null_mut());
+            tell(&DriveOutcome::Activated(servers), workers, std::ptr::null_mut());
         }
         Ok(())
     })

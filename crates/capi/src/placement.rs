@@ -5,7 +5,7 @@ use crate::abi::{
     FB_PLACEMENT_BY_BLOCK, FB_PLACEMENT_FUNCTION, FB_PLACEMENT_NEAREST, Sized64, fb_producer_options,
     fb_to_place,
 };
-use forebay_client::{Error, Placement, Result, ServerId, ToPlace};
+use forebay_client::{BlockToPlace, Error, Placement, Result, ServerId};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ unsafe impl Send for Callback {}
 unsafe impl Sync for Callback {}
 
 impl Callback {
-    fn place(&self, block: &ToPlace<'_>) -> Result<ServerId> {
+    fn place(&self, block: &BlockToPlace<'_>) -> Result<ServerId> {
         let text = |_| Error::invalid("a field's name has a NUL");
         let field = CString::new(block.field).map_err(text)?;
         let servers: Vec<u32> = block.servers.iter().map(|server| server.0).collect();

@@ -5,7 +5,7 @@
 use crate::abi::{fb_block, fb_field, fb_producer_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
-use crate::boxes::{self, Given};
+use crate::boxes::{self, BlockArguments};
 use crate::options::producer_options;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::store::strided::Source;
@@ -19,14 +19,14 @@ pub(crate) struct Inner {
     pub(crate) producer: Arc<Producer>,
     /// A pipeline's handle begins and ends its steps, and closes it.
     driven: bool,
-    state: Mutex<State>,
+    state: Mutex<HandleState>,
 }
 
 /// One rank of a simulation.
 pub(crate) type fb_producer = Handle<Inner>;
 
 #[derive(Default)]
-struct State {
+struct HandleState {
     dtypes: HashMap<String, Dtype>,
     /// What `fb_alloc` gave, by address.
     allocations: HashMap<usize, u64>,
@@ -51,12 +51,12 @@ impl Inner {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HandleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks the dtype of a block. An unknown field is left to the client, which knows what to say.
-    fn check(&self, given: &Given<'_>) -> Result<()> {
+    fn check(&self, given: &BlockArguments<'_>) -> Result<()> {
         match self.state().dtypes.get(given.field) {
             Some(dtype) => given.check_dtype(*dtype),
             None => Ok(()),
@@ -70,7 +70,7 @@ impl Inner {
     }
 }
 
-fn block<'a>(given: &'a Given<'_>) -> Block<'a> {
+fn block<'a>(given: &'a BlockArguments<'_>) -> Block<'a> {
     Block { field: given.field, number: given.number, level: given.level, extent: given.extent.clone() }
 }
 
@@ -263,7 +263,7 @@ pub(crate) unsafe fn put(
     unsafe {
         let inner = Handle::get(producer, "producer")?;
         let described = arguments::read(block, "block")?;
-        let given = Given::read(&described)?;
+        let given = BlockArguments::read(&described)?;
         inner.check(&given)?;
         let outcome = stage(&inner.producer, &self::block(&given), &given.source()?)?;
         if !described.outcome.is_null() {
@@ -301,7 +301,7 @@ pub(crate) unsafe extern "C" fn fb_alloc(
         unsafe {
             place.write(std::ptr::null_mut());
             let inner = Handle::get(producer, "producer")?;
-            let given = Given::read(&arguments::read(block, "block")?)?;
+            let given = BlockArguments::read(&arguments::read(block, "block")?)?;
             inner.check(&given)?;
             if let Some(allocation) = inner.producer.alloc(&self::block(&given))? {
                 let address = allocation.address()?;

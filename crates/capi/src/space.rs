@@ -5,7 +5,7 @@
 use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
-use crate::boxes::{self, Given};
+use crate::boxes::{self, BlockArguments};
 use crate::options::space_options;
 use forebay_client::core::region::{Dims, Region};
 use forebay_client::{Error, Result, Selection, Space, SpacePut};
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn fb_space_put(
             if described.field.is_null() {
                 described.field = c"".as_ptr();
             }
-            let given = Given::read(&described)?;
+            let given = BlockArguments::read(&described)?;
             if !given.field.is_empty() && given.field != field.name {
                 return Err(Error::invalid(format!(
                     "block->field is '{}', and field->name is '{}'",

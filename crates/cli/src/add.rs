@@ -1,12 +1,12 @@
 //! `forebay add`: more servers on this machine for a group that runs.
 
 use crate::Common;
-use crate::group::{Started, absolute, name_here, pause, server_count, spawn};
+use crate::group::{StartedServers, absolute, name_here, pause, server_count, spawn};
 use crate::output::{Output, list};
-use crate::serve::{ForAll, Network, parse_budget};
+use crate::serve::{GroupSettings, Network, parse_budget};
 use crate::servers_log;
 use forebay_client::core::ids::ServerId;
-use forebay_client::transport::group_file::path_of;
+use forebay_client::transport::connection_file::path_of;
 use forebay_client::transport::{Address, ConnectionFile};
 use forebay_client::{Admin, Error, Group, GroupOptions, Result};
 use serde_json::json;
@@ -50,8 +50,8 @@ pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCod
         network.bind = bound_here(&file);
     }
     let budget = add.budget.or_else(|| budget_here(&options));
-    let for_all = ForAll::default();
-    let servers = Started { servers: add.servers, budget, network: &network, for_all: &for_all };
+    let for_all = GroupSettings::default();
+    let servers = StartedServers { servers: add.servers, budget, network: &network, for_all: &for_all };
     let mut children = Vec::new();
     let joined = (0..add.servers)
         .try_for_each(|_| {

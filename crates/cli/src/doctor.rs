@@ -5,7 +5,7 @@ use crate::pipeline::python;
 use forebay_client::Result;
 use forebay_client::store::budget::available_memory;
 use forebay_client::store::{Access, Arena};
-use forebay_client::transport::group_file::runtime_directory;
+use forebay_client::transport::connection_file::runtime_directory;
 use serde_json::{Value, json};
 use std::process::{Command, ExitCode, Stdio};
 

@@ -33,7 +33,7 @@ pub(crate) struct Get {
     /// come yet is waited for, and so is next; if no step is kept, oldest and
     /// latest are the next one
     #[arg(long, default_value = "oldest", value_name = "STEP", value_parser = which)]
-    step: Which,
+    step: StepChoice,
     /// Which part: a:b, a:b:step or a single index for each dimension, such as
     /// '10:20, :, 32' or '::2'; negative ones count from the end, steps are
     /// positive [default: all]
@@ -46,21 +46,21 @@ pub(crate) struct Get {
 
 /// Which step is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Which {
+enum StepChoice {
     Oldest,
     Latest,
     Next,
     Number(StepNumber),
 }
 
-fn which(text: &str) -> std::result::Result<Which, String> {
+fn which(text: &str) -> std::result::Result<StepChoice, String> {
     match text {
-        "oldest" => Ok(Which::Oldest),
-        "latest" => Ok(Which::Latest),
-        "next" => Ok(Which::Next),
+        "oldest" => Ok(StepChoice::Oldest),
+        "latest" => Ok(StepChoice::Latest),
+        "next" => Ok(StepChoice::Next),
         number => number
             .parse()
-            .map(Which::Number)
+            .map(StepChoice::Number)
             .map_err(|_| format!("'{number}' is no step: write a number, oldest, latest or next")),
     }
 }
@@ -117,7 +117,7 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
     let status = Admin::open(&group)?.status()?;
     let stream = list(&status["streams"]).find(|stream| name(stream) == get.stream);
     let keeps_nothing = |stream: &&Value| stream["over"] == true && stream["held"]["blocks"] == 0;
-    if let Some(stream) = stream.filter(keeps_nothing).filter(|_| get.step != Which::Next) {
+    if let Some(stream) = stream.filter(keeps_nothing).filter(|_| get.step != StepChoice::Next) {
         return Err(Error::not_found(format!(
             "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, \
              to look at it afterwards",
@@ -125,7 +125,7 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
         )));
     }
     if let Some(stream) = stream
-        && get.step != Which::Next
+        && get.step != StepChoice::Next
         && is_not_offered(stream, &get.field)
     {
         let offered: Vec<&str> = list(&stream["fields"]).map(name).collect();
@@ -145,13 +145,13 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
     }
     let run = stream.and_then(|stream| stream["run"].as_u64()).unwrap_or(0);
     let wanted = match get.step {
-        Which::Latest => stream.and_then(|stream| latest(stream, &get.field)),
-        Which::Number(number) => Some(number),
-        Which::Oldest | Which::Next => None,
+        StepChoice::Latest => stream.and_then(|stream| latest(stream, &get.field)),
+        StepChoice::Number(number) => Some(number),
+        StepChoice::Oldest | StepChoice::Next => None,
     };
     let consumer = Consumer::open(&ConsumerOptions {
         needs: Needs::Fields(vec![Need { field: get.field.clone(), dtype: None, every: 1 }]),
-        start: if get.step == Which::Next { Start::Next } else { Start::Oldest },
+        start: if get.step == StepChoice::Next { Start::Next } else { Start::Oldest },
         // One may be looked at while the next is asked for.
         window: 2,
         group,
@@ -163,7 +163,7 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
         let step = match consumer.next_step(Some(deadline.saturating_duration_since(Instant::now()))) {
             Ok(step) => step,
             // Nothing later came: what was there is the latest.
-            Err(error) if get.step == Which::Latest => return before.ok_or(error),
+            Err(error) if get.step == StepChoice::Latest => return before.ok_or(error),
             Err(error) => return Err(error),
         };
         // Of an earlier run there may be steps that somebody still holds.
@@ -171,7 +171,7 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
             continue;
         }
         match (get.step, wanted) {
-            (Which::Number(number), _) if step.number() > number => {
+            (StepChoice::Number(number), _) if step.number() > number => {
                 return Err(Error::not_found(format!(
                     "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be \
                      read after it is {}",

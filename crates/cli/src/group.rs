@@ -2,11 +2,11 @@
 
 use crate::Common;
 use crate::output::{Output, bytes};
-use crate::serve::{ForAll, Memory, Network};
+use crate::serve::{GroupSettings, Memory, Network};
 use crate::servers_log;
 use forebay_client::core::ids::Lineage;
 use forebay_client::store::budget::available_memory;
-use forebay_client::transport::group_file::{ServerEntry, path_of};
+use forebay_client::transport::connection_file::{ServerEntry, path_of};
 use forebay_client::transport::shm::ShmLink;
 use forebay_client::transport::{Address, ConnectionFile, host};
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, Result};
@@ -31,7 +31,7 @@ pub(crate) struct Up {
     #[command(flatten)]
     network: Network,
     #[command(flatten)]
-    for_all: ForAll,
+    for_all: GroupSettings,
 }
 
 /// A group has a sensible number of servers.
@@ -58,7 +58,7 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
     let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut children = Vec::new();
     let Up { memory, network, for_all, .. } = up;
-    let started = Started { servers: up.servers, budget: memory.budget, network, for_all };
+    let started = StartedServers { servers: up.servers, budget: memory.budget, network, for_all };
     let result = (0..up.servers)
         .try_for_each(|_| {
             children.push(spawn(common, &started, &group, &lineage, &file, &leash)?);
@@ -148,18 +148,18 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
 }
 
 /// Servers that a command starts.
-pub(crate) struct Started<'a> {
+pub(crate) struct StartedServers<'a> {
     /// How many at once.
     pub(crate) servers: u32,
     pub(crate) budget: Option<u64>,
     pub(crate) network: &'a Network,
-    pub(crate) for_all: &'a ForAll,
+    pub(crate) for_all: &'a GroupSettings,
 }
 
 /// Starts one of them. It ends with this command until it has a byte of the leash.
 pub(crate) fn spawn(
     common: &Common,
-    up: &Started<'_>,
+    up: &StartedServers<'_>,
     group: &Path,
     lineage: &Lineage,
     log: &File,

@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use crate::{Common, servers_log};
-use forebay_client::transport::group_file::path_of;
+use forebay_client::transport::connection_file::path_of;
 use forebay_client::{Admin, Result, ServerId};
 use serde_json::json;
 use std::process::ExitCode;

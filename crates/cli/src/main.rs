@@ -115,9 +115,9 @@ impl Common {
 }
 
 /// When, and which process: the servers of a group on one machine share a log.
-struct WhenAndWho;
+struct LogPrefix;
 
-impl tracing_subscriber::fmt::time::FormatTime for WhenAndWho {
+impl tracing_subscriber::fmt::time::FormatTime for LogPrefix {
     fn format_time(&self, to: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
         tracing_subscriber::fmt::time::SystemTime.format_time(to)?;
         write!(to, " {}", std::process::id())
@@ -133,7 +133,7 @@ fn log(verbose: u8) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let _ = tracing_subscriber::fmt()
-        .with_timer(WhenAndWho)
+        .with_timer(LogPrefix)
         .with_env_filter(filter)
         .with_target(false)
         .with_writer(std::io::stderr)

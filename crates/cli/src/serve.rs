@@ -3,7 +3,7 @@
 use crate::Common;
 use crate::output::Output;
 use forebay_client::core::ids::Lineage;
-use forebay_client::transport::group_file::path_of;
+use forebay_client::transport::connection_file::path_of;
 use forebay_client::{Error, Result};
 use forebay_cluster::ClusterOptions;
 use forebay_cluster::failure::{SILENCE_MAX, SILENCE_MIN};
@@ -27,7 +27,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) network: Network,
     #[command(flatten)]
-    pub(crate) for_all: ForAll,
+    pub(crate) for_all: GroupSettings,
     /// The lineage that the group must have
     #[arg(long, value_name = "HEX", hide = true)]
     pub(crate) lineage: Option<Lineage>,
@@ -67,7 +67,7 @@ pub(crate) struct Network {
 
 /// What the first server of a group decides for all.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct ForAll {
+pub(crate) struct GroupSettings {
     /// Encrypt bulk data between hosts too, not only control messages; the
     /// first server of a group decides for all
     #[arg(long)]

@@ -7,5 +7,5 @@
 mod driver;
 mod handle;
 
-pub use driver::{Driven, PipelineRequest};
+pub use driver::{DriveOutcome, PipelineRequest};
 pub use handle::PipelineHandle;

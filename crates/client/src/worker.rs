@@ -4,7 +4,7 @@ use crate::connection::group::Group;
 use crate::connection::group_options::GroupOptions;
 use crate::connection::rpc::Rpc;
 use crate::reading::block_access::ARENAS_KEPT;
-use crate::reading::held_steps::{HeldAs, HeldSteps, StepSource};
+use crate::reading::held_steps::{HeldSteps, HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;
 use crate::reading::share::Share;
 use crate::reading::step::Step;
@@ -95,7 +95,7 @@ impl Worker {
         let comm = self.endpoint.comm(order.execution, order.rank, members)?;
         comm.set_timeout(comm_timeout);
         self.pool.forget_unused_arenas(ARENAS_KEPT, order.report.term);
-        let held_as = HeldAs::Execution(order.execution);
+        let held_as = HoldOwner::Execution(order.execution);
         let source = StepSource { rpc: self.rpc.clone(), server: self.server, held_as };
         let held = HeldSteps::new(self.pool.clone(), source);
         let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);

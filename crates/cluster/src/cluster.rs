@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::failure::ping::Pings;
 use crate::failure::stall_guard::StallGuard;
 use crate::failure::{SILENCE_MAX, SILENCE_MIN, ping, stall_guard, swim};
-use crate::forming::Formed;
+use crate::forming::FormedMember;
 use crate::membership::{self, CurrentRoster, MembershipDriver, connection_file};
 use crate::peers::{self, Inbound, Peers};
 use crate::watched::Watched;
@@ -71,9 +71,17 @@ pub struct Cluster {
 
 impl Cluster {
     /// The part of a server in the group of which it has become a member. `application` is told what becomes of the group.
-    pub fn new(formed: Formed, application: Weak<dyn Application>) -> Arc<Cluster> {
-        let Formed { environment, id, incarnation, secret, roster, witness, connection_file, addresses } =
-            formed;
+    pub fn new(formed: FormedMember, application: Weak<dyn Application>) -> Arc<Cluster> {
+        let FormedMember {
+            environment,
+            id,
+            incarnation,
+            secret,
+            roster,
+            witness,
+            connection_file,
+            addresses,
+        } = formed;
         let silence = Duration::from_millis(roster.settings.silence_ms).clamp(SILENCE_MIN, SILENCE_MAX);
         let driver = MembershipDriver::new(id, roster.clone(), witness, incarnation.0, environment.clone());
         Arc::new_cyclic(|me| Cluster {

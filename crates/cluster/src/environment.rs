@@ -2,7 +2,7 @@
 //! that whole servers run in it, many in one thread.
 
 use forebay_core::{Error, Result};
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use forebay_transport::{Address, Link, host, shm, tcp};
 use forebay_wire::connection::HostId;
 use std::collections::hash_map::DefaultHasher;

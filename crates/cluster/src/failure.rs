@@ -1,4 +1,4 @@
-//! Members that fail: noticed, doubted, and lost. What one server notices is a suspicion; who goes, the members agree on.
+//! Members that fail: noticed, suspected, and lost. What one server notices is a suspicion; who goes, the members agree on.
 //!
 //! - [`swim`]: members that fall silent, as SWIM finds them;
 //! - [`ping`]: whether a member answers this server;

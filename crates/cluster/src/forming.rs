@@ -16,10 +16,10 @@ use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::roster::{Candidate, Incarnation, Roster};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Listener;
-use forebay_transport::group_file::ConnectionFile;
+use forebay_transport::connection_file::ConnectionFile;
 use forebay_transport::witness::Witness;
 use forebay_wire::handshake::Secret;
-use joining::{Joined, join_in_time, settings};
+use joining::{GroupAnswer, join_in_time, settings};
 use listening::{advertised, listen};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 /// A server that is a member of its group.
 #[derive(Debug)]
-pub struct Formed {
+pub struct FormedMember {
     pub(crate) environment: Arc<dyn Environment>,
     /// Which one it is.
     pub id: ServerId,
@@ -40,22 +40,22 @@ pub struct Formed {
     pub(crate) addresses: Vec<String>,
 }
 
-impl Formed {
+impl FormedMember {
     fn new(
         options: &ClusterOptions,
         environment: Arc<dyn Environment>,
         own: Candidate,
-        joined: Joined,
-    ) -> Formed {
+        joined: GroupAnswer,
+    ) -> FormedMember {
         let (id, secret, roster, witness) = joined;
         let (incarnation, addresses, connection_file) =
             (own.incarnation, own.addresses, options.group.clone());
-        Formed { environment, id, incarnation, secret, roster, witness, connection_file, addresses }
+        FormedMember { environment, id, incarnation, secret, roster, witness, connection_file, addresses }
     }
 }
 
 /// Founds the group, with this lineage, or joins it.
-pub async fn form(options: &ClusterOptions, lineage: Lineage) -> Result<(Vec<Listener>, Formed)> {
+pub async fn form(options: &ClusterOptions, lineage: Lineage) -> Result<(Vec<Listener>, FormedMember)> {
     let listeners = listen(options)?;
     let own = candidate(options, &listeners, None)?;
     let formed = become_member(options, lineage, own, Arc::new(Machine::this())).await?;
@@ -80,7 +80,7 @@ pub async fn join_again(
     lineage: Lineage,
     formerly: ServerId,
     joins_at: Instant,
-) -> Result<Option<(Vec<Listener>, Formed)>> {
+) -> Result<Option<(Vec<Listener>, FormedMember)>> {
     let options = ClusterOptions { lineage: Some(lineage), ..options.clone() };
     let environment: Arc<dyn Environment> = Arc::new(Machine::this());
     let mut nothing_left = 0;
@@ -103,11 +103,11 @@ async fn join_once(
     options: &ClusterOptions,
     formerly: ServerId,
     environment: Arc<dyn Environment>,
-) -> Result<(Vec<Listener>, Formed)> {
+) -> Result<(Vec<Listener>, FormedMember)> {
     let listeners = listen(options)?;
     let own = candidate(options, &listeners, Some(formerly))?;
     let joined = join_in_time(options, &*environment, &own).await?;
-    Ok((listeners, Formed::new(options, environment, own, joined)))
+    Ok((listeners, FormedMember::new(options, environment, own, joined)))
 }
 
 /// As [`form`], once it is known who this server is and where it listens.
@@ -116,7 +116,7 @@ pub async fn become_member(
     lineage: Lineage,
     own: Candidate,
     environment: Arc<dyn Environment>,
-) -> Result<Formed> {
+) -> Result<FormedMember> {
     let roster = Roster::founded(lineage, own.clone(), options.servers, settings(options));
     let file = ConnectionFile::of(&roster, Secret(random()?));
     match file.create(&options.group) {
@@ -124,11 +124,11 @@ pub async fn become_member(
             let witness = Witness::create(&options.group, lineage)
                 .inspect_err(|_| remove_file(&options.group, &lineage, Epoch::MAX))?;
             let joined = (ServerId(0), file.secret, Arc::new(roster), witness);
-            Ok(Formed::new(options, environment, own, joined))
+            Ok(FormedMember::new(options, environment, own, joined))
         }
         Err(error) if error.kind == ErrorKind::Conflict => {
             let joined = join_in_time(options, &*environment, &own).await?;
-            Ok(Formed::new(options, environment, own, joined))
+            Ok(FormedMember::new(options, environment, own, joined))
         }
         Err(error) => Err(error),
     }

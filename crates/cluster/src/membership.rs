@@ -30,7 +30,7 @@ use forebay_core::membership::{Effect, Membership, Message};
 use forebay_core::roster::{Incarnation, Member, Roster};
 use forebay_core::view::View;
 use forebay_transport::asynchronous::Outbox;
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use forebay_transport::witness::Witness;
 use forebay_wire::frame::Header;
 use forebay_wire::peer::cluster;

@@ -11,6 +11,6 @@ pub mod dialling;
 pub(crate) mod inbound;
 mod session;
 
-pub use connections::{Peers, Sent};
+pub use connections::{Peers, SendOutcome};
 pub(crate) use connections::{outlast_outages, start};
 pub(crate) use inbound::Inbound;

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::environment::Machine;
-use crate::forming::Formed;
+use crate::forming::FormedMember;
 use crate::membership::CurrentRoster;
 use forebay_core::ids::ServerId;
 use forebay_core::roster::Roster;
@@ -12,12 +12,12 @@ use forebay_wire::handshake::Secret;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-impl Formed {
+impl FormedMember {
     /// A member of this group, that no other member knows of.
-    pub fn alone(roster: Arc<Roster>, id: ServerId, connection_file: PathBuf) -> Result<Formed> {
+    pub fn alone(roster: Arc<Roster>, id: ServerId, connection_file: PathBuf) -> Result<FormedMember> {
         let own = roster.members.iter().find(|member| member.id == id);
         let own = own.ok_or_else(|| Error::internal("this server is no member"))?;
-        Ok(Formed {
+        Ok(FormedMember {
             environment: Arc::new(Machine::this()),
             id,
             incarnation: own.server.incarnation,

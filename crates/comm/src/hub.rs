@@ -6,7 +6,7 @@ use crate::peers::{Link, PeerId, Peers};
 use crate::word::{Label, Word};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::handshake::{Door, Secret};
+use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl State {
 
 impl Hub {
     /// The door of an endpoint of the same group that listens at this address.
-    pub(crate) fn door<'a>(&'a self, address: &'a str) -> Door<'a> {
-        Door { secret: &self.secret, lineage: &self.lineage, name: address }
+    pub(crate) fn door<'a>(&'a self, address: &'a str) -> Prologue<'a> {
+        Prologue { secret: &self.secret, lineage: &self.lineage, name: address }
     }
 
     /// The endpoint's first word on every connection.

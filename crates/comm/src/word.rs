@@ -156,7 +156,7 @@ mod tests {
             encode(&Header::default(), &word, None, &mut bytes).unwrap();
             let mut decoder = Decoder::new(None);
             decoder.space()[..bytes.len()].copy_from_slice(&bytes);
-            decoder.filled(bytes.len());
+            decoder.on_filled(bytes.len());
             assert_eq!(decoder.next_frame().unwrap().unwrap().message::<Word>().unwrap(), word);
         }
     }

@@ -104,7 +104,7 @@ struct RunCuts {
 pub enum Begin {
     /// The demand in force at this step.
     Now(Arc<Demand>),
-    /// A change is being agreed: ask again when [`CutMember::decide`] or [`CutMember::move_run`] was called.
+    /// A change is being agreed: ask again when [`CutMember::decide`] or [`CutMember::adopt_run`] was called.
     Wait,
     /// The run is not known here.
     UnknownRun,
@@ -211,12 +211,12 @@ struct Round {
     demand: Arc<Demand>,
     waiting_for: BTreeSet<ServerId>,
     highest: Option<StepNumber>,
-    age: Age,
+    age: Freshness,
 }
 
 /// Whether a round is about the newest demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Age {
+enum Freshness {
     Current,
     /// The demand has changed since it was proposed.
     Outdated,
@@ -242,13 +242,13 @@ impl CutCoordinator {
     /// The demand changes again while a change is being agreed.
     pub(crate) fn note_outdated(&mut self) {
         if let Some(round) = &mut self.round {
-            round.age = Age::Outdated;
+            round.age = Freshness::Outdated;
         }
     }
 
     /// Whether the demand has changed since the change was proposed that is being agreed.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.round.as_ref().is_some_and(|round| round.age == Age::Outdated)
+        self.round.as_ref().is_some_and(|round| round.age == Freshness::Outdated)
     }
 
     /// The version of the change that is being agreed for a run, if any.
@@ -266,7 +266,7 @@ impl CutCoordinator {
         servers: impl IntoIterator<Item = ServerId>,
     ) {
         let waiting_for = servers.into_iter().collect();
-        self.round = Some(Round { run, demand, waiting_for, highest, age: Age::Current });
+        self.round = Some(Round { run, demand, waiting_for, highest, age: Freshness::Current });
     }
 
     /// A rank has left, and a server does not know any more that this step was begun.

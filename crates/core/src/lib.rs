@@ -16,8 +16,8 @@
 //! - [`attr`]: attributes of streams and fields;
 //! - [`block`]: one rank's part of a field, and where its bytes lie;
 //! - [`contract`]: what a field is, and what a reader needs of it;
-//! - [`seats`]: which member owns which shard of the directory;
-//! - [`homes`]: which member the ranks of simulations have their home at;
+//! - [`shards`]: which member owns which shard of the directory;
+//! - [`home_assignment`]: which member the ranks of simulations have their home at;
 //! - [`placement`]: which member holds a block;
 //! - [`tiles`]: which member knows which part of a field;
 //! - [`directory`]: the blocks of a field at a step, found by region;

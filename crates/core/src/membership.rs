@@ -1,8 +1,8 @@
 //! One server's part in agreeing on who the members of its group are.
 //!
 //! Whoever notices that a server wants to join or leave **wishes** for a change, and whoever notices that a member seems to
-//! be gone **doubts** it ([`doubts`]). The first member that nobody doubts gathers wishes for a moment and proposes the next
-//! [`Roster`], without those that enough members doubt; others propose themselves if it does not come about in time. The
+//! be gone **suspects** it ([`suspicions`]). The first member that nobody suspects gathers wishes for a moment and proposes the next
+//! [`Roster`], without those that enough members suspect; others propose themselves if it does not come about in time. The
 //! members of the roster in force vote ([`crate::agreement`]), one instance for each epoch. A roster that leaves somebody out
 //! who may still be running comes into force only when that member's [lease](crate::lease) has certainly run out.
 
@@ -72,7 +72,7 @@ impl Message {
             | Message::Answer(_, Answer::Promised(_, Some((_, roster))))
             | Message::InForce(roster) => roster.check(),
             Message::Wish(Change::Evict(id)) | Message::Withdraw(Change::Evict(id)) => {
-                Err(Error::protocol(format!("nobody wishes {id} to go: it is doubted, or not")))
+                Err(Error::protocol(format!("nobody wishes {id} to go: it is suspected, or not")))
             }
             _ => Ok(()),
         }
@@ -98,9 +98,9 @@ impl Message {
 pub enum Effect {
     /// Tell a server something. It may be lost.
     Send(ServerId, Message),
-    /// Ask the witness about the roster of this epoch, and call [`Membership::witness_answered`].
+    /// Ask the witness about the roster of this epoch, and call [`Membership::on_witness_answer`].
     AskWitness(Epoch, Question<Arc<Roster>>),
-    /// See whether a member answers this one: call [`Membership::doubt`] or [`Membership::trust`].
+    /// See whether a member answers this one: call [`Membership::suspect`] or [`Membership::on_reached`].
     Ping(ServerId),
     /// This roster is in force from now on.
     InForce(Arc<Roster>),
@@ -155,7 +155,7 @@ pub struct Membership {
     /// No attempt before then: somebody else has made one.
     quiet_until: Duration,
     wishes: Vec<Wish>,
-    doubts: Suspicions,
+    suspicions: Suspicions,
     /// Who wants to be told if this member takes another one for gone.
     checked_for: BTreeMap<ServerId, BTreeSet<ServerId>>,
     /// When it was last looked at what is due.
@@ -183,7 +183,7 @@ impl Membership {
             round: 0,
             quiet_until: Duration::ZERO,
             wishes: Vec::new(),
-            doubts: Suspicions::default(),
+            suspicions: Suspicions::default(),
             checked_for: BTreeMap::new(),
             ticked_at: now,
             dead: BTreeSet::new(),
@@ -305,14 +305,14 @@ impl Membership {
             return;
         }
         let before = self.first_proposer(None);
-        let changes = self.doubts.add(id, self.me, evidence, now);
-        let evidence = self.doubts.of(id, self.me).unwrap_or(evidence);
+        let changes = self.suspicions.add(id, self.me, evidence, now);
+        let evidence = self.suspicions.of(id, self.me).unwrap_or(evidence);
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
         told.extend(self.first_proposer(Some(id)));
         self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Suspect(id, evidence))));
         // Who proposes now was not told of the others.
         if let Some(first) = self.first_proposer(None).filter(|_| before == Some(id)) {
-            let others = self.doubts.by(self.me).filter(|(about, _)| *about != id);
+            let others = self.suspicions.by(self.me).filter(|(about, _)| *about != id);
             self.effects.extend(others.map(|(id, why)| Effect::Send(first, Message::Suspect(id, why))));
         }
         if changes {
@@ -323,7 +323,7 @@ impl Membership {
     /// A member answers this one: it is not to go for its sake.
     pub fn on_reached(&mut self, id: ServerId, now: Duration) {
         let mut told = self.checked_for.remove(&id).unwrap_or_default();
-        if self.doubts.note_reached(id, self.me, now) {
+        if self.suspicions.note_reached(id, self.me, now) {
             told.extend(self.first_proposer(Some(id)));
         }
         self.effects.extend(told.into_iter().map(|to| Effect::Send(to, Message::Trust(id))));
@@ -365,7 +365,7 @@ impl Membership {
             self.attempt(now);
         }
         if matches!(self.work, Work::Nothing) {
-            self.ask_about_doubts(now);
+            self.ask_about_suspects(now);
         }
     }
 
@@ -393,9 +393,9 @@ impl Membership {
             Message::Wish(_) if self.roster.has_left(from) => {}
             Message::Wish(change) => self.wish(change, now),
             Message::Withdraw(change) => self.wishes.retain(|wish| wish.change != change),
-            Message::Suspect(about, evidence) => self.on_doubt(from, about, evidence, now),
+            Message::Suspect(about, evidence) => self.on_suspicion(from, about, evidence, now),
             Message::Trust(about) if self.roster.contains(from) && self.roster.contains(about) => {
-                self.doubts.note_reached(about, from, now);
+                self.suspicions.note_reached(about, from, now);
             }
             Message::Trust(_) => {}
             Message::Ping(about) => self.on_check(from, about),
@@ -466,7 +466,7 @@ impl Membership {
         if let Some(wish) = self.wishes.iter().find(|wish| !self.roster.lacks(&wish.change)) {
             return fail(format!("what is wished for has come about: {:?}", wish.change));
         }
-        if let Some((id, _)) = self.doubts.iter().find(|(id, _)| !self.roster.contains(*id)) {
+        if let Some((id, _)) = self.suspicions.iter().find(|(id, _)| !self.roster.contains(*id)) {
             return fail(format!("{id} is taken for gone, and no member"));
         }
         Ok(())
@@ -495,18 +495,18 @@ impl Membership {
 
     /// Whether this member takes another one for gone.
     fn is_doubted(&self, id: ServerId) -> bool {
-        self.doubts.of(id, self.me).is_some()
+        self.suspicions.of(id, self.me).is_some()
     }
 
     /// Another member takes a third for gone.
-    fn on_doubt(&mut self, from: ServerId, about: ServerId, evidence: Evidence, now: Duration) {
+    fn on_suspicion(&mut self, from: ServerId, about: ServerId, evidence: Evidence, now: Duration) {
         if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
             return;
         }
         if evidence == Evidence::Dead {
             self.dead.insert(about);
         }
-        if self.doubts.add(about, from, evidence, now) {
+        if self.suspicions.add(about, from, evidence, now) {
             self.tick(now);
         }
     }
@@ -516,7 +516,7 @@ impl Membership {
         if self.is_out() || about == self.me || !(self.roster.contains(from) && self.roster.contains(about)) {
             return;
         }
-        match self.doubts.of(about, self.me) {
+        match self.suspicions.of(about, self.me) {
             Some(evidence) if evidence > Evidence::Silent => {
                 self.effects.push(Effect::Send(from, Message::Suspect(about, evidence)));
             }
@@ -530,46 +530,46 @@ impl Membership {
     /// Who is to go.
     fn to_go(&self, now: Duration) -> BTreeSet<ServerId> {
         // Nearly always, and asked after each message.
-        if self.doubts.is_empty() {
+        if self.suspicions.is_empty() {
             return BTreeSet::new();
         }
-        self.doubts.to_go(&self.voters(), self.me, now)
+        self.suspicions.to_go(&self.voters(), self.me, now)
     }
 
     /// Whether it is up to this member to propose that somebody goes.
     fn some_are_to_go(&self, now: Duration) -> bool {
         let to_go = self.to_go(now);
         let due = |(about, since): (ServerId, Duration)| now >= since + self.patience(Some(about));
-        !to_go.is_empty() && self.doubts.iter().any(due)
+        !to_go.is_empty() && self.suspicions.iter().any(due)
     }
 
     /// When it is to be looked again who is to go.
     fn looks_at_doubts(&self) -> Option<Duration> {
         let waits = self.some_are_to_go(self.ticked_at).then_some(self.quiet_until);
-        let looks = self.doubts.iter().flat_map(|(about, since)| {
+        let looks = self.suspicions.iter().flat_map(|(about, since)| {
             let due = since + self.patience(Some(about));
-            let later = self.doubts.looks_at(about).map(move |at| at.max(due));
+            let later = self.suspicions.looks_at(about).map(move |at| at.max(due));
             later.chain([due]).filter(|at| *at > self.ticked_at)
         });
         looks.chain(waits).min()
     }
 
-    /// Has the others see whether they reach those that are doubted, but not by so many that they go.
-    fn ask_about_doubts(&mut self, now: Duration) {
+    /// Has the others see whether they reach those that are suspected, but not by so many that they go.
+    fn ask_about_suspects(&mut self, now: Duration) {
         let to_go = self.to_go(now);
-        let doubted: Vec<(ServerId, Duration)> =
-            self.doubts.iter().filter(|(id, _)| !to_go.contains(id)).collect();
+        let suspected: Vec<(ServerId, Duration)> =
+            self.suspicions.iter().filter(|(id, _)| !to_go.contains(id)).collect();
         let mut asked = BTreeSet::new();
-        for (about, since) in doubted {
+        for (about, since) in suspected {
             if now < since + self.patience(Some(about)) {
                 continue;
             }
-            asked.extend(self.doubts.asks(about, now));
+            asked.extend(self.suspicions.members_to_ask(about, now));
         }
         for about in asked {
             let others = self.roster.ids().filter(|id| *id != self.me && *id != about);
             self.effects.extend(others.map(|id| Effect::Send(id, Message::Ping(about))));
-            let asks = self.doubts.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
+            let asks = self.suspicions.of(about, self.me).is_none_or(|evidence| evidence == Evidence::Silent);
             if asks && about != self.me {
                 self.effects.push(Effect::Ping(about));
             }
@@ -765,7 +765,7 @@ impl Membership {
         self.since = now;
         self.round = 0;
         self.quiet_until = now;
-        self.doubts.follow(|id| roster.contains(id), now);
+        self.suspicions.follow(|id| roster.contains(id), now);
         self.checked_for.clear();
         let is_near = |id: &ServerId| roster.contains(*id) || roster.former.contains(id);
         self.dead.retain(is_near);

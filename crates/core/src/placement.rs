@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A block that is to be placed, as a user's function sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct ToPlace<'a> {
+pub struct BlockToPlace<'a> {
     /// Its field's name.
     pub field: &'a str,
     /// The rank that puts it, and its number.
@@ -21,7 +21,7 @@ pub struct ToPlace<'a> {
 }
 
 /// A user's function: the server that is to hold a block.
-pub type PlaceFn = dyn Fn(&ToPlace<'_>) -> Result<ServerId> + Send + Sync;
+pub type PlacementFn = dyn Fn(&BlockToPlace<'_>) -> Result<ServerId> + Send + Sync;
 
 /// How a rank's blocks are spread over the servers.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ pub enum Placement {
     /// On this server; on the home if that is gone.
     On(ServerId),
     /// As a user's function says.
-    Function(Arc<PlaceFn>),
+    Function(Arc<PlacementFn>),
 }
 
 impl fmt::Debug for Placement {
@@ -68,7 +68,7 @@ impl Placement {
             }
             Placement::Function(place) => {
                 let servers = &view.members[..];
-                let server = place(&ToPlace { field, key, extent, servers })?;
+                let server = place(&BlockToPlace { field, key, extent, servers })?;
                 if servers.contains(&server) {
                     return Ok(server);
                 }

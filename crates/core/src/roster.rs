@@ -106,19 +106,9 @@ impl Roster {
     pub fn founded(lineage: Lineage, founder: Candidate, servers: u32, settings: Settings) -> Roster {
         let members = vec![Member { id: ServerId(0), server: founder }];
         let (next_id, former, lost) = (ServerId(1), Vec::new(), Vec::new());
-        let (awaited, seats, homes) = (servers, Shards::default(), HomeAssignment::of([ServerId(0)]));
-        let mut roster = Roster {
-            lineage,
-            epoch: 1,
-            members,
-            next_id,
-            former,
-            awaited,
-            shards: seats,
-            homes,
-            lost,
-            settings,
-        };
+        let (awaited, shards, homes) = (servers, Shards::default(), HomeAssignment::of([ServerId(0)]));
+        let mut roster =
+            Roster { lineage, epoch: 1, members, next_id, former, awaited, shards, homes, lost, settings };
         roster.complete();
         roster
     }
@@ -140,14 +130,14 @@ impl Roster {
         let ordered = self.members.windows(2).all(|pair| pair[0].id < pair[1].id);
         let below_next = self.members.last().is_some_and(|last| last.id < self.next_id);
         let founded = self.awaited > 0 || !self.shards.is_empty();
-        let seated = self.shards.owners().all(|holder| self.contains(holder));
+        let owned = self.shards.owners().all(|holder| self.contains(holder));
         let mut homes: Vec<ServerId> = self.homes.members().collect();
         homes.sort_unstable();
         let housed = self.ids().eq(homes);
         if ordered
             && below_next
             && founded
-            && seated
+            && owned
             && housed
             && self.epoch > 0
             && self.lost.len() <= LOST_MAX

@@ -1,13 +1,13 @@
-//! Seats: the shares of the directory, and which member holds each.
+//! Shards: the shares of the directory, and which member holds each.
 //!
-//! There are as many as there were servers when the group was first complete. Where a block is registered follows from seats,
-//! so that a change of the members moves only what was registered with those that have gone: their seats pass on to others.
+//! There are as many as there were servers when the group was first complete. Where a block is registered follows from shards,
+//! so that a change of the members moves only what was registered with those that have gone: their shards pass on to others.
 
 use crate::ids::ServerId;
 use crate::view::mix;
 use serde::{Deserialize, Serialize};
 
-/// The member that holds each seat.
+/// The member that holds each shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Shards(Vec<ServerId>);
@@ -33,36 +33,36 @@ impl Shards {
         self.0.iter().copied()
     }
 
-    /// Who answers for something with this hash: rendezvous hashing over the seats (Thaler and Ravishankar, 1998).
+    /// Who answers for something with this hash: rendezvous hashing over the shards (Thaler and Ravishankar, 1998).
     pub fn owner_of(&self, hash: u64) -> Option<ServerId> {
-        let best = (0..self.0.len()).max_by_key(|seat| weight(hash, *seat))?;
+        let best = (0..self.0.len()).max_by_key(|shard| weight(hash, *shard))?;
         self.0.get(best).copied()
     }
 
-    /// The holders of all seats in the order of their seats' weights for something with this hash.
+    /// The owners of all shards in the order of their shards' weights for something with this hash.
     pub fn preference_of(&self, hash: u64) -> Vec<ServerId> {
         let mut order: Vec<usize> = (0..self.0.len()).collect();
-        order.sort_by_cached_key(|seat| std::cmp::Reverse(weight(hash, *seat)));
-        order.into_iter().map(|seat| self.0[seat]).collect()
+        order.sort_by_cached_key(|shard| std::cmp::Reverse(weight(hash, *shard)));
+        order.into_iter().map(|shard| self.0[shard]).collect()
     }
 
-    /// The members are others: seats of those that have gone pass on to those who hold the fewest, the oldest of them first.
+    /// The members are others: shards of those that have gone pass on to those who own the fewest, the oldest of them first.
     pub fn reassign(&mut self, members: &[ServerId]) {
-        for seat in 0..self.0.len() {
-            if members.contains(&self.0[seat]) {
+        for shard in 0..self.0.len() {
+            if members.contains(&self.0[shard]) {
                 continue;
             }
             let held = |member: &ServerId| self.0.iter().filter(|holder| *holder == member).count();
             if let Some(heir) = members.iter().copied().min_by_key(|member| (held(member), *member)) {
-                self.0[seat] = heir;
+                self.0[shard] = heir;
             }
         }
     }
 }
 
-/// How much a seat weighs for something with this hash. Numbers settle ties.
-fn weight(hash: u64, seat: usize) -> (u64, usize) {
-    (mix(hash ^ mix(seat as u64 + 1)), seat)
+/// How much a shard weighs for something with this hash. Numbers settle ties.
+fn weight(hash: u64, shard: usize) -> (u64, usize) {
+    (mix(hash ^ mix(shard as u64 + 1)), shard)
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn seats_of_the_gone_pass_on_and_others_stay() {
+    fn shards_of_the_gone_pass_on_and_others_stay() {
         let before = Shards::of(ids(&[0, 1, 2, 5]));
         let mut after = before.clone();
         after.reassign(&ids(&[0, 2, 5, 6, 7]));

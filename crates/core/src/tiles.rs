@@ -40,7 +40,7 @@ pub struct TileMap {
 }
 
 impl TileMap {
-    /// The server that describes the field. `None` if there are no seats.
+    /// The server that describes the field. `None` if there are no shards.
     pub fn descriptor(&self) -> Option<ServerId> {
         self.order.first().copied()
     }
@@ -105,19 +105,19 @@ pub struct TileCache {
 
 impl TileCache {
     /// The map of a field with this shape, named by a hash; unplaced fields have one tile.
-    pub fn map(&mut self, seats: &Shards, hash: u64, shape: Option<&[u64]>) -> TileMap {
+    pub fn map(&mut self, shards: &Shards, hash: u64, shape: Option<&[u64]>) -> TileMap {
         let volume = shape.map_or(0, |shape| shape.iter().fold(1u64, |volume, n| volume.saturating_mul(*n)));
-        let servers = seats.len();
+        let servers = shards.len();
         let wanted = (volume / TILE_ELEMENTS_MIN).min((servers * TILES_PER_SERVER) as u64) as usize;
         let Some(shape) = shape.filter(|_| wanted > 1 && servers > 1) else {
-            return TileMap { tiling: None, order: seats.owner_of(hash).into_iter().collect() };
+            return TileMap { tiling: None, order: shards.owner_of(hash).into_iter().collect() };
         };
         let key = (Dims::from(shape), wanted);
         if self.tilings.len() >= TILINGS_MAX && !self.tilings.contains_key(&key) {
             self.tilings.clear();
         }
         let tiling = self.tilings.entry(key).or_insert_with(|| Arc::new(Tiling::new(shape, wanted)));
-        TileMap { tiling: Some(tiling.clone()), order: seats.preference_of(hash) }
+        TileMap { tiling: Some(tiling.clone()), order: shards.preference_of(hash) }
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn seats(members: u32) -> Shards {
+    fn shards(members: u32) -> Shards {
         Shards::of((0..members).map(ServerId))
     }
 
@@ -136,14 +136,14 @@ mod tests {
         for shape in [None, Some(&[][..]), Some(&[0, 9][..]), Some(&[250, 260][..])] {
             for step in 0..20 {
                 let hash = hash_in_space("T", step);
-                let map = cache.map(&seats(5), hash, shape);
+                let map = cache.map(&shards(5), hash, shape);
                 assert!(map.is_single());
-                assert_eq!(map.owners(), [seats(5).owner_of(hash).unwrap()]);
-                assert_eq!(map.descriptor(), seats(5).owner_of(hash));
+                assert_eq!(map.owners(), [shards(5).owner_of(hash).unwrap()]);
+                assert_eq!(map.descriptor(), shards(5).owner_of(hash));
             }
         }
-        assert!(cache.map(&seats(1), 7, Some(&[1000, 1000])).is_single());
-        assert_eq!(cache.map(&seats(0), 7, Some(&[1000, 1000])).descriptor(), None);
+        assert!(cache.map(&shards(1), 7, Some(&[1000, 1000])).is_single());
+        assert_eq!(cache.map(&shards(0), 7, Some(&[1000, 1000])).descriptor(), None);
     }
 
     #[test]
@@ -153,9 +153,9 @@ mod tests {
             [(3, [500, 70, 33], [3, 1, 0], [497, 60, 33]), (7, [90, 801, 40], [80, 0, 3], [1, 801, 2])]
         {
             let hash = hash_in_stream(&StepId { stream: "s".into(), run: 1, step: 8 }, "U");
-            let map = cache.map(&seats(servers), hash, Some(&shape));
-            assert_eq!(map.descriptor(), seats(servers).owner_of(hash));
-            assert_eq!(map.owners(), seats(servers).preference_of(hash), "every server has a range");
+            let map = cache.map(&shards(servers), hash, Some(&shape));
+            assert_eq!(map.descriptor(), shards(servers).owner_of(hash));
+            assert_eq!(map.owners(), shards(servers).preference_of(hash), "every server has a range");
             let region = Region::new(&low, &extent).unwrap();
             let owners = map.owners_of(&region);
             let mut volume = 0;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn ranges_are_nearly_equal_and_a_range_is_near_itself() {
-        let map = TileCache::default().map(&seats(8), 42, Some(&[256, 192, 320]));
+        let map = TileCache::default().map(&shards(8), 42, Some(&[256, 192, 320]));
         let whole = Region::whole(&[256, 192, 320]).unwrap();
         let volumes: BTreeMap<ServerId, u64> = map
             .owners()
@@ -190,9 +190,9 @@ mod tests {
     /// Of three servers one has gone: its ranges lie between those of the others.
     #[test]
     fn who_holds_several_ranges_is_named_once() {
-        let mut seats = seats(3);
-        seats.reassign(&[ServerId(1), ServerId(2)]);
-        let map = TileCache::default().map(&seats, 42, Some(&[256, 192, 320]));
+        let mut shards = shards(3);
+        shards.reassign(&[ServerId(1), ServerId(2)]);
+        let map = TileCache::default().map(&shards, 42, Some(&[256, 192, 320]));
         let whole = Region::whole(&[256, 192, 320]).unwrap();
         let volume = |owner| map.parts_of(owner, &whole).iter().map(Region::volume).sum::<u64>();
         assert_eq!(volume(ServerId(1)) + volume(ServerId(2)), whole.volume());
@@ -206,7 +206,7 @@ mod tests {
     fn few_tilings_are_remembered() {
         let mut cache = TileCache::default();
         for n in 0..3 * TILINGS_MAX as u64 {
-            cache.map(&seats(3), n, Some(&[1000 + n, 1000]));
+            cache.map(&shards(3), n, Some(&[1000 + n, 1000]));
             assert!(cache.tilings.len() <= TILINGS_MAX);
         }
     }

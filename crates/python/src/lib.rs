@@ -18,7 +18,7 @@ mod timeout;
 mod worker;
 
 use forebay_client::core::ids::ServerId;
-use forebay_client::transport::group_file::ConnectionFile;
+use forebay_client::transport::connection_file::ConnectionFile;
 use forebay_client::{Admin, Group, GroupOptions, PipelineSpec};
 use options::AdminGiven;
 use pyo3::prelude::*;

@@ -4,7 +4,7 @@ use crate::errors::waiting;
 use crate::options::AdminGiven;
 use crate::producer::Producer;
 use crate::timeout::Timeout;
-use forebay_client::{Admin, Driven, ServerId};
+use forebay_client::{Admin, DriveOutcome, ServerId};
 use pyo3::prelude::*;
 
 /// The stream of a pipeline, and whether it is driven.
@@ -25,10 +25,12 @@ pub(crate) struct PipelineRequest(forebay_client::PipelineRequest);
 /// What a wait gives: the servers whose workers take part, or whether they ran and for how long.
 type Outcome = (Option<Vec<u32>>, bool, f64);
 
-fn outcome(driven: Driven) -> Outcome {
+fn outcome(driven: DriveOutcome) -> Outcome {
     match driven {
-        Driven::Activated(servers) => (Some(servers.iter().map(|server| server.0).collect()), false, 0.0),
-        Driven::Executed { ran, seconds } => (None, ran, seconds),
+        DriveOutcome::Activated(servers) => {
+            (Some(servers.iter().map(|server| server.0).collect()), false, 0.0)
+        }
+        DriveOutcome::Executed { ran, seconds } => (None, ran, seconds),
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::members::Members;
 use crate::node::Shared;
-use crate::questions::{About, Answer, Questions};
-use forebay_cluster::peers::Sent;
+use crate::questions::{Answer, QuestionSubject, Questions};
+use forebay_cluster::peers::SendOutcome;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::PeerMessage;
 use std::collections::VecDeque;
@@ -61,12 +61,12 @@ impl Context<'_> {
             self.common.queue(to, message.into());
             return true;
         }
-        self.send(to, message) != Sent::Gone
+        self.send(to, message) != SendOutcome::Gone
     }
 
     /// Tells another server something.
-    pub(crate) fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
-        if self.members().is_gone(to) { Sent::Gone } else { self.server.peers.send(to, message) }
+    pub(crate) fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> SendOutcome {
+        if self.members().is_gone(to) { SendOutcome::Gone } else { self.server.peers.send(to, message) }
     }
 
     /// Asks a server something: the question's token, and where its answer will come; that ends without one if the server dies.
@@ -87,7 +87,7 @@ impl Context<'_> {
     pub(crate) fn ask_about<M: Into<PeerMessage>>(
         &mut self,
         server: ServerId,
-        about: About,
+        about: QuestionSubject,
         question: impl FnOnce(u64) -> M,
     ) -> Option<(u64, oneshot::Receiver<Answer>)> {
         let token = self.server.unique();

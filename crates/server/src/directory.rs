@@ -8,7 +8,7 @@ mod endings;
 
 pub(crate) use endings::Done;
 
-use crate::node::{Node, State};
+use crate::node::{Components, Node};
 use endings::Endings;
 use forebay_cluster::environment::HashMap;
 use forebay_core::Result;
@@ -118,7 +118,7 @@ impl Node {
     /// A rank's home registers what the rank put.
     pub(crate) fn step_register(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         token: u64,
         id: StepId,
@@ -153,10 +153,10 @@ impl Node {
     }
 
     /// Seats have passed on: their new holders are told of the blocks that this server holds and the old ones knew.
-    pub(crate) fn register_again(&self, state: &mut State, before: &Shards) {
+    pub(crate) fn register_again(&self, state: &mut Components, before: &Shards) {
         let standing = self.standing();
         let mut told: BTreeMap<ServerId, HashMap<StepId, BTreeMap<String, FieldReport>>> = BTreeMap::new();
-        let State { directory, tiles, .. } = &mut *state;
+        let Components { directory, tiles, .. } = &mut *state;
         for (id, fields) in &directory.held {
             for (name, held) in fields {
                 let hash = hash_in_stream(id, name);
@@ -188,7 +188,7 @@ impl Node {
     }
 
     /// A holder tells of blocks that touch tiles which this server owns now.
-    pub(crate) fn step_know(&self, state: &mut State, id: &StepId, owned: Vec<FieldReport>) {
+    pub(crate) fn step_know(&self, state: &mut Components, id: &StepId, owned: Vec<FieldReport>) {
         for report in owned {
             let fields = state.directory.owned.entry(id.clone()).or_default();
             let index =
@@ -204,7 +204,7 @@ impl Node {
     /// Other owners refused these blocks.
     pub(crate) fn step_unregister(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         token: u64,
         id: &StepId,

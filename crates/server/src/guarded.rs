@@ -2,7 +2,7 @@
 
 use crate::answers::ArenaKey;
 use crate::node::known_of_runs;
-use crate::node::{Held, Node, State};
+use crate::node::{Components, Held, Node};
 use forebay_cluster::environment::HashMap;
 use forebay_cluster::peers::dialling::dial;
 use forebay_core::block::BlockRecord;
@@ -124,7 +124,7 @@ impl Node {
     /// An arena of the server that this one was before its group gave it up, which stood for these of dead ones.
     pub(crate) fn guard_former(
         &self,
-        state: &mut State,
+        state: &mut Components,
         (former, arena): ArenaKey,
         (file, size): (OwnedFd, u64),
         stands_for: Vec<ArenaKey>,
@@ -142,7 +142,7 @@ impl Node {
     }
 
     /// What that server held in its arenas.
-    pub(crate) fn keep_former(&self, state: &mut State, former: ServerId, keep: Replica) {
+    pub(crate) fn keep_former(&self, state: &mut Components, former: ServerId, keep: Replica) {
         match self.keep_ranges(state, former, &keep) {
             Ok(_) => kept_told(state, former, keep),
             Err(error) => tracing::warn!("something that {former} held is not kept: {error}"),
@@ -150,7 +150,7 @@ impl Node {
     }
 
     /// An arena of another server is gone, with all its blocks.
-    pub(crate) fn guard_no_more(&self, state: &mut State, from: ServerId, arena: u32) {
+    pub(crate) fn guard_no_more(&self, state: &mut Components, from: ServerId, arena: u32) {
         let guard = state.guarded.get_mut(&from).and_then(|guarded| guarded.arenas.remove(&arena));
         if let Some(guard) = guard {
             self.store.lock().unguard(guard.arena);
@@ -167,7 +167,7 @@ impl Node {
     }
 
     /// Another server asks to keep something of a step.
-    pub(crate) fn keep_for(&self, state: &mut State, from: ServerId, token: u64, keep: Box<Replica>) {
+    pub(crate) fn keep_for(&self, state: &mut Components, from: ServerId, token: u64, keep: Box<Replica>) {
         if self.standing().roster.has_left(from) {
             return;
         }
@@ -204,7 +204,7 @@ impl Node {
     /// Finds room for blocks of a step of another server; those that are new here, each with where it is there.
     fn keep_ranges(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         keep: &Replica,
     ) -> Result<Vec<(BlockRange, BlockRange)>> {
@@ -246,7 +246,7 @@ impl Node {
     /// As `keep_ranges`, of blocks whose bytes are to be fetched.
     fn keep_ranges_to_come(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         keep: &Replica,
     ) -> Result<Vec<(BlockRange, BlockRange)>> {
@@ -263,7 +263,13 @@ impl Node {
     }
 
     /// Another server has freed its part of a step.
-    pub(crate) fn guarded_no_more(&self, state: &mut State, from: ServerId, token: u64, id: ReplicaUnit) {
+    pub(crate) fn guarded_no_more(
+        &self,
+        state: &mut Components,
+        from: ServerId,
+        token: u64,
+        id: ReplicaUnit,
+    ) {
         match state.guarded.get(&from).and_then(|guarded| guarded.orders.as_ref()) {
             // Copies of its own are not that server's memory. If too many wait, it is found when that one is dead.
             Some(orders) => drop(orders.try_send(Order::KeepNoMore(id))),
@@ -272,7 +278,7 @@ impl Node {
         self.tell(state, from, replication::Message::Released { token });
     }
 
-    fn let_guarded_go(&self, state: &mut State, from: ServerId, id: &ReplicaUnit) {
+    fn let_guarded_go(&self, state: &mut Components, from: ServerId, id: &ReplicaUnit) {
         let Some(guarded) = state.guarded.get_mut(&from) else { return };
         if let Some(id) = id.step() {
             guarded.ledger.on_freed(id);
@@ -285,7 +291,7 @@ impl Node {
     /// Another server tells what it knows of a run.
     pub(crate) fn guard_run(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         stream: &str,
         coordinator: ServerId,
@@ -301,7 +307,7 @@ impl Node {
     }
 
     /// A server is dead, as this view says: this one answers for what it held for it.
-    pub(crate) fn take_guarded(&self, state: &mut State, dead: ServerId, view: &View) {
+    pub(crate) fn take_guarded(&self, state: &mut Components, dead: ServerId, view: &View) {
         let Some(mut guarded) = state.guarded.remove(&dead) else { return };
         drop(guarded.orders.take());
         self.drop_what_is_held(state, dead, &mut guarded);
@@ -364,7 +370,7 @@ impl Node {
 
     /// Of what was to be kept for a server, lets go of what this one holds in the place of another one: the same memory may
     /// come from several that had copies of it. Before its arenas are taken over, so that no page is given back.
-    fn drop_what_is_held(&self, state: &mut State, dead: ServerId, guarded: &mut Guarded) {
+    fn drop_what_is_held(&self, state: &mut Components, dead: ServerId, guarded: &mut Guarded) {
         for (theirs, guard) in &guarded.arenas {
             let key = (dead, *theirs);
             let stands_for = state.answers.of(dead, *theirs).into_iter().chain([key]);
@@ -387,7 +393,7 @@ impl Node {
 
     /// Tells the living coordinators of streams what a dead server may not have told them, and which of its blocks are here
     /// now. They may just have taken the place of others, or had told of a rank that is here now.
-    pub(crate) fn tell_guarded(&self, state: &mut State, streams: &BTreeSet<String>) {
+    pub(crate) fn tell_guarded(&self, state: &mut Components, streams: &BTreeSet<String>) {
         for stream in streams.iter().filter(|_| !seeded(Bug::TellsNothingForTheDead)) {
             let (coordinator, epoch) = (self.coordinator_of(state, stream), self.epoch());
             let mut messages = known_of_runs(state, epoch, stream);
@@ -404,13 +410,13 @@ impl Node {
     }
 
     /// The streams of which copies are held for a server.
-    pub(crate) fn guarded_streams(&self, state: &State, server: ServerId) -> BTreeSet<String> {
+    pub(crate) fn guarded_streams(&self, state: &Components, server: ServerId) -> BTreeSet<String> {
         state.guarded.get(&server).into_iter().flat_map(Guarded::streams).cloned().collect()
     }
 }
 
 /// Whether this server holds something there.
-fn is_held_at(state: &State, id: &ReplicaUnit, place: Held) -> bool {
+fn is_held_at(state: &Components, id: &ReplicaUnit, place: Held) -> bool {
     match id {
         ReplicaUnit::Step(id) => state.holdings.of(id).contains(&place),
         ReplicaUnit::Space(key) => state.space.range_of(*key) == Some(place),
@@ -423,7 +429,7 @@ fn held(range: &BlockRange) -> Held {
 
 /// An error if nothing is known of the run of a step that is to be kept, though it was told: it was forgotten, since many others
 /// came after it.
-fn knows_run(state: &State, from: ServerId, keep: &Replica) -> Result<()> {
+fn knows_run(state: &Components, from: ServerId, keep: &Replica) -> Result<()> {
     let Some(id) = keep.unit.step().filter(|_| keep.of_told_run) else { return Ok(()) };
     let ledger = state.guarded.get(&from).map(|guarded| &guarded.ledger);
     match ledger.and_then(|ledger| ledger.run(&id.stream, id.run)) {
@@ -436,7 +442,7 @@ fn knows_run(state: &State, from: ServerId, keep: &Replica) -> Result<()> {
 }
 
 /// What ranks told of a step is kept.
-fn kept_told(state: &mut State, from: ServerId, keep: Replica) {
+fn kept_told(state: &mut Components, from: ServerId, keep: Replica) {
     let Some(guarded) = state.guarded.get_mut(&from) else { return };
     if let Some(id) = keep.unit.step() {
         for (rank, ended) in keep.ended {

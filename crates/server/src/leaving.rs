@@ -5,7 +5,7 @@
 //! answer for what it held, as if it had died.
 
 use crate::members::Phase;
-use crate::node::{Held, Node, State};
+use crate::node::{Components, Held, Node};
 use crate::questions::Answer;
 use forebay_cluster::membership::entry;
 use forebay_core::ids::{Epoch, ServerId, StepId};
@@ -125,7 +125,7 @@ impl Node {
     }
 
     /// Whether no other server is left; an error if something would end with this one that is not to be given up.
-    fn is_last_one(&self, state: &State, discard: bool) -> Result<bool> {
+    fn is_last_one(&self, state: &Components, discard: bool) -> Result<bool> {
         if !self.others(state).is_empty() {
             return Ok(false);
         }
@@ -139,19 +139,19 @@ impl Node {
     }
 
     /// Whether all other members leave, and this one knew before it left itself: they go first.
-    fn is_after_all_others(&self, state: &State) -> bool {
+    fn is_after_all_others(&self, state: &Components) -> bool {
         self.others(state).iter().all(|id| state.common.members.leaves(*id))
     }
 
     /// Members that are there.
-    fn others(&self, state: &State) -> Vec<ServerId> {
+    fn others(&self, state: &Components) -> Vec<ServerId> {
         let standing = self.standing();
         let members = standing.view.members.iter().copied();
         members.filter(|id| *id != self.id && !state.common.members.is_gone(*id)).collect()
     }
 
     /// What would end with the group.
-    fn what_ends(&self, state: &State) -> Option<String> {
+    fn what_ends(&self, state: &Components) -> Option<String> {
         let coordinated = state.coordination.all().filter(|(_, coordinator)| coordinator.has_ranks());
         if let Some(stream) = state.ranks.streams().chain(coordinated.map(|(stream, _)| stream)).next() {
             return Some(format!("ranks of stream '{stream}' use it, or may come back to it"));
@@ -305,7 +305,7 @@ impl Node {
     }
 
     /// What is here that no other server would answer for, in order, but for what is given up.
-    fn only_here(&self, state: &State, given_up: &GivenUp) -> Vec<ReplicaUnit> {
+    fn only_here(&self, state: &Components, given_up: &GivenUp) -> Vec<ReplicaUnit> {
         let steps: BTreeSet<StepId> =
             state.holdings.steps().cloned().chain(state.ranks.ledger().all_steps()).collect();
         let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.held_units());
@@ -351,7 +351,7 @@ impl Node {
 
     /// What this server has to wait for before it goes. When all else is done, pipelines that it coordinates begin nothing
     /// more.
-    fn awaits(&self, state: &mut State, given_up: &GivenUp) -> Option<String> {
+    fn awaits(&self, state: &mut Components, given_up: &GivenUp) -> Option<String> {
         if self.is_after_all_others(state) {
             return Some("the other servers, which leave too".to_owned());
         }
@@ -392,7 +392,7 @@ impl Node {
     }
 
     /// Another server says that it leaves, or asks if it may go.
-    pub(crate) fn leaves(&self, state: &mut State, from: ServerId, token: u64, may_go: bool) {
+    pub(crate) fn leaves(&self, state: &mut Components, from: ServerId, token: u64, may_go: bool) {
         let result = match may_go {
             false => self.let_leave(state, from),
             true if self.needs(state, from) => Err(Error::conflict("copies are still to be made")),
@@ -403,7 +403,7 @@ impl Node {
 
     /// Another server leaves: it is given nothing more, and what it holds of this one's, others are to hold. Not if this
     /// one is as good as gone; and of the last two that both leave, the one with the lower number does.
-    fn let_leave(&self, state: &mut State, from: ServerId) -> Result<()> {
+    fn let_leave(&self, state: &mut Components, from: ServerId) -> Result<()> {
         let stays = |id: &ServerId| *id != from && !state.common.members.leaves(*id);
         let alone = !self.others(state).iter().any(stays);
         if state.common.members.goes() || (state.common.members.this_one_leaves() && alone && self.id < from)
@@ -416,14 +416,14 @@ impl Node {
     }
 
     /// Whether copies of what this server holds are to be made before another one goes, which has some.
-    fn needs(&self, state: &State, leaving: ServerId) -> bool {
+    fn needs(&self, state: &Components, leaving: ServerId) -> bool {
         let able = self.others(state);
         let able = able.iter().filter(|id| !state.common.members.leaves(**id)).count();
         state.replicas.would_lack(leaving, able)
     }
 
     /// Another server stays after all.
-    pub(crate) fn stays(&self, state: &mut State, from: ServerId) {
+    pub(crate) fn stays(&self, state: &mut Components, from: ServerId) {
         if state.common.members.note_staying(from) {
             self.pipelines_stay(state, from);
             self.keep_again(state, &[]);
@@ -432,7 +432,7 @@ impl Node {
 
     /// Members that leave, for what nobody else can hold: it has copies there as long as they are there, and if they stay after
     /// all. None if this server leaves, too.
-    pub(crate) fn leavers(&self, state: &State) -> Vec<ServerId> {
+    pub(crate) fn leavers(&self, state: &Components) -> Vec<ServerId> {
         let others = state.common.members.leaving().iter().copied();
         others
             .filter(|id| !state.common.members.this_one_leaves() && !state.common.members.is_gone(*id))
@@ -441,7 +441,7 @@ impl Node {
 
     /// Those that can hold something for this server: the first are best. One that leaves prefers servers that share its
     /// memory, so that nothing is copied.
-    pub(crate) fn able_guardians(&self, state: &State) -> Vec<ServerId> {
+    pub(crate) fn able_guardians(&self, state: &Components) -> Vec<ServerId> {
         let standing = self.standing();
         let mut able: Vec<(bool, bool, ServerId)> = standing
             .roster
@@ -465,7 +465,7 @@ impl Node {
 }
 
 /// Whether as many others hold something as are to have it when this server is gone, if so many are able to.
-fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
+fn is_elsewhere(state: &Components, id: &ReplicaUnit, able: usize) -> bool {
     let (held, told) = held_of(state, id);
     let wanted = state.replicas.wanted_without(id).min(able).max(1);
     let living = |server: &ServerId| !state.common.members.is_gone(*server);
@@ -473,7 +473,7 @@ fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
 }
 
 /// The ranges that this server holds of something, and what ranks told of it.
-fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepContribution>)>) {
+fn held_of(state: &Components, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepContribution>)>) {
     match id {
         ReplicaUnit::Step(id) => (state.holdings.of(id).to_vec(), state.ranks.ledger().contributions_to(id)),
         ReplicaUnit::Space(key) => (state.space.range_of(*key).into_iter().collect(), Vec::new()),
@@ -481,7 +481,7 @@ fn held_of(state: &State, id: &ReplicaUnit) -> (Vec<Held>, Vec<(u32, Arc<StepCon
 }
 
 /// How many ranges this server holds of something, and what how many ranks told of it.
-fn amount_of(state: &State, id: &ReplicaUnit) -> (usize, usize) {
+fn amount_of(state: &Components, id: &ReplicaUnit) -> (usize, usize) {
     let (held, told) = held_of(state, id);
     (held.len(), told.len())
 }

@@ -25,7 +25,7 @@ use crate::context::{Common, Context};
 use crate::directory::Directory;
 use crate::guarded::Guarded;
 use crate::pipelines::{Pipelines, StreamEvent};
-use crate::questions::{About, Answer};
+use crate::questions::{Answer, QuestionSubject};
 use crate::replicas::Replicas;
 use crate::space::Space;
 use crate::spawner::{Spawner, Spawns};
@@ -36,8 +36,8 @@ use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use forebay_cluster::Cluster;
 use forebay_cluster::environment::HashMap;
-use forebay_cluster::forming::Formed;
-use forebay_cluster::peers::Sent;
+use forebay_cluster::forming::FormedMember;
+use forebay_cluster::peers::SendOutcome;
 use forebay_cluster::watched::Watched;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::steps::StreamCoordinator;
@@ -64,7 +64,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct Node {
     shared: Shared,
     /// Locked before `store`, never the other way round.
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<Components>,
 }
 
 impl Deref for Node {
@@ -108,7 +108,7 @@ impl Deref for Shared {
 
 /// What messages change.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct Components {
     /// What all components share.
     pub(crate) common: Common,
     /// The streams that this server coordinates.
@@ -136,7 +136,7 @@ pub(crate) struct State {
 }
 
 impl Node {
-    pub(crate) fn new(options: &ServerOptions, formed: Formed) -> (Arc<Node>, Spawns) {
+    pub(crate) fn new(options: &ServerOptions, formed: FormedMember) -> (Arc<Node>, Spawns) {
         let (spawner, spawns) = Spawner::new();
         let seal_payload = formed.roster.settings.seal_payload;
         let servers = (options.cluster.servers as usize).max(formed.roster.members.len());
@@ -159,13 +159,17 @@ impl Node {
     }
 
     /// The coordinator of a stream, made at first use.
-    pub(crate) fn coordinator<'a>(&self, state: &'a mut State, stream: &str) -> &'a mut StreamCoordinator {
-        let State { common, coordination, .. } = state;
+    pub(crate) fn coordinator<'a>(
+        &self,
+        state: &'a mut Components,
+        stream: &str,
+    ) -> &'a mut StreamCoordinator {
+        let Components { common, coordination, .. } = state;
         coordination.at(&Context { server: &self.shared, common }, stream)
     }
 
     /// Whether a server is a member that is not known to have gone.
-    pub(crate) fn is_member(&self, state: &State, server: ServerId) -> bool {
+    pub(crate) fn is_member(&self, state: &Components, server: ServerId) -> bool {
         self.standing().view.members.contains(&server) && !state.common.members.is_gone(server)
     }
 
@@ -181,7 +185,7 @@ impl Node {
     }
 
     /// Handles what is queued, until nothing is.
-    pub(crate) fn drain(&self, state: &mut State) {
+    pub(crate) fn drain(&self, state: &mut Components) {
         loop {
             if let Some(event) = state.stream_events.pop_front() {
                 self.on_stream_event(state, event);
@@ -194,23 +198,28 @@ impl Node {
     }
 
     /// Tells a server something, maybe itself. `false` if it is gone.
-    pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> bool {
+    pub(crate) fn tell(&self, state: &mut Components, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         self.context(state).tell(to, message)
     }
 
     /// Tells another server something.
-    pub(crate) fn send(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
+    pub(crate) fn send(
+        &self,
+        state: &mut Components,
+        to: ServerId,
+        message: impl Into<PeerMessage>,
+    ) -> SendOutcome {
         self.context(state).send(to, message)
     }
 
     /// What a component is given with an event.
-    pub(crate) fn context<'a>(&'a self, state: &'a mut State) -> Context<'a> {
+    pub(crate) fn context<'a>(&'a self, state: &'a mut Components) -> Context<'a> {
         Context { server: &self.shared, common: &mut state.common }
     }
 
     /// Whether a server that could not be told something is there, but has not read what it was told for too long. One whose
     /// connection has ended is gone, be that noted already or not.
-    pub(crate) fn is_too_far_behind(&self, state: &State, server: ServerId) -> bool {
+    pub(crate) fn is_too_far_behind(&self, state: &Components, server: ServerId) -> bool {
         !state.common.members.is_gone(server) && self.peers.reaches(server)
     }
 
@@ -261,7 +270,7 @@ impl Node {
         let (coordinator, token, mut answer) = {
             let mut state = self.state.lock();
             let coordinator = self.coordinator_of(&state, stream);
-            let about = About { stream: stream.to_owned(), rank };
+            let about = QuestionSubject { stream: stream.to_owned(), rank };
             let asked = self.context(&mut state).ask_about(coordinator, about, question);
             let (token, answer) = asked.ok_or_else(|| lost_coordinator(stream, coordinator))?;
             self.drain(&mut state);
@@ -288,7 +297,7 @@ impl Node {
     /// come; that ends without one if the server dies. `None` if it is gone.
     pub(crate) fn question<M: Into<PeerMessage>>(
         &self,
-        state: &mut State,
+        state: &mut Components,
         server: ServerId,
         question: impl FnOnce(u64) -> M,
     ) -> Option<(u64, oneshot::Receiver<Answer>)> {
@@ -307,8 +316,8 @@ impl Shared {
     }
 
     /// A client that may have had arenas mapped is gone, with its mappings.
-    pub(crate) fn reader_gone(&self, reader: u64) {
-        if self.store.lock().reader_gone(reader) {
+    pub(crate) fn on_reader_gone(&self, reader: u64) {
+        if self.store.lock().on_reader_gone(reader) {
             self.memory_freed.notify_waiters();
         }
     }

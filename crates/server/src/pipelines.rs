@@ -48,14 +48,14 @@ pub(crate) struct Pipelines {
     /// Those that it coordinates, by name.
     coordinated: BTreeMap<String, Pipeline>,
     /// Those of them that were ready and have ended by themselves, the latest last: for people to see why.
-    ended: VecDeque<EndedPipeline>,
+    ended: VecDeque<FailedPipeline>,
     /// The workers beside it.
     workers: LocalWorkers,
 }
 
 /// A pipeline that could go on no longer.
 #[derive(Debug)]
-struct EndedPipeline {
+struct FailedPipeline {
     name: String,
     stream: String,
     error: String,
@@ -224,7 +224,7 @@ impl Pipelines {
             // Nobody waits for it: who looks for it later is to find why it is not there.
             None => {
                 let (stream, error) = (pipeline.spec.stream.clone(), error.to_string());
-                self.ended.push_back(EndedPipeline { name: name.to_owned(), stream, error });
+                self.ended.push_back(FailedPipeline { name: name.to_owned(), stream, error });
                 if self.ended.len() > ENDED_MAX {
                     self.ended.pop_front();
                 }

@@ -24,7 +24,7 @@ pub(crate) enum Answer {
 
 /// What a question was about, for whoever handles its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct QuestionSubject {
     /// The stream.
     pub(crate) stream: String,
     /// The rank.
@@ -37,13 +37,13 @@ pub(crate) struct Question {
     /// Who was asked.
     server: ServerId,
     /// `None` if it is about no stream.
-    about: Option<About>,
+    about: Option<QuestionSubject>,
     reply: oneshot::Sender<Answer>,
 }
 
 impl Question {
     /// What it is about.
-    pub(crate) fn about(&self) -> Option<&About> {
+    pub(crate) fn about(&self) -> Option<&QuestionSubject> {
         self.about.as_ref()
     }
 
@@ -65,7 +65,7 @@ impl Questions {
         &mut self,
         token: u64,
         server: ServerId,
-        about: Option<About>,
+        about: Option<QuestionSubject>,
     ) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
         self.waiting.insert(token, Question { server, about, reply });
@@ -85,7 +85,7 @@ impl Questions {
     }
 
     /// A server is gone: whoever waits for an answer of it waits no more.
-    pub(crate) fn server_gone(&mut self, server: ServerId) {
+    pub(crate) fn on_server_gone(&mut self, server: ServerId) {
         self.waiting.retain(|_, question| question.server != server);
     }
 }

@@ -8,7 +8,7 @@ mod asking;
 
 pub(crate) use asking::copies_late;
 
-use crate::node::{Held, Node, State};
+use crate::node::{Components, Held, Node};
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
@@ -185,7 +185,7 @@ impl Node {
     /// one that had not, and answered for it after this server's death, would answer with what was put there since.
     pub(crate) fn keep_no_more(
         &self,
-        state: &mut State,
+        state: &mut Components,
         id: ReplicaUnit,
         held: Vec<Held>,
         unseen_before: Epoch,
@@ -206,7 +206,7 @@ impl Node {
     }
 
     /// Nobody else holds it any more.
-    fn is_free(&self, state: &mut State, freed: Freed) {
+    fn is_free(&self, state: &mut Components, freed: Freed) {
         self.free_unseen(freed.held, freed.unseen_before);
         for told in freed.told {
             self.space_tell_freed(state, told);
@@ -214,7 +214,7 @@ impl Node {
     }
 
     /// A server holds something no more that this one has freed.
-    pub(crate) fn kept_no_more(&self, state: &mut State, from: ServerId, token: u64) {
+    pub(crate) fn kept_no_more(&self, state: &mut Components, from: ServerId, token: u64) {
         let Some(freed) = state.replicas.freed.get_mut(&token) else { return };
         freed.held_by.remove(&from);
         if freed.held_by.is_empty()
@@ -227,7 +227,7 @@ impl Node {
     /// A rank with its home here is gone: so it is for those that know of its run.
     pub(crate) fn guarded_rank_gone(
         &self,
-        state: &mut State,
+        state: &mut Components,
         stream: &str,
         run: RunNumber,
         rank: u32,
@@ -242,7 +242,7 @@ impl Node {
     }
 
     /// An arena is gone with all its blocks, or a run with all its steps.
-    pub(crate) fn forget_replicas(&self, state: &mut State) {
+    pub(crate) fn forget_replicas(&self, state: &mut Components) {
         let gone: Vec<(u32, BTreeSet<ServerId>)> = {
             let store = self.store.lock();
             state.replicas.sure.values_mut().for_each(|sure| sure.retain(|arena| store.has_arena(*arena)));
@@ -253,12 +253,12 @@ impl Node {
                 self.tell(state, guardian, replication::Message::WithdrawArena { arena });
             }
         }
-        let State { replicas, ranks, .. } = state;
+        let Components { replicas, ranks, .. } = state;
         replicas.runs.retain(|(stream, run), _| ranks.ledger().run(stream, *run).is_some());
     }
 
     /// The members are others: what has lost a copy, or had too few, gets another one, in the background.
-    pub(crate) fn keep_again(&self, state: &mut State, left: &[ServerId]) {
+    pub(crate) fn keep_again(&self, state: &mut Components, left: &[ServerId]) {
         for guardians in state.replicas.arenas.values_mut() {
             guardians.retain(|guardian| !left.contains(guardian));
         }
@@ -293,7 +293,7 @@ impl Node {
     }
 
     /// A server leaves that may keep copies, or is gone: others are to keep them.
-    pub(crate) fn keep_without(&self, state: &mut State, leaving: ServerId) {
+    pub(crate) fn keep_without(&self, state: &mut Components, leaving: ServerId) {
         let mut lacking = Vec::new();
         for (id, step) in &mut state.replicas.kept {
             if step.done_by.as_mut().is_some_and(|by| by.remove(&leaving)) && step.lacks_copies() {
@@ -350,7 +350,7 @@ impl Node {
     /// This server holds something in the place of a dead one, with these others: one of them sees to copies.
     pub(crate) fn share(
         &self,
-        state: &mut State,
+        state: &mut Components,
         id: ReplicaUnit,
         copies: u32,
         ranges: BTreeSet<BlockRange>,
@@ -365,7 +365,7 @@ impl Node {
     }
 
     /// This server sees to copies of something that it holds in the place of a dead one, as these do.
-    fn replicate(&self, state: &mut State, id: ReplicaUnit, shared: Shared) {
+    fn replicate(&self, state: &mut Components, id: ReplicaUnit, shared: Shared) {
         let Shared { copies, ranges, with: kept_by } = shared;
         // One that leaves holds it for the time being, as `asking` says.
         let stay = &kept_by - state.common.members.leaving();

@@ -27,9 +27,9 @@ use forebay_cluster::failure::process::Process;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
-use forebay_wire::connection::{Hello, LastWords, Role, Welcome};
+use forebay_wire::connection::{CloseReason, Hello, Role, Welcome};
 use forebay_wire::frame::Frame;
-use forebay_wire::handshake::Door;
+use forebay_wire::handshake::Prologue;
 use forebay_wire::protocol::Protocol;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ trait RoleSession {
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
     let name = node.id.to_string();
-    let door = Door { secret: &node.secret, lineage: &node.lineage, name: &name };
+    let door = Prologue { secret: &node.secret, lineage: &node.lineage, name: &name };
     let accepted = timeout(GREETING, asynchronous::accept(link, &door)).await;
     let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
@@ -115,7 +115,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
     let process = match receiver.peer_process().or(told).map(Process::watch) {
         // What it has mapped must not be used again while it lives.
         Some(Err(error)) if shared_memory => {
-            node.tell_client(&outbox, &LastWords(error));
+            node.tell_client(&outbox, &CloseReason(error));
             return;
         }
         process => process.and_then(Result::ok).map(Arc::new),
@@ -146,7 +146,7 @@ async fn serve(mut session: impl RoleSession, hello: &Hello, request: u64) {
     if let Err(error) = &result {
         tracing::info!("the connection of process {} ({}) ends: {error}", hello.pid, hello.role.name());
         // Told if it still listens: it may be a defect of its own.
-        client.node.tell_client(&client.outbox, &LastWords(error.clone()));
+        client.node.tell_client(&client.outbox, &CloseReason(error.clone()));
     }
     client.outbox.close();
     if !client.node.goes_on().await {
@@ -201,7 +201,7 @@ async fn converse_as(session: &mut impl RoleSession, request: u64) -> Result<()>
         }
         // A step of a few bytes ends as soon as it has begun: being woken for that is most of what it takes.
         if session.expects_more_at_once() {
-            session.client_mut().receiver.look(LOOK);
+            session.client_mut().receiver.spin(LOOK);
         }
     }
 }

@@ -21,9 +21,9 @@ use forebay_core::region::Region;
 use forebay_core::roster::Roster;
 use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_store::strided::{Source, Target};
-use forebay_wire::client::block::Bytes;
+use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
-use forebay_wire::connection::{LastWords, Role};
+use forebay_wire::connection::{CloseReason, Role};
 use forebay_wire::frame::Header;
 use forebay_wire::peer::{PeerMessage, cluster, directory, pipelines, replication, streams};
 use forebay_wire::protocol::Protocol;
@@ -324,7 +324,7 @@ fn what_another_role_would_say() {
             }
             let mut raw = group.connect(0, false, role.clone());
             raw.say(Header { request: 9, ..Header::default() }, message, &[]).unwrap();
-            let LastWords(error) = last_words(&mut raw);
+            let CloseReason(error) = last_words(&mut raw);
             assert_eq!(error.kind, ErrorKind::Protocol, "{role:?}: {error}");
             assert!(error.text.contains(protocol.name()), "{role:?}: {error}");
         }
@@ -337,7 +337,7 @@ fn what_another_role_would_say() {
 }
 
 /// Why a server ends a connection.
-fn last_words(raw: &mut Raw) -> LastWords {
+fn last_words(raw: &mut Raw) -> CloseReason {
     let received = raw.connection.receiver.receive(Instant::now() + PATIENCE, "to end the connection");
     received.unwrap().frame.message().unwrap()
 }
@@ -454,7 +454,7 @@ fn blocks_that_are_placed_nowhere() {
             rank.ask(&begin(0)).unwrap();
             let place =
                 Location { server: ServerId(0), arena: 1, offset: 1 << 60, bytes: 216, generation: 1 };
-            let answer = rank.ask(&producer::Request::Put(seeds::put(Bytes::Placed(place))));
+            let answer = rank.ask(&producer::Request::Put(seeds::put(BytesLocation::Placed(place))));
             assert!(!matches!(answer, Ok(producer::Reply::Done)), "{answer:?}");
             let _ = rank.tell(&producer::Request::End { step: 0, blocks: 1, dropped: false });
             let _ = rank.ask(&producer::Request::Flush);
@@ -496,7 +496,7 @@ fn ranges_that_were_not_granted() {
     let answer = rank.ask(&writing::Request::Reserve { bytes: 216, patience_ms: 1000 }).unwrap();
     let writing::Reply::Granted(Some(grant)) = answer else { panic!("{answer:?}") };
     let other = |arena, offset, generation| {
-        producer::Request::Put(seeds::put(Bytes::Granted { arena, offset, generation }))
+        producer::Request::Put(seeds::put(BytesLocation::Granted { arena, offset, generation }))
     };
     for wrong in [
         other(arena, grant.offset + 4096, grant.generation),
@@ -527,7 +527,7 @@ fn a_lease_of_another_client() {
     count_panics();
     let group = Group::start(1);
     let mut owner = group.connect(0, false, Role::Space);
-    let put = space::Request::Put(Box::new(seeds::space_put(Bytes::Payload)));
+    let put = space::Request::Put(Box::new(seeds::space_put(BytesLocation::Payload)));
     let data = vec![5; 216];
     owner.say(Header { request: 77, payload: 216, ..Header::default() }, &put, &data).unwrap();
     assert_eq!(owner.answer::<space::Reply>(77).unwrap().0, space::Reply::Done);

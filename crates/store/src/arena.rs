@@ -43,7 +43,7 @@ pub struct Range {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RangeState {
     Reserved,
     Committed,
     /// Being touched for whoever reserves it next: not counted as used.
@@ -56,7 +56,7 @@ struct Use {
     /// What it takes of the arena.
     length: u64,
     generation: u64,
-    state: State,
+    state: RangeState,
 }
 
 /// A memory file, its free ranges and the used ones. The file is as large as the budget, but sparse: only
@@ -175,13 +175,13 @@ impl Arena {
     /// Reserves a range; `None` if no hole is large enough. Page-aligned. The room for a block's lead is not counted
     /// as used, so that as many blocks fit into a budget as it seems.
     pub fn reserve(&mut self, bytes: u64) -> Option<Range> {
-        let range = self.take(bytes, pages(bytes.max(1) + lead(bytes)), State::Reserved)?;
+        let range = self.take(bytes, pages(bytes.max(1) + lead(bytes)), RangeState::Reserved)?;
         self.used_bytes += pages(bytes.max(1));
         self.idle_low = self.idle_low.min(self.touched.total() - self.used_bytes);
         Some(range)
     }
 
-    fn take(&mut self, bytes: u64, length: u64, state: State) -> Option<Range> {
+    fn take(&mut self, bytes: u64, length: u64, state: RangeState) -> Option<Range> {
         let offset = self.allocator.allocate(length)?;
         let fresh = !self.touched.contains(offset, offset + length);
         self.touched.insert(offset, offset + length);
@@ -201,7 +201,7 @@ impl Arena {
         if !self.foreign {
             self.touched.insert(start, start + length);
         }
-        self.used.insert(start, Use { bytes, length, generation, state: State::Committed });
+        self.used.insert(start, Use { bytes, length, generation, state: RangeState::Committed });
         self.used_bytes += pages(bytes.max(1));
         true
     }
@@ -232,8 +232,8 @@ impl Arena {
 
     /// Takes a free range out, to touch its pages before somebody reserves them; [`Arena::free`] lets it be
     /// reserved. Counts as touched from now on, but not as used.
-    pub fn take_ahead(&mut self, bytes: u64) -> Option<Range> {
-        self.take(bytes, pages(bytes.max(1)), State::Ahead)
+    pub fn take_prefault_range(&mut self, bytes: u64) -> Option<Range> {
+        self.take(bytes, pages(bytes.max(1)), RangeState::Ahead)
     }
 
     fn find(&mut self, offset: u64, generation: u64) -> Result<&mut Use> {
@@ -253,12 +253,12 @@ impl Arena {
     pub fn commit(&mut self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
         let used = self.find(offset, generation)?;
         let within = [0, lead(bytes)].contains(&(offset % PAGE));
-        if used.state != State::Reserved || used.bytes != bytes || !within {
+        if used.state != RangeState::Reserved || used.bytes != bytes || !within {
             return Err(Error::protocol(format!(
                 "range {offset}: {bytes} bytes do not fit its reservation, or twice"
             )));
         }
-        used.state = State::Committed;
+        used.state = RangeState::Committed;
         Ok(())
     }
 
@@ -266,7 +266,7 @@ impl Arena {
     pub fn check_committed(&self, offset: u64, generation: u64, bytes: u64) -> Result<()> {
         let found = self.used.get(&range_of(offset));
         match found.filter(|used| {
-            used.generation == generation && used.state == State::Committed && used.bytes == bytes
+            used.generation == generation && used.state == RangeState::Committed && used.bytes == bytes
         }) {
             Some(_) => Ok(()),
             None => Err(Error::new(
@@ -279,7 +279,7 @@ impl Arena {
     /// The length of the block that was committed at this offset.
     pub fn length_of(&self, offset: u64, generation: u64) -> Option<u64> {
         let found = self.used.get(&range_of(offset));
-        let there = found.filter(|used| used.generation == generation && used.state == State::Committed);
+        let there = found.filter(|used| used.generation == generation && used.state == RangeState::Committed);
         there.map(|used| used.bytes)
     }
 
@@ -288,7 +288,7 @@ impl Arena {
         let Use { bytes, length, state, .. } = *self.find(offset, generation)?;
         let start = range_of(offset);
         self.used.remove(&start);
-        if state != State::Ahead {
+        if state != RangeState::Ahead {
             self.used_bytes -= pages(bytes.max(1));
         }
         self.allocator.free(start, length);

@@ -58,7 +58,7 @@ impl<A: Atomic> BeginWord<'_, A> {
 
     /// The server makes the rank ask before it begins another step; returns the highest step that it began
     /// by itself.
-    pub fn must_ask(&self) -> Option<StepNumber> {
+    pub fn revoke(&self) -> Option<StepNumber> {
         (self.0.fetch_or(ASK) & !ASK).checked_sub(1)
     }
 
@@ -115,13 +115,13 @@ mod tests {
     fn it_remembers_what_was_begun() {
         let number = AtomicU64::new(0);
         let word = BeginWord(&number);
-        assert_eq!(word.must_ask(), None);
+        assert_eq!(word.revoke(), None);
         assert!(!word.try_begin(0));
         word.may_begin_after(4);
         assert!(word.try_begin(7));
         assert!(!word.try_begin(u64::MAX), "a number that the word cannot hold is asked for");
-        assert_eq!(word.must_ask(), Some(7));
-        assert_eq!(word.must_ask(), Some(7));
+        assert_eq!(word.revoke(), Some(7));
+        assert_eq!(word.revoke(), Some(7));
         assert!(!word.try_begin(8));
         word.may_begin_after(u64::MAX);
         assert!(!word.try_begin(9), "nothing has changed");
@@ -163,7 +163,7 @@ mod tests {
                 loom::thread::spawn(move || {
                     for version in 1..=2 {
                         let mut server = server.lock().unwrap();
-                        let alone = BeginWord(&*word).must_ask();
+                        let alone = BeginWord(&*word).revoke();
                         server.highest = server.highest.max(alone);
                         let from = server.highest.map_or(0, |highest| highest + 1);
                         server.cuts.push((from, version));

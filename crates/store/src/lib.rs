@@ -24,7 +24,7 @@ pub use arena::{Arena, Range, lead, range_of};
 pub use begin_word::{BeginWord, TakenWord};
 pub use element::Element;
 pub use mapping::{Access, Mapping};
-pub use store::{Ahead, Store, Usage};
+pub use store::{PrefaultRange, Store, Usage};
 
 /// Bytes of a page; arenas count in these.
 pub const PAGE: u64 = 4096;

@@ -30,13 +30,13 @@ const GUARDED_MAX: u64 = 1 << 46;
 
 /// A free range whose pages are to be touched before somebody reserves them.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct PrefaultRange {
     arena: u32,
     range: Range,
     file: OwnedFd,
 }
 
-impl Ahead {
+impl PrefaultRange {
     /// Touches the pages. Takes about a second a gigabyte. Not through the server's own mapping: what is mapped
     /// here counts as this process's memory as long as it is.
     pub fn touch(&self) {
@@ -66,12 +66,12 @@ struct Entry {
     /// Those who have it mapped for reading, each with the term in which it was told of what it looks at.
     readers: BTreeMap<u64, Epoch>,
     /// Ranges that are free but for those who may still look at them.
-    seen: Vec<Seen>,
+    seen: Vec<LingeringRange>,
 }
 
 /// A range that nobody needs any more, but somebody may still look at.
 #[derive(Debug)]
-struct Seen {
+struct LingeringRange {
     offset: u64,
     generation: u64,
     readers: BTreeSet<u64>,
@@ -226,7 +226,7 @@ impl Store {
 
     /// Takes a range of an arena whose next user will reserve `bytes`, to touch it ahead: as much as the arena
     /// lacks and bounds allow. `None` if there is nothing to do.
-    pub fn take_ahead(&mut self, arena: u32, bytes: u64) -> Option<Ahead> {
+    pub fn take_prefault_range(&mut self, arena: u32, bytes: u64) -> Option<PrefaultRange> {
         let usage = self.usage();
         let unused = usage.touched - usage.staged;
         let room = AHEAD_MAX.saturating_sub(unused).min(self.budget.saturating_sub(usage.touched));
@@ -237,12 +237,12 @@ impl Store {
             return None;
         }
         let file = entry.arena.writable_descriptor().ok()?;
-        let range = entry.arena.take_ahead(length)?;
-        Some(Ahead { arena, range, file })
+        let range = entry.arena.take_prefault_range(length)?;
+        Some(PrefaultRange { arena, range, file })
     }
 
     /// What was touched ahead may be reserved now.
-    pub fn give_ahead(&mut self, ahead: &Ahead) -> Result<()> {
+    pub fn give_back_prefaulted(&mut self, ahead: &PrefaultRange) -> Result<()> {
         self.free(ahead.arena, ahead.range.offset, ahead.range.generation)
     }
 
@@ -274,7 +274,7 @@ impl Store {
             return self.free(arena, offset, generation);
         }
         entry.arena.check_in_use(offset, generation)?;
-        entry.seen.push(Seen { offset, generation, readers });
+        entry.seen.push(LingeringRange { offset, generation, readers });
         Ok(())
     }
 
@@ -285,7 +285,7 @@ impl Store {
     }
 
     /// A reader is gone, with its mappings. Returns whether memory became free.
-    pub fn reader_gone(&mut self, reader: u64) -> bool {
+    pub fn on_reader_gone(&mut self, reader: u64) -> bool {
         let mut freed = Vec::new();
         for (arena, entry) in &mut self.arenas {
             if entry.readers.remove(&reader).is_some() {
@@ -372,26 +372,26 @@ mod tests {
         let (a, _) = store.create_arena().unwrap();
         let (b, _) = store.create_arena().unwrap();
         let first = store.reserve(a, 3 << 20).unwrap().unwrap();
-        let ahead = store.take_ahead(a, 3 << 20).unwrap();
-        assert!(store.take_ahead(a, 3 << 20).is_none(), "it is being done");
+        let ahead = store.take_prefault_range(a, 3 << 20).unwrap();
+        assert!(store.take_prefault_range(a, 3 << 20).is_none(), "it is being done");
         ahead.touch();
         let (file, _) = store.readable_descriptor(a, 1, 0).unwrap();
         assert_eq!(rustix::fs::fstat(&file).unwrap().st_blocks * 512, 3 << 20);
         let usage = store.usage();
         assert_eq!((usage.staged, usage.peak, usage.touched), (3 << 20, 3 << 20, 6 << 20));
-        store.give_ahead(&ahead).unwrap();
+        store.give_back_prefaulted(&ahead).unwrap();
         let second = store.reserve(a, 3 << 20).unwrap().unwrap();
         assert!(first.fresh && !second.fresh);
         assert_eq!(store.usage().staged, 6 << 20);
 
-        let most = store.take_ahead(b, 1 << 30).unwrap();
+        let most = store.take_prefault_range(b, 1 << 30).unwrap();
         assert_eq!(store.usage().touched, (6 << 20) + AHEAD_MAX);
-        assert!(store.take_ahead(a, 1 << 30).is_none(), "all that may be unused is there");
+        assert!(store.take_prefault_range(a, 1 << 30).is_none(), "all that may be unused is there");
         store.close_arena(b);
-        assert!(store.take_ahead(b, 1).is_none(), "nobody will reserve there");
-        store.give_ahead(&most).unwrap();
+        assert!(store.take_prefault_range(b, 1).is_none(), "nobody will reserve there");
+        store.give_back_prefaulted(&most).unwrap();
         assert_eq!(store.usage().touched, 6 << 20, "it went with its arena");
-        assert!(store.take_ahead(b, 1).is_none());
+        assert!(store.take_prefault_range(b, 1).is_none());
     }
 
     #[test]
@@ -403,13 +403,13 @@ mod tests {
         for reader in 1..4 {
             store.readable_descriptor(a, reader, 0).unwrap();
         }
-        assert!(!store.reader_gone(3));
+        assert!(!store.on_reader_gone(3));
         store.free_unseen(a, range.offset, range.generation, 7).unwrap();
         store.readable_descriptor(a, 4, 0).unwrap();
-        assert!(!store.reader_gone(4), "it came later");
-        assert!(!store.reader_gone(1));
+        assert!(!store.on_reader_gone(4), "it came later");
+        assert!(!store.on_reader_gone(1));
         assert_ne!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
-        assert!(store.reader_gone(2));
+        assert!(store.on_reader_gone(2));
         assert_eq!(store.reserve(a, 100).unwrap().unwrap().offset, range.offset);
         assert!(store.free_unseen(a, range.offset, range.generation, 7).is_err(), "it is free already");
         store.free_unseen(a, range.offset, range.generation + 2, 7).unwrap();
@@ -424,8 +424,8 @@ mod tests {
         store.readable_descriptor(a, 1, 6).unwrap();
         store.readable_descriptor(a, 2, 7).unwrap();
         store.free_unseen(a, range.offset, range.generation, 7).unwrap();
-        assert!(!store.reader_gone(2), "it was told in this term, and has let go of it");
-        assert!(store.reader_gone(1));
+        assert!(!store.on_reader_gone(2), "it was told in this term, and has let go of it");
+        assert!(store.on_reader_gone(1));
         let again = store.reserve(a, 100).unwrap().unwrap();
         store.readable_descriptor(a, 3, 7).unwrap();
         store.free_unseen(a, again.offset, again.generation, 7).unwrap();

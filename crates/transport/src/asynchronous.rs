@@ -9,7 +9,7 @@ pub use receiver::Receiver;
 use crate::link::{Link, check_user};
 use crate::readiness;
 use forebay_core::{Error, Result};
-use forebay_wire::handshake::{self, Door, HANDSHAKE_MAX, Initiator, Session, Unconfirmed};
+use forebay_wire::handshake::{self, HANDSHAKE_MAX, Initiator, Prologue, Session, UnconfirmedSession};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, RawFd};
@@ -63,7 +63,7 @@ fn halves(link: AsyncFd<Pollable>, session: Session) -> (Receiver, Arc<Outbox>) 
 
 /// Answers a client's handshake; returns when it is known that the client holds the secret, and not only
 /// repeats what somebody said who does. The caller sets the deadline.
-pub async fn accept(link: Box<dyn Link>, door: &Door<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn accept(link: Box<dyn Link>, door: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
     let transport = link.kind().to_string();
     let link = register(link)?;
     let mut opening = Vec::new();
@@ -77,12 +77,12 @@ pub async fn accept(link: Box<dyn Link>, door: &Door<'_>) -> Result<(Receiver, A
     write_all(&link, &answer).await?;
     let session = session?;
     let mut confirmation = Vec::new();
-    read_exactly(&link, &mut confirmation, Unconfirmed::confirmation_length).await?;
+    read_exactly(&link, &mut confirmation, UnconfirmedSession::confirmation_length).await?;
     Ok(halves(link, session.confirm(&confirmation)?))
 }
 
 /// Opens a connection to another server. The caller sets the deadline.
-pub async fn connect(link: Box<dyn Link>, door: &Door<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn connect(link: Box<dyn Link>, door: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
     check_user(&*link)?;
     let transport = link.kind().to_string();
     let link = register(link)?;

@@ -8,7 +8,7 @@ use crate::link::{Kind, Link, check_user};
 use crate::{shm, tcp};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::frame::{self, Decoder, Frame, Header};
-use forebay_wire::handshake::{Door, HANDSHAKE_MAX, Initiator};
+use forebay_wire::handshake::{HANDSHAKE_MAX, Initiator, Prologue};
 use forebay_wire::protocol::Message;
 use forebay_wire::seal::{PLAIN_MAX, Sealer};
 pub use rustix::event::PollFlags;
@@ -70,7 +70,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// A received frame with what came along; a payload is still to be received.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedFrame {
     /// The frame.
     pub frame: Frame,
     /// Its descriptors.
@@ -134,8 +134,13 @@ struct End {
 
 impl Connection {
     /// Connects to a server and proves the group's secret to it, until `deadline`. `peer` names it in errors.
-    pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Connection> {
-        let opening = Opening::connect(address, peer, door, deadline)?;
+    pub fn connect(
+        address: &Address,
+        peer: &str,
+        door: &Prologue<'_>,
+        deadline: Instant,
+    ) -> Result<Connection> {
+        let opening = PendingConnection::connect(address, peer, door, deadline)?;
         opening.greet(deadline)?;
         opening.finish(deadline)
     }
@@ -144,10 +149,10 @@ impl Connection {
     pub fn from_link(
         link: Box<dyn Link>,
         peer: &str,
-        door: &Door<'_>,
+        door: &Prologue<'_>,
         deadline: Instant,
     ) -> Result<Connection> {
-        let opening = Opening::over(link, peer, door)?;
+        let opening = PendingConnection::over(link, peer, door)?;
         opening.greet(deadline)?;
         opening.finish(deadline)
     }
@@ -191,39 +196,44 @@ fn out_of_descriptors(what: &str) -> Error {
 /// A connection that is being made, for those who make several at once: what each waits for is theirs to wait
 /// for.
 #[derive(Debug)]
-pub struct Opening {
+pub struct PendingConnection {
     end: End,
     initiator: Initiator,
     greeting: Vec<u8>,
 }
 
-impl Opening {
-    /// Begins to connect. When [`Opening::descriptor`] can be written to, [`Opening::greet`] does not wait.
-    pub fn start(address: &Address, peer: &str, door: &Door<'_>) -> Result<Opening> {
+impl PendingConnection {
+    /// Begins to connect. When [`PendingConnection::descriptor`] can be written to, [`PendingConnection::greet`] does not wait.
+    pub fn start(address: &Address, peer: &str, door: &Prologue<'_>) -> Result<PendingConnection> {
         let link: io::Result<Box<dyn Link>> = match address {
             Address::Shm { name, .. } => shm::ShmLink::connect(name).map(|link| Box::new(link) as _),
             Address::Tcp(address) => tcp::TcpLink::begin(address).map(|link| Box::new(link) as _),
         };
         let link = link.map_err(|e| cannot_reach(peer, address, Duration::ZERO, &e))?;
-        Opening::over(link, peer, door)
+        PendingConnection::over(link, peer, door)
     }
 
-    /// As [`Opening::start`], but waits until there is a link, until `deadline`.
-    pub fn connect(address: &Address, peer: &str, door: &Door<'_>, deadline: Instant) -> Result<Opening> {
+    /// As [`PendingConnection::start`], but waits until there is a link, until `deadline`.
+    pub fn connect(
+        address: &Address,
+        peer: &str,
+        door: &Prologue<'_>,
+        deadline: Instant,
+    ) -> Result<PendingConnection> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let failed = |e: io::Error| cannot_reach(peer, address, patience, &e);
         let link: Box<dyn Link> = match address {
             Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
             Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
         };
-        Opening::over(link, peer, door)
+        PendingConnection::over(link, peer, door)
     }
 
-    fn over(link: Box<dyn Link>, peer: &str, door: &Door<'_>) -> Result<Opening> {
+    fn over(link: Box<dyn Link>, peer: &str, door: &Prologue<'_>) -> Result<PendingConnection> {
         check_user(&*link).map_err(|e| e.during(peer))?;
         let (initiator, greeting) = Initiator::start(door, &link.kind().to_string())?;
         let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
-        Ok(Opening { end, initiator, greeting })
+        Ok(PendingConnection { end, initiator, greeting })
     }
 
     /// What to wait for.
@@ -231,14 +241,14 @@ impl Opening {
         self.end.link.descriptor()
     }
 
-    /// Sends the greeting. When it is answered, [`Opening::finish`] does not wait.
+    /// Sends the greeting. When it is answered, [`PendingConnection::finish`] does not wait.
     pub fn greet(&self, deadline: Instant) -> Result<()> {
         self.end.send_all(&self.greeting, &[], deadline)
     }
 
     /// Takes the answer to the greeting.
     pub fn finish(self, deadline: Instant) -> Result<Connection> {
-        let Opening { end, initiator, .. } = self;
+        let PendingConnection { end, initiator, .. } = self;
         let peer = end.peer.clone();
         let mut answer = Vec::new();
         loop {
@@ -401,7 +411,7 @@ impl Receiver {
     }
 
     /// The next frame, until `deadline`; `what` says what is being waited for.
-    pub fn receive(&mut self, deadline: Instant, what: &str) -> Result<Received> {
+    pub fn receive(&mut self, deadline: Instant, what: &str) -> Result<ReceivedFrame> {
         self.end.check()?;
         loop {
             let next = self.decoder.next_frame();
@@ -421,7 +431,7 @@ impl Receiver {
                             .end
                             .break_with(Error::protocol("a frame's descriptors did not arrive")));
                     }
-                    return Ok(Received { frame, descriptors: self.descriptors.drain(..n).collect() });
+                    return Ok(ReceivedFrame { frame, descriptors: self.descriptors.drain(..n).collect() });
                 }
                 None => self.fill(deadline, what)?,
             }
@@ -429,7 +439,7 @@ impl Receiver {
     }
 
     /// The next frame if one has arrived already.
-    pub fn try_receive(&mut self, what: &str) -> Result<Option<Received>> {
+    pub fn try_receive(&mut self, what: &str) -> Result<Option<ReceivedFrame>> {
         match self.receive(Instant::now(), what) {
             Ok(received) => Ok(Some(received)),
             Err(error) if error.kind == ErrorKind::Timeout => Ok(None),
@@ -445,14 +455,14 @@ impl Receiver {
             }
             let space = &mut [IoSliceMut::new(self.decoder.space())];
             let n = self.end.link.try_receive(space, &mut Vec::new()).ok().filter(|n| *n > 0)?;
-            self.decoder.filled(n);
+            self.decoder.on_filled(n);
         }
     }
 
     fn fill(&mut self, deadline: Instant, what: &str) -> Result<()> {
         let space = &mut [IoSliceMut::new(self.decoder.space())];
         let n = self.end.receive_some(space, &mut self.descriptors, deadline, what)?;
-        self.decoder.filled(n);
+        self.decoder.on_filled(n);
         Ok(())
     }
 

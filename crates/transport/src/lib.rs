@@ -9,7 +9,7 @@ pub mod address;
 #[cfg(feature = "asynchronous")]
 pub mod asynchronous;
 pub mod blocking;
-pub mod group_file;
+pub mod connection_file;
 pub mod host;
 pub mod inprocess;
 pub mod link;
@@ -22,6 +22,6 @@ pub mod witness;
 mod written;
 
 pub use address::Address;
-pub use group_file::ConnectionFile;
+pub use connection_file::ConnectionFile;
 pub use link::{Kind, Link};
 pub use listener::Listener;

@@ -6,7 +6,7 @@
 
 mod record;
 
-use self::record::{Locked, Record};
+use self::record::{LockedRecord, Record};
 use forebay_core::agreement::{Acceptor, Answer, Question};
 use forebay_core::ids::{Epoch, Lineage};
 use forebay_core::roster::Roster;
@@ -35,7 +35,7 @@ struct Vote {
 }
 
 impl Vote {
-    fn read(locked: &Locked<'_>) -> Result<Vote> {
+    fn read(locked: &LockedRecord<'_>) -> Result<Vote> {
         serde_json::from_slice(&locked.read()?).map_err(|_| locked.damaged())
     }
 

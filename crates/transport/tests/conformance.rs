@@ -9,7 +9,7 @@ use forebay_transport::asynchronous::{self, Payload};
 use forebay_transport::blocking::Connection;
 use forebay_transport::{Kind, Link, Listener, inprocess};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::{Door, Initiator, Secret};
+use forebay_wire::handshake::{Initiator, Prologue, Secret};
 use forebay_wire::protocol::{Message, Protocol};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ impl Message for Text {
 
 const SECRET: Secret = Secret([5; 32]);
 const LINEAGE: Lineage = Lineage([6; 16]);
-const DOOR: Door<'_> = Door { secret: &SECRET, lineage: &LINEAGE, name: "server0" };
+const DOOR: Prologue<'_> = Prologue { secret: &SECRET, lineage: &LINEAGE, name: "server0" };
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
@@ -77,7 +77,8 @@ where
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (receiver, outbox) = asynchronous::accept(link, &Door { secret: &secret, ..DOOR }).await?;
+            let (receiver, outbox) =
+                asynchronous::accept(link, &Prologue { secret: &secret, ..DOOR }).await?;
             let result = server(receiver, outbox.clone()).await;
             outbox.close();
             tokio::task::yield_now().await;
@@ -346,7 +347,7 @@ fn hear_answer(link: &dyn Link) -> Vec<u8> {
 fn what_is_meant_for_another_is_refused(kind: Kind) {
     let (client, server) = pair(kind);
     let server = echo(server, SECRET);
-    let other = Door { name: "server1", ..DOOR };
+    let other = Prologue { name: "server1", ..DOOR };
     let error = Connection::from_link(client, "server1", &other, soon()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::WrongSecret, "{error}");
     assert_eq!(server.join().unwrap().unwrap_err().kind, ErrorKind::WrongSecret);

@@ -77,6 +77,6 @@ pub struct Welcome {
 
 /// The last that a server says: why it ends the connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LastWords(pub Error);
+pub struct CloseReason(pub Error);
 
-speaks!(Connection: Hello => Welcome, events LastWords);
+speaks!(Connection: Hello => Welcome, events CloseReason);

@@ -52,7 +52,7 @@ pub struct PipelineCounts {
 
 impl PipelineCounts {
     /// A step was run.
-    pub fn ran(&mut self, failed: bool) {
+    pub fn count_run(&mut self, failed: bool) {
         let count = if failed { &mut self.failed } else { &mut self.executed };
         *count = count.saturating_add(1);
     }

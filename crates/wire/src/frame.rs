@@ -157,7 +157,7 @@ impl Decoder {
     }
 
     /// That many bytes were put into [`Decoder::space`].
-    pub fn filled(&mut self, n: usize) {
+    pub fn on_filled(&mut self, n: usize) {
         self.end = (self.end + n).min(self.buffer.len());
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::handshake::{Door, Initiator, Secret, respond};
+use crate::handshake::{Initiator, Prologue, Secret, respond};
 use forebay_core::ErrorKind;
 use forebay_core::ids::Lineage;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ impl Message for Text {
 }
 
 fn session() -> (crate::handshake::Session, crate::handshake::Session) {
-    let door = Door { secret: &Secret([3; 32]), lineage: &Lineage([4; 16]), name: "server0" };
+    let door = Prologue { secret: &Secret([3; 32]), lineage: &Lineage([4; 16]), name: "server0" };
     let (initiator, opening) = Initiator::start(&door, "tcp").unwrap();
     let (answer, server) = respond(&door, "tcp", &opening);
     let (client, confirmation) = initiator.finish(&answer).unwrap();
@@ -47,7 +47,7 @@ fn decode(mut decoder: Decoder, stream: &[u8], cuts: &[usize]) -> Result<Vec<(Fr
         assert!(!space.is_empty());
         let n = (*cut.next().unwrap()).clamp(1, space.len()).min(stream.len() - at);
         space[..n].copy_from_slice(&stream[at..at + n]);
-        decoder.filled(n);
+        decoder.on_filled(n);
         at += n;
     }
 }
@@ -106,6 +106,6 @@ fn absurd_lengths_are_refused_before_anything_is_allocated() {
     stream.extend([0; 100]);
     let mut decoder = Decoder::new(None);
     decoder.space()[..stream.len()].copy_from_slice(&stream);
-    decoder.filled(stream.len());
+    decoder.on_filled(stream.len());
     assert_eq!(decoder.next_frame().unwrap_err().kind, ErrorKind::Protocol);
 }

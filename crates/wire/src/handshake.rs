@@ -42,7 +42,7 @@ impl std::fmt::Debug for Secret {
 
 /// Where a handshake leads to. Both sides must mean the same.
 #[derive(Debug, Clone, Copy)]
-pub struct Door<'a> {
+pub struct Prologue<'a> {
     /// The group's secret.
     pub secret: &'a Secret,
     /// The group's lineage.
@@ -56,7 +56,7 @@ pub type Session = (Sealer, Opener);
 
 /// A session whose other side has not shown yet that it made the opening.
 #[derive(Debug)]
-pub struct Unconfirmed(Session);
+pub struct UnconfirmedSession(Session);
 
 /// The side that connects.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn builder<'a>(secret: &'a Secret, prologue: &'a [u8]) -> Result<Builder<'a>> {
     Builder::new(pattern).psk(0, &secret.0).and_then(|builder| builder.prologue(prologue)).map_err(noise)
 }
 
-fn prologue(door: &Door<'_>, transport: &str) -> Vec<u8> {
+fn prologue(door: &Prologue<'_>, transport: &str) -> Vec<u8> {
     [&MAGIC[..], &VERSION.to_le_bytes(), &door.lineage.0, transport.as_bytes(), b"/", door.name.as_bytes()]
         .concat()
 }
@@ -95,7 +95,7 @@ fn wrong_version(theirs: u16) -> Error {
 
 impl Initiator {
     /// Starts a handshake over a transport; returns the opening to send.
-    pub fn start(door: &Door<'_>, transport: &str) -> Result<(Initiator, Vec<u8>)> {
+    pub fn start(door: &Prologue<'_>, transport: &str) -> Result<(Initiator, Vec<u8>)> {
         let prologue = prologue(door, transport);
         let mut state = builder(door.secret, &prologue)?.build_initiator().map_err(noise)?;
         let mut message = [0; HANDSHAKE_MAX];
@@ -134,7 +134,7 @@ impl Initiator {
     }
 }
 
-impl Unconfirmed {
+impl UnconfirmedSession {
     /// How many bytes the confirmation has in all.
     pub fn confirmation_length(_received: &[u8]) -> Result<Option<usize>> {
         Ok(Some(CONFIRMATION))
@@ -162,9 +162,13 @@ pub fn opening_length(received: &[u8]) -> Result<Option<usize>> {
 }
 
 /// The side that accepts: takes the whole opening; returns the answer to send, whatever the result is.
-pub fn respond(door: &Door<'_>, transport: &str, opening: &[u8]) -> (Vec<u8>, Result<Unconfirmed>) {
+pub fn respond(
+    door: &Prologue<'_>,
+    transport: &str,
+    opening: &[u8],
+) -> (Vec<u8>, Result<UnconfirmedSession>) {
     match try_respond(door, transport, opening) {
-        Ok((message, session)) => (answer(0, &message), Ok(Unconfirmed(session))),
+        Ok((message, session)) => (answer(0, &message), Ok(UnconfirmedSession(session))),
         Err(error) => (refusal(&error), Err(error)),
     }
 }
@@ -180,7 +184,7 @@ fn answer(status: u8, body: &[u8]) -> Vec<u8> {
     [&head.concat(), body].concat()
 }
 
-fn try_respond(door: &Door<'_>, transport: &str, opening: &[u8]) -> Result<(Vec<u8>, Session)> {
+fn try_respond(door: &Prologue<'_>, transport: &str, opening: &[u8]) -> Result<(Vec<u8>, Session)> {
     check_head(opening, true)?;
     let prologue = prologue(door, transport);
     let mut state = builder(door.secret, &prologue)?.build_responder().map_err(noise)?;
@@ -223,7 +227,7 @@ mod tests {
 
     const LINEAGE: Lineage = Lineage([7; 16]);
     const SECRET: Secret = Secret([1; 32]);
-    const DOOR: Door<'_> = Door { secret: &SECRET, lineage: &LINEAGE, name: "server0" };
+    const DOOR: Prologue<'_> = Prologue { secret: &SECRET, lineage: &LINEAGE, name: "server0" };
 
     #[test]
     fn both_sides_agree_and_talk() {
@@ -232,7 +236,7 @@ mod tests {
         let (answer, server) = respond(&DOOR, "shm", &opening);
         assert_eq!(Initiator::answer_length(&answer).unwrap(), Some(answer.len()));
         let ((mut sealer, _), confirmation) = initiator.finish(&answer).unwrap();
-        assert_eq!(Unconfirmed::confirmation_length(&[]).unwrap(), Some(confirmation.len()));
+        assert_eq!(UnconfirmedSession::confirmation_length(&[]).unwrap(), Some(confirmation.len()));
         let (_, mut opener) = server.unwrap().confirm(&confirmation).unwrap();
         let plain: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let mut sealed = Vec::new();
@@ -252,12 +256,12 @@ mod tests {
     #[test]
     fn a_wrong_secret_lineage_or_version_is_told_apart() {
         let (initiator, opening) = Initiator::start(&DOOR, "shm").unwrap();
-        let (answer, server) = respond(&Door { secret: &Secret([2; 32]), ..DOOR }, "shm", &opening);
+        let (answer, server) = respond(&Prologue { secret: &Secret([2; 32]), ..DOOR }, "shm", &opening);
         assert_eq!(server.unwrap_err().kind, ErrorKind::WrongSecret);
         assert_eq!(initiator.finish(&answer).unwrap_err().kind, ErrorKind::WrongSecret);
 
         let (_, opening) = Initiator::start(&DOOR, "shm").unwrap();
-        let (_, server) = respond(&Door { lineage: &Lineage([8; 16]), ..DOOR }, "shm", &opening);
+        let (_, server) = respond(&Prologue { lineage: &Lineage([8; 16]), ..DOOR }, "shm", &opening);
         assert_eq!(server.unwrap_err().kind, ErrorKind::WrongSecret);
 
         let (initiator, mut opening) = Initiator::start(&DOOR, "shm").unwrap();
@@ -270,7 +274,7 @@ mod tests {
     #[test]
     fn an_opening_leads_to_the_door_that_it_was_made_for() {
         let (initiator, opening) = Initiator::start(&DOOR, "shm").unwrap();
-        let (_, server) = respond(&Door { name: "server1", ..DOOR }, "shm", &opening);
+        let (_, server) = respond(&Prologue { name: "server1", ..DOOR }, "shm", &opening);
         assert_eq!(server.unwrap_err().kind, ErrorKind::WrongSecret);
         let (answer, server) = respond(&DOOR, "tcp", &opening);
         assert_eq!(server.unwrap_err().kind, ErrorKind::WrongSecret);

@@ -4,7 +4,7 @@
 //! Sans-IO: the caller sends and receives, and hands each frame that came to [`Requests::accept`]. So one state machine serves
 //! connections that block and connections that do not.
 
-use crate::connection::LastWords;
+use crate::connection::CloseReason;
 use crate::frame::Frame;
 use crate::protocol::Protocol;
 use forebay_core::{Error, Result};
@@ -118,7 +118,7 @@ impl<T> Requests<T> {
             // Whoever asked gave up at a deadline.
             None if header.request != 0 => {}
             None if frame.protocol == Protocol::Connection as u8 => {
-                return Err(frame.message().map_or_else(|error| error, |LastWords(error)| error));
+                return Err(frame.message().map_or_else(|error| error, |CloseReason(error)| error));
             }
             None => self.events.push_back(frame),
         }
@@ -140,7 +140,7 @@ mod tests {
         encode(&Header { request, payload, ..Header::default() }, message, None, &mut bytes).unwrap();
         let mut decoder = Decoder::new(None);
         decoder.space()[..bytes.len()].copy_from_slice(&bytes);
-        decoder.filled(bytes.len());
+        decoder.on_filled(bytes.len());
         decoder.next_frame().unwrap().unwrap()
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let error = requests.accept(frame(asked, 1, &event(0)), ()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Protocol);
         let why = Error::timeout("you took nothing for a minute");
-        let error = requests.accept(frame(0, 0, &LastWords(why.clone())), ()).unwrap_err();
+        let error = requests.accept(frame(0, 0, &CloseReason(why.clone())), ()).unwrap_err();
         assert_eq!(error, why);
     }
 }

@@ -114,7 +114,7 @@ macro_rules! messages {
         $with! {
             forebay_wire::connection::Hello,
             forebay_core::Result<forebay_wire::connection::Welcome>,
-            forebay_wire::connection::LastWords,
+            forebay_wire::connection::CloseReason,
             forebay_wire::client::producer::Request,
             forebay_core::Result<forebay_wire::client::producer::Reply>,
             forebay_wire::client::producer::Event,
@@ -309,7 +309,7 @@ fn a_record_is_never_longer_than_it_is_counted_for() {
         ghosts[0] = most;
         let offset = vec![most; ndim];
         let extent = Extent::new(Some(&offset), &shape, &ghosts, &wide).unwrap();
-        let mut put = seeds::put(forebay_wire::client::block::Bytes::Inline([7; 1024].into()));
+        let mut put = seeds::put(forebay_wire::client::block::BytesLocation::Inline([7; 1024].into()));
         put.extent = extent.clone();
         let mut record = seeds::blocks().remove(2);
         record.key = forebay_core::ids::BlockKey { rank: u32::MAX, number: u64::MAX };

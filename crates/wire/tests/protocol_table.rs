@@ -93,7 +93,7 @@ fn messages_of(protocol: Protocol) -> Section {
     }
     match protocol {
         Protocol::Connection => section! {
-            "request": connection::Hello, "reply": connection::Welcome, "event": connection::LastWords
+            "request": connection::Hello, "reply": connection::Welcome, "event": connection::CloseReason
         },
         Protocol::Producer => section! {
             "request": client::producer::Request, "reply": client::producer::Reply, "event": client::producer::Event

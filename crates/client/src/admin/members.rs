@@ -6,7 +6,7 @@ use crate::connection::rpc::unexpected;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use forebay_wire::client::admin::{Reply, Request};
 use forebay_wire::connection::Role;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Creating, finding and ending pipelines.
 
 use crate::admin::handle::Admin;
-use crate::connection::coordinator::AtCoordinator;
+use crate::connection::coordinator::CoordinatorAnswer;
 use crate::connection::rpc::{Rpc, unexpected};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::admin::{Reply, Request};
@@ -34,8 +34,8 @@ impl Admin {
         let what = "to start a pipeline's workers";
         // Workers may take longer to start than servers to be found.
         let ask = |rpc: &Rpc, _| match rpc.call_within(&create, None, patience, what)?.message {
-            Reply::Redirect(server) => Ok(AtCoordinator::Redirect(server)),
-            _ => Ok(AtCoordinator::Answer(())),
+            Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
+            _ => Ok(CoordinatorAnswer::Answer(())),
         };
         let deadline = Instant::now() + self.group.limit();
         self.group.at_coordinator(&spec.stream, &Role::Admin, deadline, ask).map(drop)

@@ -1,13 +1,13 @@
 //! How a connection to a server is made: link, handshake, greeting.
 
-use crate::connection::group::{Group, Known};
+use crate::connection::group::{Group, KnownGroup};
 use crate::connection::rpc::{LOOK_AT_MEMBERS, Rpc};
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::blocking::{self, Connection, Opening, PollFlags, wait_for_any};
+use forebay_transport::blocking::{self, Connection, PendingConnection, PollFlags, wait_for_any};
 use forebay_transport::{Address, host};
 use forebay_wire::connection::{Hello, Role, Welcome};
-use forebay_wire::handshake::Door;
+use forebay_wire::handshake::Prologue;
 use std::time::Instant;
 
 impl Group {
@@ -33,7 +33,7 @@ impl Group {
         let (opening, name, address) = loop {
             let (address, name) = self.address_of(id)?;
             let (known, until) = (self.known(), deadline.min(Instant::now() + patience));
-            match Opening::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
+            match PendingConnection::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
                 Ok(opening) => break (opening, name, address),
                 // Whatever the error says: this process gave the attempt up, and the server did not refuse it.
                 Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
@@ -64,8 +64,8 @@ impl Group {
     }
 
     /// What the handshake with a server of this group needs; `name` is what it calls the server.
-    pub(crate) fn door<'a>(known: &'a Known, name: &'a str) -> Door<'a> {
-        Door { secret: &known.file.secret, lineage: &known.file.lineage, name }
+    pub(crate) fn door<'a>(known: &'a KnownGroup, name: &'a str) -> Prologue<'a> {
+        Prologue { secret: &known.file.secret, lineage: &known.file.lineage, name }
     }
 
     /// The greeting over a connection to this address.

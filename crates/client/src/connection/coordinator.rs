@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What a server says that was asked as the coordinator of a stream.
 #[derive(Debug)]
-pub(crate) enum AtCoordinator<T> {
+pub(crate) enum CoordinatorAnswer<T> {
     /// The server is the coordinator, and this is its answer.
     Answer(T),
     /// Another server is.
@@ -30,7 +30,7 @@ impl Group {
         stream: &str,
         role: &Role,
         deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
+        call: impl Fn(&Rpc, Duration) -> Result<CoordinatorAnswer<T>>,
     ) -> Result<(ServerId, Rpc, T)> {
         self.retry_while_failing_over(deadline, || self.at_coordinator_now(stream, role, deadline, &call))
     }
@@ -40,7 +40,7 @@ impl Group {
         stream: &str,
         role: &Role,
         deadline: Instant,
-        call: impl Fn(&Rpc, Duration) -> Result<AtCoordinator<T>>,
+        call: impl Fn(&Rpc, Duration) -> Result<CoordinatorAnswer<T>>,
     ) -> Result<(ServerId, Rpc, T)> {
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut server = self.coordinator_of(stream)?;
@@ -48,14 +48,14 @@ impl Group {
             let rpc = self.within(left()).connect(server, role.clone())?;
             match call(&rpc, left())? {
                 // Two that name each other do not know the same view yet.
-                AtCoordinator::Redirect(other) => {
+                CoordinatorAnswer::Redirect(other) => {
                     pause_before_retry();
                     if left().is_zero() {
                         return Err(Error::timeout(format!("no server coordinates stream '{stream}'")));
                     }
                     server = other;
                 }
-                AtCoordinator::Answer(answer) => return Ok((server, rpc, answer)),
+                CoordinatorAnswer::Answer(answer) => return Ok((server, rpc, answer)),
             }
         }
     }

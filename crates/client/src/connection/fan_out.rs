@@ -7,7 +7,7 @@ use crate::seconds::deadline_after;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::Address;
-use forebay_transport::blocking::{Connection, Opening, PollFlags, wait_for_any};
+use forebay_transport::blocking::{Connection, PendingConnection, PollFlags, wait_for_any};
 use forebay_wire::connection::{Hello, Role};
 use forebay_wire::frame::Header;
 use forebay_wire::protocol::Request;
@@ -32,8 +32,8 @@ struct Target {
 
 /// What a server that is asked is to do next.
 enum Stage {
-    Connect(Opening),
-    ShakeHands(Opening),
+    Connect(PendingConnection),
+    ShakeHands(PendingConnection),
     Welcome(Conversation),
     Answer(Conversation),
 }
@@ -148,7 +148,8 @@ impl Group {
 
     fn target(&self, id: ServerId) -> Result<Target> {
         let (address, name) = self.address_of(id)?;
-        let opening = Opening::start(&address, &name, &Group::door(&self.known(), &id.to_string()))?;
+        let opening =
+            PendingConnection::start(&address, &name, &Group::door(&self.known(), &id.to_string()))?;
         Ok(Target { id, name, address, stage: Stage::Connect(opening) })
     }
 

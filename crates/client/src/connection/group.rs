@@ -5,7 +5,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_transport::blocking;
-use forebay_transport::group_file::{ConnectionFile, ServerEntry, path_of};
+use forebay_transport::connection_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::connection::HostId;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,7 +19,7 @@ const JUST_JOINED: Duration = Duration::from_secs(2);
 /// A group that was found. Its servers come and go; the handle remembers what the connection file told last.
 #[derive(Debug, Clone)]
 pub struct Group {
-    known: Arc<RwLock<Arc<Known>>>,
+    known: Arc<RwLock<Arc<KnownGroup>>>,
     here: HostId,
     options: GroupOptions,
     /// How long this process may take to connect and to ask the first question, if that is not what the user asked for.
@@ -28,7 +28,7 @@ pub struct Group {
 
 /// What a connection file told.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownGroup {
     /// The file's content.
     pub file: ConnectionFile,
     /// The view that it describes.
@@ -38,11 +38,11 @@ pub struct Known {
     highest: Option<ServerId>,
 }
 
-impl Known {
-    fn new(file: ConnectionFile, before: Option<ServerId>) -> Arc<Known> {
+impl KnownGroup {
+    fn new(file: ConnectionFile, before: Option<ServerId>) -> Arc<KnownGroup> {
         let view = file.view();
         let highest = view.members.last().copied().max(before);
-        Arc::new(Known { view, file, highest })
+        Arc::new(KnownGroup { view, file, highest })
     }
 
     /// Whether a server is no member any more. A server with a higher number than any that the file told may have just joined.
@@ -88,7 +88,7 @@ impl Group {
         loop {
             let file = read(options)?;
             if file.is_complete() {
-                let known = Arc::new(RwLock::new(Known::new(file, None)));
+                let known = Arc::new(RwLock::new(KnownGroup::new(file, None)));
                 return Ok(Group { known, here: host::this_host(), options: options.clone(), limit: None });
             }
             if Instant::now() >= deadline {
@@ -107,7 +107,7 @@ impl Group {
     }
 
     /// What the connection file told when it was read last. Copies a pointer.
-    pub fn known(&self) -> Arc<Known> {
+    pub fn known(&self) -> Arc<KnownGroup> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -116,7 +116,7 @@ impl Group {
         let file = read(&self.options)?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if file.lineage == known.file.lineage && file.epoch > known.file.epoch {
-            *known = Known::new(file, known.highest);
+            *known = KnownGroup::new(file, known.highest);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Group {
     fn note_gone(&self, id: ServerId) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.highest < Some(id) {
-            *known = Known::new(known.file.clone(), Some(id));
+            *known = KnownGroup::new(known.file.clone(), Some(id));
         }
     }
 

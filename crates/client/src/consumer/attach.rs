@@ -1,9 +1,9 @@
 //! Attaching a reader at the server that coordinates its stream.
 
-use crate::connection::coordinator::AtCoordinator;
+use crate::connection::coordinator::CoordinatorAnswer;
 use crate::connection::group::Group;
 use crate::connection::rpc::{Rpc, unexpected};
-use crate::reading::held_steps::{HeldAs, StepSource};
+use crate::reading::held_steps::{HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;
 use forebay_core::Result;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -35,13 +35,13 @@ pub(super) fn attach_to(
 ) -> Result<(StepSource, Option<(RunNumber, StepNumber)>)> {
     let request = Request::Attach(Box::new(attach.clone()));
     let ask = |rpc: &Rpc, left| match rpc.call_within(&request, None, left, "to attach")?.message {
-        Reply::Attached { attachment, from } => Ok(AtCoordinator::Answer((attachment, from))),
-        Reply::Redirect(server) => Ok(AtCoordinator::Redirect(server)),
+        Reply::Attached { attachment, from } => Ok(CoordinatorAnswer::Answer((attachment, from))),
+        Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
         other => Err(unexpected(&other)),
     };
     let asked = group.at_coordinator(&attach.stream, &Role::Consumer, deadline, ask)?;
     let (server, rpc, (attachment, from)) = asked;
     let rpc = Arc::new(rpc);
     pool.adopt(server, rpc.clone());
-    Ok((StepSource { rpc, server, held_as: HeldAs::Attachment(attachment) }, from))
+    Ok((StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) }, from))
 }

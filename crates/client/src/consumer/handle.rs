@@ -27,14 +27,14 @@ pub struct Consumer {
     pub(super) held: Arc<HeldSteps>,
     /// Held by the thread that attaches again, so that one does.
     pub(super) attaching: DeadlineMutex,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ConsumerState>,
     /// The attributes that the coordinator told last: it tells them with a step only when they are others, and they are taken off
     /// the steps in the order in which it told these.
     pub(super) attrs: Mutex<Arc<Attrs>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ConsumerState {
     /// Why there will be no more steps.
     pub(super) over: Option<Error>,
     closed: bool,
@@ -72,7 +72,7 @@ impl Consumer {
             stream: options.stream.clone(),
             held: Arc::new(HeldSteps::new(pool, source)),
             attaching: DeadlineMutex::default(),
-            state: Mutex::new(State { next, ..State::default() }),
+            state: Mutex::new(ConsumerState { next, ..ConsumerState::default() }),
             attrs: Mutex::default(),
         })
     }

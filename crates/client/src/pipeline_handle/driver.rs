@@ -49,12 +49,12 @@ pub(super) struct DriveRequest {
     /// The connection over which the rank asked, and the number of the request.
     asked: Mutex<Option<(Arc<Rpc>, u64)>>,
     /// Locked by the one thread that waits for the answer.
-    outcome: DeadlineMutex<Option<Result<Driven>>>,
+    outcome: DeadlineMutex<Option<Result<DriveOutcome>>>,
 }
 
 /// What became of what a pipeline was asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Driven {
+pub enum DriveOutcome {
     /// A step is active: the servers whose workers take part, in order. None if staging was given up.
     Activated(Vec<ServerId>),
     /// An execution is over.
@@ -147,17 +147,17 @@ impl Driver {
 }
 
 /// What becomes of what is asked for while staging is given up.
-pub(super) fn not_run(order: DriveOrder) -> Driven {
+pub(super) fn not_run(order: DriveOrder) -> DriveOutcome {
     match order {
-        DriveOrder::Execute { .. } => Driven::Executed { ran: false, seconds: 0.0 },
-        _ => Driven::Activated(Vec::new()),
+        DriveOrder::Execute { .. } => DriveOutcome::Executed { ran: false, seconds: 0.0 },
+        _ => DriveOutcome::Activated(Vec::new()),
     }
 }
 
 impl PipelineRequest {
     /// Waits until it is done, `timeout` at most (default: the deadline that the handle was opened with): after
     /// `ErrorKind::Timeout` it can be waited for again. Later calls tell the same.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<DriveOutcome> {
         self.0.wait(timeout)
     }
 }
@@ -166,7 +166,7 @@ impl DriveRequest {
     pub(super) fn over(
         driver: &Arc<Driver>,
         order: DriveOrder,
-        outcome: Result<Driven>,
+        outcome: Result<DriveOutcome>,
     ) -> Arc<DriveRequest> {
         let outcome = DeadlineMutex::new(Some(outcome));
         Arc::new(DriveRequest { driver: driver.clone(), order, asked: Mutex::default(), outcome })
@@ -184,7 +184,7 @@ impl DriveRequest {
         }
     }
 
-    pub(super) fn wait(&self, timeout: Option<Duration>) -> Result<Driven> {
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> Result<DriveOutcome> {
         let producer = &self.driver.producer;
         let deadline = deadline_after(timeout.unwrap_or(producer.group().options().patience()));
         let what = self.what();
@@ -207,7 +207,7 @@ impl DriveRequest {
     }
 
     /// The answer, through another home if the one that was asked is gone.
-    fn answer(&self, deadline: Instant, what: &str) -> Result<Driven> {
+    fn answer(&self, deadline: Instant, what: &str) -> Result<DriveOutcome> {
         let (driver, mut asked) = (&self.driver, lock(&self.asked));
         loop {
             let (rpc, request) = match asked.take() {
@@ -227,10 +227,10 @@ impl DriveRequest {
             match answer {
                 Ok(Reply::Driven(DriveAnswer::Activated { workers, next })) => {
                     lock(&driver.steps).promised = Some(next);
-                    return Ok(Driven::Activated(workers));
+                    return Ok(DriveOutcome::Activated(workers));
                 }
                 Ok(Reply::Driven(DriveAnswer::Executed { ran, seconds })) => {
-                    return Ok(Driven::Executed { ran, seconds });
+                    return Ok(DriveOutcome::Executed { ran, seconds });
                 }
                 Err(error) if error.kind == ErrorKind::Timeout && Instant::now() >= deadline => {
                     *asked = Some((rpc, request));

@@ -2,7 +2,7 @@
 
 use crate::admin::Admin;
 use crate::connection::rpc::{Rpc, lock};
-use crate::pipeline_handle::driver::{DriveRequest, Driven, Driver, PipelineRequest, not_run};
+use crate::pipeline_handle::driver::{DriveOutcome, DriveRequest, Driver, PipelineRequest, not_run};
 use crate::producer::Producer;
 use crate::seconds::deadline_after;
 use forebay_core::ids::{ServerId, StepNumber};
@@ -66,7 +66,7 @@ impl PipelineHandle {
             return Ok(promised);
         }
         match request.wait(None) {
-            Ok(Driven::Activated(servers)) => Ok(servers),
+            Ok(DriveOutcome::Activated(servers)) => Ok(servers),
             Ok(_) => Err(Error::protocol("another answer than to an activation")),
             Err(error) if error.kind == ErrorKind::Timeout => Err(error),
             Err(error) => {
@@ -119,7 +119,7 @@ impl PipelineHandle {
     /// Ends the step of this rank, and has the pipeline run on it once all ranks have; all ranks that ask are told of one
     /// execution. It may be executed again while it is active. Waits until it is over, `timeout` at most (default: the
     /// handle's deadline); after a time-out the same call waits on. Fails with `PipelineFailed` and the worker's traceback.
-    pub fn execute(&self, step: StepNumber, timeout: Option<Duration>) -> Result<Driven> {
+    pub fn execute(&self, step: StepNumber, timeout: Option<Duration>) -> Result<DriveOutcome> {
         let deadline = timeout.map(deadline_after);
         let request = self.execute_async(step)?;
         request.wait(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))

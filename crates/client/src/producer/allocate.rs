@@ -11,7 +11,7 @@ use forebay_core::block::Stats;
 use forebay_core::contract::Field;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Mapping, stats};
-use forebay_wire::client::block::{Bytes, Grant, PutBlock};
+use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use std::sync::Arc;
 
 /// Memory for a block: where it is held, the arena, and the range in it unless the block has no bytes.
@@ -47,7 +47,7 @@ impl Producer {
         let bytes = grant.map_or(0, |grant| grant.bytes);
         let id = state.next_allocation;
         state.next_allocation += 1;
-        let put = put_block(block, Bytes::Inline(Box::default()), None);
+        let put = put_block(block, BytesLocation::Inline(Box::default()), None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         let stats = field.stats && stats::supported(field.dtype);
         open.allocations.insert(id, AllocatedBlock { target, grant, dtype: field.dtype, stats, put });

@@ -4,7 +4,7 @@ use crate::connection::rpc::{GRACE, lock, unexpected};
 use crate::producer::failover::DEATHS_MAX;
 use crate::producer::rank::Producer;
 use crate::producer::staging::OpenPhase;
-use crate::producer::state::{OpenStep, State, no_step};
+use crate::producer::state::{OpenStep, ProducerState, no_step};
 use crate::put_target::PutTarget;
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ struct StepStart {
 }
 
 /// What came of beginning a step, with the state: `None` if staging is given up.
-type Beginning<'a> = (MutexGuard<'a, State>, Option<StepStart>);
+type Beginning<'a> = (MutexGuard<'a, ProducerState>, Option<StepStart>);
 
 impl Producer {
     /// Begins a step. Waits for one answer of the home server, unless memory is shared and nothing of this
@@ -59,7 +59,7 @@ impl Producer {
     /// Begins a step at the home server, which is asked only if it has to be.
     fn begin_at_home<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ProducerState>,
         step: StepNumber,
         time: f64,
     ) -> Result<Beginning<'a>> {
@@ -86,7 +86,7 @@ impl Producer {
     /// Asks the home server to begin a step: it answers with the demand, and with memory for what was put in the step before.
     fn ask_to_begin<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ProducerState>,
         home: &PutTarget,
         step: StepNumber,
         time: f64,
@@ -133,7 +133,7 @@ impl Producer {
 }
 
 /// Checks that no step is open, and that step numbers grow.
-fn check_order(state: &State, step: StepNumber) -> Result<()> {
+fn check_order(state: &ProducerState, step: StepNumber) -> Result<()> {
     if let Some(open) = &state.open {
         return Err(Error::step_order(format!(
             "step {} is begun, end it before step {step}; one that an exception left cannot be ended: close the \

@@ -6,7 +6,7 @@ use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
 use forebay_store::stats;
 use forebay_store::strided::Source;
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use std::borrow::Cow;
 
 /// The statistics that a block is to have, if any. They are computed while it is copied, or from the copy if it has
@@ -45,7 +45,7 @@ pub(super) fn gather<'a>(source: &Source<'a>, stats: Option<(Dtype, &mut Stats)>
     }
 }
 
-pub(super) fn put_block(block: &Block<'_>, bytes: Bytes, stats: Option<Stats>) -> PutBlock {
+pub(super) fn put_block(block: &Block<'_>, bytes: BytesLocation, stats: Option<Stats>) -> PutBlock {
     PutBlock {
         field: block.field.to_owned(),
         number: block.number,

@@ -3,7 +3,7 @@
 use crate::connection::rpc::{GRACE, lock};
 use crate::on_loss::OnLoss;
 use crate::producer::rank::Producer;
-use crate::producer::replay_log::EndedStep;
+use crate::producer::replay_log::ReplayStep;
 use crate::producer::staging::OpenPhase;
 use crate::producer::state::{OpenStep, no_step};
 use crate::producer::stored_block::check_replayable;
@@ -52,7 +52,7 @@ impl Producer {
     fn end_passing(&self, open: &OpenStep, demand: u64) -> Result<()> {
         let (step, time) = (open.step, open.time);
         let told = self.home().rpc.tell(&Request::BeganAlone { step, time, ended: true });
-        self.log_for_replay(EndedStep { step, time, demand, ..EndedStep::default() });
+        self.log_for_replay(ReplayStep { step, time, demand, ..ReplayStep::default() });
         told
     }
 
@@ -65,7 +65,7 @@ impl Producer {
             .values()
             .fold(told, |told, target| told.and(self.end_elsewhere(target, open.step)));
         let OpenStep { step, time, blocks, dropped, stored, .. } = open;
-        self.log_for_replay(EndedStep { step, time, blocks, dropped, stored, demand });
+        self.log_for_replay(ReplayStep { step, time, blocks, dropped, stored, demand });
         told
     }
 
@@ -113,7 +113,7 @@ impl Producer {
     }
 
     /// The home server was told of a step's end. If it dies, it may not have told anybody; where copies are made, they are there.
-    fn log_for_replay(&self, ended: EndedStep) {
+    fn log_for_replay(&self, ended: ReplayStep) {
         if self.options.copies() == 0 && check_replayable(&ended.stored).is_ok() {
             lock(&self.state).replay_log.push(ended);
         }

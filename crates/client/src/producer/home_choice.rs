@@ -1,6 +1,6 @@
 //! Among which members a rank has chosen its home server, and what it knows of that when it chooses again.
 
-use crate::connection::group::Known;
+use crate::connection::group::KnownGroup;
 use forebay_core::ids::{Epoch, ServerId};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) enum HomeState {
 }
 
 impl HomeChoice {
-    pub(super) fn new(known: &Known) -> HomeChoice {
+    pub(super) fn new(known: &KnownGroup) -> HomeChoice {
         HomeChoice { epoch: known.view.epoch, highest: known.highest(), ..HomeChoice::default() }
     }
 

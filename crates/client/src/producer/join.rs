@@ -6,7 +6,7 @@ use crate::declared::ProducerOptions;
 use crate::fork::ForkGuard;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::rank::Producer;
-use crate::producer::state::State;
+use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::Result;
 use forebay_core::steps::RunOptions;
@@ -65,7 +65,7 @@ impl Producer {
             placement: Mutex::new(options.placement.clone()),
             whole_rank: Mutex::default(),
             failed_move: Mutex::default(),
-            state: Mutex::new(State { home_choice, ..State::default() }),
+            state: Mutex::new(ProducerState { home_choice, ..ProducerState::default() }),
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::producer::stored_block::StoredBlock;
 use crate::put_target::PutTarget;
 use forebay_core::steps::Durability;
 use forebay_core::{Error, Result};
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::producer::Request;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Producer {
         mut put: PutBlock,
         dense: &[u8],
     ) -> Result<StoredBlock> {
-        put.bytes = Bytes::Payload;
+        put.bytes = BytesLocation::Payload;
         let message = Request::Put(put);
         let patience = home.rpc.patience();
         let answer = home.rpc.call_within(&message, Some(Payload(dense)), patience, "to hold a block")?;

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::producer::block::Block;
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
 use crate::producer::rank::Producer;
-use crate::producer::state::{State, no_step};
+use crate::producer::state::{ProducerState, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::producer::targets::location_in;
 use crate::put_target::PutTarget;
@@ -17,7 +17,7 @@ use forebay_core::directory::check_block_fits;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
 use forebay_store::strided::Source;
-use forebay_wire::client::block::Bytes;
+use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::placement::Request;
 use forebay_wire::client::producer;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Producer {
     /// nothing wants it.
     pub(super) fn admit(
         &self,
-        state: &mut State,
+        state: &mut ProducerState,
         block: &Block<'_>,
         source: Option<&Source<'_>>,
     ) -> Result<Option<Arc<Field>>> {
@@ -89,7 +89,7 @@ impl Producer {
         }
         let name = format_args!("block {} of rank {}", block.number, self.rank);
         check_block_fits(&field, name, block.level, &block.extent)?;
-        let State { open, species, staging, demand, .. } = state;
+        let ProducerState { open, species, staging, demand, .. } = state;
         let open = open.as_mut().ok_or_else(|| no_step("a put"))?;
         species.check(&mut open.counts, block)?;
         if !open.keys.insert((block.field.to_owned(), block.number)) {
@@ -120,7 +120,7 @@ impl Producer {
             let mut stats = BlockStats::new(field, block);
             let inline = source.to_vec(stats.while_copied()).into_boxed_slice();
             let stats = stats.done(&inline);
-            let put = put_block(block, Bytes::Inline(inline), stats);
+            let put = put_block(block, BytesLocation::Inline(inline), stats);
             self.publish(home, StoredBlock { put, place: BytesPlace::Message })?;
             return Ok(Outcome::Staged);
         }
@@ -168,16 +168,16 @@ impl Producer {
         stats: Option<Stats>,
     ) -> Result<()> {
         if Arc::ptr_eq(target, home) {
-            let sent = self.send_with_bytes(home, put_block(block, Bytes::Payload, stats), dense)?;
+            let sent = self.send_with_bytes(home, put_block(block, BytesLocation::Payload, stats), dense)?;
             return self.note_stored(home, sent);
         }
         let step = self.note_elsewhere(target)?;
-        let place = Request::Place { step, size: dense.len() as u64, bytes: Bytes::Payload };
+        let place = Request::Place { step, size: dense.len() as u64, bytes: BytesLocation::Payload };
         let (rpc, payload) = (&target.rpc, Some(Payload(dense)));
         let answer = rpc.call_within(&place, payload, rpc.patience(), "to hold a block")?;
         let location = location_in(answer.message)?;
         // The home answers, as to a put to it: over the network what was only sent may be lost.
-        let message = producer::Request::Put(put_block(block, Bytes::Placed(location), stats));
+        let message = producer::Request::Put(put_block(block, BytesLocation::Placed(location), stats));
         home.rpc.call(&message, "to know of a block")?;
         let producer::Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_stored(home, StoredBlock { put, place: BytesPlace::Message })

@@ -10,14 +10,14 @@ use crate::producer::block::Block;
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
 use crate::producer::outstanding::OutstandingPut;
 use crate::producer::rank::{Producer, RankLock};
-use crate::producer::state::{State, no_step};
+use crate::producer::state::{ProducerState, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::put_target::PutTarget;
 use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
-use forebay_wire::client::block::Bytes;
+use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::producer::Request;
 use std::sync::{Arc, MutexGuard};
 
@@ -63,7 +63,7 @@ impl Producer {
     ) -> Result<Outcome> {
         let mut stats = BlockStats::new(field, block);
         let dense = gather(source, stats.while_copied());
-        let message = Request::Put(put_block(block, Bytes::Payload, stats.done(&dense)));
+        let message = Request::Put(put_block(block, BytesLocation::Payload, stats.done(&dense)));
         let request = home.rpc.post(&message, Some(Payload(&dense)))?;
         let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_stored(home, StoredBlock { put, place: BytesPlace::HomeOnly })?;
@@ -91,8 +91,8 @@ impl Producer {
     pub(super) fn wait_for_all<'a>(
         &'a self,
         rank: &RankLock<'_>,
-        state: MutexGuard<'a, State>,
-    ) -> (MutexGuard<'a, State>, Result<u64>) {
+        state: MutexGuard<'a, ProducerState>,
+    ) -> (MutexGuard<'a, ProducerState>, Result<u64>) {
         let (mut state, collected) = self.collect(rank, state, 0);
         if let Err(error) = collected {
             return (state, Err(error));
@@ -107,7 +107,7 @@ impl Producer {
 
     /// Waits while as many puts are unanswered as may be.
     fn make_way(&self) -> Result<()> {
-        let full = |state: &State| {
+        let full = |state: &ProducerState| {
             state.open.as_ref().is_some_and(|open| open.outstanding.waiting.len() >= OUTSTANDING_MAX)
         };
         if !full(&lock(&self.state)) {
@@ -122,9 +122,9 @@ impl Producer {
     fn collect<'a>(
         &'a self,
         _rank: &RankLock<'_>,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ProducerState>,
         outstanding: usize,
-    ) -> (MutexGuard<'a, State>, Result<()>) {
+    ) -> (MutexGuard<'a, ProducerState>, Result<()>) {
         while let Some(open) = state.open.as_mut() {
             if open.outstanding.waiting.len() <= outstanding {
                 break;
@@ -148,7 +148,7 @@ impl Producer {
     }
 
     /// The home server did not take a block that was posted, for this reason. Fails if that concerns more than the block.
-    fn on_put_failed(&self, state: &mut State, posted: OutstandingPut, error: Error) -> Result<()> {
+    fn on_put_failed(&self, state: &mut ProducerState, posted: OutstandingPut, error: Error) -> Result<()> {
         let Some(open) = state.open.as_mut() else { return Err(error) };
         match error.kind {
             ErrorKind::Timeout => {

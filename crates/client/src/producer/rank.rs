@@ -4,7 +4,7 @@ use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::fork::ForkGuard;
 use crate::on_loss::OnLoss;
-use crate::producer::state::State;
+use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::placement::Placement;
@@ -36,7 +36,7 @@ pub struct Producer {
     /// Held by the call that looks for another home server within a step: the home for which none was found last, and why.
     pub(super) failed_move: Mutex<Option<(Arc<PutTarget>, Error)>>,
     /// Never held while something is waited for, so that whoever only looks needs not wait either.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ProducerState>,
 }
 
 /// Shows that a call holds the lock of the whole rank.
@@ -115,7 +115,7 @@ impl Producer {
 
     /// The state, if the handle can be used. A forked child is told before it could wait for a lock that was
     /// held in its parent when it was forked.
-    pub(super) fn state(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn state(&self) -> Result<MutexGuard<'_, ProducerState>> {
         self.guard.check("producer")?;
         let state = lock(&self.state);
         if state.closed {

@@ -13,7 +13,7 @@ const KEPT: usize = 4;
 
 /// A step that was ended.
 #[derive(Debug, Clone, Default)]
-pub(super) struct EndedStep {
+pub(super) struct ReplayStep {
     pub(super) step: StepNumber,
     pub(super) time: f64,
     pub(super) blocks: u64,
@@ -26,12 +26,12 @@ pub(super) struct EndedStep {
 /// The latest steps that were ended, as far as they can be put again.
 #[derive(Debug, Default)]
 pub(super) struct ReplayLog {
-    steps: VecDeque<EndedStep>,
+    steps: VecDeque<ReplayStep>,
     /// Where blocks of them begin in the home's arena: where each ends, and its step.
     ranges: BTreeMap<u64, (u64, StepNumber)>,
 }
 
-impl EndedStep {
+impl ReplayStep {
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.stored.iter().filter_map(|block| match &block.place {
             BytesPlace::Mapped(_, grant) => Some((grant.offset, grant.offset + grant.bytes)),
@@ -42,12 +42,12 @@ impl EndedStep {
 
 impl ReplayLog {
     /// A step was ended.
-    pub(super) fn push(&mut self, ended: EndedStep) {
+    pub(super) fn push(&mut self, ended: ReplayStep) {
         let ranges: Vec<(u64, u64)> = ended.ranges().collect();
         self.push_at(ended, ranges);
     }
 
-    fn push_at(&mut self, ended: EndedStep, ranges: impl IntoIterator<Item = (u64, u64)>) {
+    fn push_at(&mut self, ended: ReplayStep, ranges: impl IntoIterator<Item = (u64, u64)>) {
         self.ranges.extend(ranges.into_iter().map(|(start, end)| (start, (end, ended.step))));
         self.steps.push_back(ended);
         if self.steps.len() > KEPT
@@ -73,12 +73,12 @@ impl ReplayLog {
     }
 
     /// The steps from `below` on.
-    pub(super) fn since(&self, below: StepNumber) -> Vec<EndedStep> {
+    pub(super) fn since(&self, below: StepNumber) -> Vec<ReplayStep> {
         self.steps.iter().filter(|ended| ended.step >= below).cloned().collect()
     }
 
     /// Another server is the home now, where only these steps were put again.
-    pub(super) fn replace(&mut self, ended: Vec<EndedStep>) {
+    pub(super) fn replace(&mut self, ended: Vec<ReplayStep>) {
         *self = ReplayLog::default();
         ended.into_iter().for_each(|ended| self.push(ended));
     }
@@ -88,8 +88,8 @@ impl ReplayLog {
 mod tests {
     use super::*;
 
-    fn ended(step: StepNumber) -> EndedStep {
-        EndedStep { step, ..EndedStep::default() }
+    fn ended(step: StepNumber) -> ReplayStep {
+        ReplayStep { step, ..ReplayStep::default() }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) struct Species {
 
 /// The counts of one step: of each species and block number, and the field that said so first.
 #[derive(Debug, Default)]
-pub(super) struct Counts(HashMap<(String, u64), (u64, String)>);
+pub(super) struct SpeciesCounts(HashMap<(String, u64), (u64, String)>);
 
 impl Species {
     /// Declares that a field belongs to a species.
@@ -22,7 +22,7 @@ impl Species {
     }
 
     /// Checks that the blocks of one species and number have one count.
-    pub(super) fn check(&self, counts: &mut Counts, block: &Block<'_>) -> Result<()> {
+    pub(super) fn check(&self, counts: &mut SpeciesCounts, block: &Block<'_>) -> Result<()> {
         let Some(species) = self.of.get(block.field) else { return Ok(()) };
         let count = block.extent.shape().first().copied().unwrap_or(0);
         let key = (species.clone(), block.number);
@@ -39,7 +39,13 @@ impl Species {
 
     /// A block was not put after all: unless another field of the species was put under its number, the count may be another
     /// one. `put` are the fields and numbers of the blocks that were put.
-    pub(super) fn forget(&self, counts: &mut Counts, put: &HashSet<(String, u64)>, field: &str, number: u64) {
+    pub(super) fn forget(
+        &self,
+        counts: &mut SpeciesCounts,
+        put: &HashSet<(String, u64)>,
+        field: &str,
+        number: u64,
+    ) {
         let Some(species) = self.of.get(field) else { return };
         let is_put = |other: &String| put.contains(&(other.clone(), number));
         if !self.of.iter().any(|(other, of)| of == species && is_put(other)) {
@@ -59,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_count_holds_until_all_who_said_it_are_forgotten() {
-        let (mut species, mut counts) = (Species::default(), Counts::default());
+        let (mut species, mut counts) = (Species::default(), SpeciesCounts::default());
         species.add("ion/x".to_owned(), "ion");
         species.add("ion/v".to_owned(), "ion");
         species.check(&mut counts, &block("ion/x", 5)).unwrap();

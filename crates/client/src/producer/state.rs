@@ -1,11 +1,11 @@
 //! What a rank remembers from call to call: its contract, the demand, the open step.
 
-use crate::connection::group::Known;
+use crate::connection::group::KnownGroup;
 use crate::producer::fast_path::FastPath;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::outstanding::{OutstandingPut, OutstandingPuts};
 use crate::producer::replay_log::ReplayLog;
-use crate::producer::species::{Counts, Species};
+use crate::producer::species::{Species, SpeciesCounts};
 use crate::producer::staging::{OpenPhase, Staging};
 use crate::producer::stored_block::StoredBlock;
 use crate::put_target::PutTarget;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ProducerState {
     /// Shared, since each put looks at one while the state is not locked.
     pub(super) fields: BTreeMap<String, Arc<Field>>,
     pub(super) species: Species,
@@ -55,7 +55,7 @@ pub(super) struct OpenStep {
     pub(super) time: f64,
     pub(super) phase: OpenPhase,
     /// The members among which its blocks are placed.
-    pub(super) members: Option<Arc<Known>>,
+    pub(super) members: Option<Arc<KnownGroup>>,
     /// Something was put that memory had to be found for.
     pub(super) needs_memory: bool,
     /// Ranges of the home server's arena that came with the step's beginning.
@@ -69,7 +69,7 @@ pub(super) struct OpenStep {
     pub(super) allocations: HashMap<u64, AllocatedBlock>,
     /// Other servers than the home that blocks of this step went to.
     pub(super) elsewhere: BTreeMap<ServerId, Arc<PutTarget>>,
-    pub(super) counts: Counts,
+    pub(super) counts: SpeciesCounts,
     pub(super) outstanding: OutstandingPuts,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct AllocatedBlock {
     pub(super) put: PutBlock,
 }
 
-impl State {
+impl ProducerState {
     /// The field of this name.
     pub(super) fn field(&self, stream: &str, name: &str) -> Result<&Arc<Field>> {
         self.fields.get(name).ok_or_else(|| {
@@ -127,7 +127,7 @@ impl OpenStep {
     }
 
     /// The step goes on at another home server, where all these blocks were put again but for so many that were dropped.
-    pub(super) fn go_on(&mut self, stored: Vec<StoredBlock>, grants: Vec<Grant>, dropped: u64) {
+    pub(super) fn resume_elsewhere(&mut self, stored: Vec<StoredBlock>, grants: Vec<Grant>, dropped: u64) {
         self.stored = stored;
         self.grants = grants;
         self.blocks = self.blocks.saturating_sub(dropped);

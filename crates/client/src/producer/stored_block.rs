@@ -2,7 +2,7 @@
 
 use crate::put_target::PutTarget;
 use forebay_core::{Error, Result};
-use forebay_wire::client::block::{Bytes, Grant, PutBlock};
+use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use forebay_wire::client::producer::Reply;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl StoredBlock {
     /// A block whose bytes were sent to the home server, which has answered: where it is, if other servers hold it too.
     pub(super) fn sent(mut put: PutBlock, answer: &Reply) -> StoredBlock {
         let Reply::Placed(location) = answer else { return StoredBlock { put, place: BytesPlace::HomeOnly } };
-        put.bytes = Bytes::Placed(*location);
+        put.bytes = BytesLocation::Placed(*location);
         StoredBlock { put, place: BytesPlace::Message }
     }
 }

@@ -8,7 +8,7 @@ use crate::put_target::PutTarget;
 use forebay_core::block::Location;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
 use forebay_core::{ErrorKind, Result};
-use forebay_wire::client::block::{Bytes, Grant};
+use forebay_wire::client::block::{BytesLocation, Grant};
 use forebay_wire::client::placement::{Reply, Request};
 use forebay_wire::connection::Role;
 use std::sync::Arc;
@@ -76,16 +76,16 @@ impl Producer {
         &self,
         (target, home): (&Arc<PutTarget>, &Arc<PutTarget>),
         grant: &Grant,
-    ) -> Result<(Bytes, BytesPlace)> {
+    ) -> Result<(BytesLocation, BytesPlace)> {
         let granted =
-            Bytes::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
+            BytesLocation::Granted { arena: grant.arena, offset: grant.offset, generation: grant.generation };
         if Arc::ptr_eq(target, home) {
             return Ok((granted, BytesPlace::Mapped(target.clone(), *grant)));
         }
         let step = self.note_elsewhere(target)?;
         let place = Request::Place { step, size: grant.bytes, bytes: granted };
         let location = location_in(target.rpc.call(&place, "to hold a block")?.message)?;
-        Ok((Bytes::Placed(location), BytesPlace::Message))
+        Ok((BytesLocation::Placed(location), BytesPlace::Message))
     }
 
     /// Notes that blocks of the open step go to a server that is not the home; that step.

@@ -14,7 +14,7 @@ use forebay_store::strided::Target;
 use forebay_wire::client::reading::Part;
 
 /// What blocks are read from.
-pub(crate) struct Origin<'a> {
+pub(crate) struct BlockSource<'a> {
     pub(crate) pool: &'a ServerPool,
     /// The step, for errors.
     pub(crate) step: String,
@@ -24,7 +24,7 @@ pub(crate) struct Origin<'a> {
 
 /// Fills `target`, which has the selection's shape, from these blocks of a field.
 pub(crate) fn read(
-    from: &Origin<'_>,
+    from: &BlockSource<'_>,
     field: &Field,
     blocks: &[BlockRecord],
     selection: &Selection,
@@ -84,7 +84,7 @@ pub(crate) fn parts<'a>(
 }
 
 fn read_part(
-    &Origin { pool, term, .. }: &Origin<'_>,
+    &BlockSource { pool, term, .. }: &BlockSource<'_>,
     field: &Field,
     block: &BlockRecord,
     selection: &Selection,

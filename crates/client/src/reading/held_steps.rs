@@ -27,12 +27,12 @@ pub(crate) struct HeldSteps {
 pub(crate) struct StepSource {
     pub(crate) rpc: Arc<Rpc>,
     pub(crate) server: ServerId,
-    pub(crate) held_as: HeldAs,
+    pub(crate) held_as: HoldOwner,
 }
 
 /// In whose name a step is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeldAs {
+pub(crate) enum HoldOwner {
     /// Of a consumer.
     Attachment(AttachmentId),
     /// Of a worker's execution.
@@ -42,8 +42,8 @@ pub(crate) enum HeldAs {
 impl StepSource {
     pub(crate) fn attachment(&self) -> Option<AttachmentId> {
         match self.held_as {
-            HeldAs::Attachment(id) => Some(id),
-            HeldAs::Execution(_) => None,
+            HoldOwner::Attachment(id) => Some(id),
+            HoldOwner::Execution(_) => None,
         }
     }
 
@@ -51,12 +51,12 @@ impl StepSource {
     /// gone needs not be told.
     fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
         let _ = match self.held_as {
-            HeldAs::Attachment(attachment) => {
+            HoldOwner::Attachment(attachment) => {
                 self.rpc.tell(&Request::Release { attachment, run, step, pinned })
             }
             // A worker says by itself that it is done; its views may outlive that.
-            HeldAs::Execution(_) if pinned => return,
-            HeldAs::Execution(execution) => self.rpc.tell(&worker::Request::Released { execution }),
+            HoldOwner::Execution(_) if pinned => return,
+            HoldOwner::Execution(execution) => self.rpc.tell(&worker::Request::Released { execution }),
         };
     }
 }

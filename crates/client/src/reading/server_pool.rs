@@ -80,7 +80,7 @@ impl ServerPool {
 
     /// Which servers answer for which parts of a field that this hash names.
     pub(crate) fn tiles(&self, hash: u64, shape: Option<&[u64]>) -> TileMap {
-        lock(&self.tiles).map(&self.group.known().file.seats, hash, shape)
+        lock(&self.tiles).map(&self.group.known().file.shards, hash, shape)
     }
 
     /// Asks several servers at once, each its own question; their answers in the order of their ids, with the connections

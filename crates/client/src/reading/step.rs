@@ -187,7 +187,7 @@ impl Step {
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
         let (step, term) = (self.report.id.to_string(), self.report.term);
-        let from = assemble::Origin { pool: &self.held.pool, step, term };
+        let from = assemble::BlockSource { pool: &self.held.pool, step, term };
         let read = assemble::read(&from, &found.field, &records, selection, target);
         read.map_err(|error| match error.kind {
             ErrorKind::NotCovered if self.report.torn => {

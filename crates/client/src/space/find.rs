@@ -3,7 +3,7 @@
 use crate::connection::rpc::{GRACE, lock, unexpected};
 use crate::reading::server_pool::PoolAnswer;
 use crate::seconds::deadline_after;
-use crate::space::found::Found;
+use crate::space::found::FoundBlocks;
 use crate::space::handle::{Space, not_owned};
 use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, ServerId, StepNumber};
@@ -41,7 +41,7 @@ impl Space {
         step: StepNumber,
         region: &Region,
         timeout: Duration,
-    ) -> Result<Found<'_>> {
+    ) -> Result<FoundBlocks<'_>> {
         self.guard.check("space")?;
         let deadline = deadline_after(timeout);
         self.pool.group().retry_while_failing_over(deadline, || self.find_now(field, step, region, deadline))
@@ -53,7 +53,7 @@ impl Space {
         step: StepNumber,
         region: &Region,
         deadline: Instant,
-    ) -> Result<Found<'_>> {
+    ) -> Result<FoundBlocks<'_>> {
         let describer = self.describer(field, step)?;
         // Whom to ask follows from the shape, and most fields have one at all steps.
         let mut known = lock(&self.known).get(field).cloned();
@@ -106,7 +106,7 @@ impl Space {
         step: StepNumber,
         (region, shape): (Option<&Region>, Option<Dims>),
         deadline: Instant,
-    ) -> Result<Found<'_>> {
+    ) -> Result<FoundBlocks<'_>> {
         let question = |_| find_message(field, step, region, shape.clone(), left_until(deadline));
         let mut told = self.pool.ask_all([server], question, deadline + GRACE, "to find an array");
         let Some((_, told)) = told.pop() else { return Err(Error::internal("nobody was asked")) };
@@ -117,7 +117,7 @@ impl Space {
             other => return Err(unexpected(&other)),
         };
         let held = if held { vec![(rpc, request)] } else { Vec::new() };
-        Ok(Found { space: self, report: *report, step, term, held })
+        Ok(FoundBlocks { space: self, report: *report, step, term, held })
     }
 
     /// Asks all owners of a region at once. `None` if the owners know different fields or, where they do not wait for the region, if
@@ -129,7 +129,7 @@ impl Space {
         step: StepNumber,
         region: &Region,
         (waits, deadline): (bool, Instant),
-    ) -> Result<Option<Found<'_>>> {
+    ) -> Result<Option<FoundBlocks<'_>>> {
         let question = |_| {
             let patience = if waits { left_until(deadline) } else { Duration::ZERO };
             find_message(&field.name, step, Some(region), field.shape.clone(), patience)
@@ -138,7 +138,7 @@ impl Space {
         let until = if waits { deadline } else { deadline.min(Instant::now()) } + GRACE;
         let answers = self.pool.ask_all(owners, question, until, "to find an array");
         let report = FieldReport::new(field.clone(), Vec::new());
-        let mut found = Found { space: self, report, step, term: Epoch::MAX, held: Vec::new() };
+        let mut found = FoundBlocks { space: self, report, step, term: Epoch::MAX, held: Vec::new() };
         let mut descriptions = BTreeSet::new();
         let mut blocks = BTreeMap::new();
         let mut complete = true;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Blocks that were found; held until this is dropped.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct FoundBlocks<'a> {
     pub(super) space: &'a Space,
     pub(super) report: FieldReport,
     pub(super) step: StepNumber,
@@ -24,7 +24,7 @@ pub struct Found<'a> {
     pub(super) held: Vec<(Arc<Rpc>, u64)>,
 }
 
-impl Found<'_> {
+impl FoundBlocks<'_> {
     /// The field.
     pub fn field(&self) -> &Field {
         &self.report.field
@@ -34,12 +34,12 @@ impl Found<'_> {
     pub fn read(&self, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
         let pool = &self.space.pool;
         pool.forget_unused_arenas(ARENAS_KEPT, self.term);
-        let from = assemble::Origin { pool, step: format!("step {}", self.step), term: self.term };
+        let from = assemble::BlockSource { pool, step: format!("step {}", self.step), term: self.term };
         assemble::read(&from, &self.report.field, &self.report.blocks, selection, target)
     }
 }
 
-impl Drop for Found<'_> {
+impl Drop for FoundBlocks<'_> {
     fn drop(&mut self) {
         // A forked child holds nothing, and waits for no lock.
         if self.space.guard.is_child() {

@@ -79,7 +79,7 @@ impl Space {
 
     /// The server that describes a field at a step.
     pub(super) fn describer(&self, field: &str, step: StepNumber) -> Result<ServerId> {
-        let describer = self.pool.group().known().file.seats.owner_of(hash_in_space(field, step));
+        let describer = self.pool.group().known().file.shards.owner_of(hash_in_space(field, step));
         describer.ok_or_else(|| Error::not_found("the group has no server"))
     }
 

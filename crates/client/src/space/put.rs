@@ -10,7 +10,7 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_transport::Kind;
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::space::{self, Reply, Request};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,9 +72,9 @@ impl Space {
             let owner = owners.first().copied().filter(|owner| !lock(&self.leaving).contains(owner));
             let owner = owner.unwrap_or(home);
             let rpc = self.pool.connection(owner)?;
-            return self.keep((owner, &rpc), put, number, Bytes::Inline(dense.into()), None);
+            return self.keep((owner, &rpc), put, number, BytesLocation::Inline(dense.into()), None);
         }
-        self.keep((home, &rpc), put, number, Bytes::Payload, Some(Payload(dense)))
+        self.keep((home, &rpc), put, number, BytesLocation::Payload, Some(Payload(dense)))
     }
 
     /// Puts by one copy into memory that is shared with the server.
@@ -91,8 +91,11 @@ impl Space {
         let grant = target.reserve(bytes)?.ok_or_else(full)?;
         let Some(arena) = &target.arena else { return Err(Error::protocol("no arena came to write to")) };
         let placed = target.copy_in(arena, grant, source, None)?;
-        let granted =
-            Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
+        let granted = BytesLocation::Granted {
+            arena: placed.arena,
+            offset: placed.offset,
+            generation: placed.generation,
+        };
         self.keep((home, &target.rpc), put, number, granted, None)
     }
 
@@ -115,7 +118,7 @@ impl Space {
         (server, rpc): (ServerId, &Rpc),
         put: &SpacePut,
         number: u64,
-        bytes: Bytes,
+        bytes: BytesLocation,
         payload: Option<Payload<'_>>,
     ) -> Result<()> {
         let field = put.field.name.clone();

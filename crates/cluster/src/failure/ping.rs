@@ -9,7 +9,7 @@
 
 use crate::cluster::Cluster;
 use crate::environment::HashMap;
-use crate::failure::swim::ToDo;
+use crate::failure::swim::SwimAction;
 use forebay_core::ids::ServerId;
 use forebay_core::membership::Evidence;
 use forebay_core::roster::Roster;
@@ -26,7 +26,7 @@ const NEXT: Duration = Duration::from_secs(1);
 
 /// Why a member is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Why {
+enum PingReason {
     /// Somebody takes it for gone.
     Doubted,
     /// It is its turn.
@@ -36,21 +36,21 @@ enum Why {
 /// The members that are being asked, by the numbers of the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
-    asked: Mutex<Asked>,
+    asked: Mutex<PingedMember>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct PingedMember {
     next: u64,
     /// At most one of a kind for each member.
-    waiting: HashMap<(ServerId, Why), (u64, oneshot::Sender<()>)>,
+    waiting: HashMap<(ServerId, PingReason), (u64, oneshot::Sender<()>)>,
     /// Those that did not answer last.
     silent: BTreeSet<ServerId>,
 }
 
 impl Pings {
     /// A member is asked: the question's number, and what tells of its answer. `None` while it is being asked already.
-    fn ask(&self, member: ServerId, why: Why) -> Option<(u64, oneshot::Receiver<()>)> {
+    fn ask(&self, member: ServerId, why: PingReason) -> Option<(u64, oneshot::Receiver<()>)> {
         let mut asked = self.asked.lock();
         if asked.waiting.contains_key(&(member, why)) {
             return None;
@@ -62,7 +62,7 @@ impl Pings {
     }
 
     /// A member has answered.
-    pub(crate) fn answered(&self, member: ServerId, number: u64) {
+    pub(crate) fn on_answer(&self, member: ServerId, number: u64) {
         if let Some(answered) = self.forget(member, number) {
             let _ = answered.send(());
         }
@@ -83,8 +83,8 @@ impl Pings {
     fn forget(&self, member: ServerId, number: u64) -> Option<oneshot::Sender<()>> {
         let mut asked = self.asked.lock();
         let is_this =
-            |why: &Why| asked.waiting.get(&(member, *why)).is_some_and(|(asked, _)| *asked == number);
-        let why = [Why::Doubted, Why::Turn].into_iter().find(is_this)?;
+            |why: &PingReason| asked.waiting.get(&(member, *why)).is_some_and(|(asked, _)| *asked == number);
+        let why = [PingReason::Doubted, PingReason::Turn].into_iter().find(is_this)?;
         asked.waiting.remove(&(member, why)).map(|(_, answered)| answered)
     }
 }
@@ -98,25 +98,25 @@ pub(crate) async fn ask_in_turn(cluster: Arc<Cluster>) {
         let others = || standing.roster.ids().filter(|id| *id != cluster.id);
         let Some(next) = others().find(|id| *id > last).or_else(|| others().next()) else { continue };
         last = next;
-        cluster.ask_whether_there(next, Why::Turn, cluster.silence);
+        cluster.ask_whether_there(next, PingReason::Turn, cluster.silence);
     }
 }
 
 impl Cluster {
     /// Asks a member whether it is there, in the background, unless it is being asked already. One that does not say so
-    /// within the time in which members are asked now and then is doubted, one that does is trusted.
+    /// within the time in which members are asked now and then is suspected, one that does is trusted.
     pub(crate) fn check(&self, member: ServerId) {
-        self.ask_whether_there(member, Why::Doubted, crate::failure::swim::period(self.silence));
+        self.ask_whether_there(member, PingReason::Doubted, crate::failure::swim::period(self.silence));
     }
 
-    fn ask_whether_there(&self, member: ServerId, why: Why, patience: Duration) {
+    fn ask_whether_there(&self, member: ServerId, why: PingReason, patience: Duration) {
         let Some(cluster) = self.me.upgrade() else { return };
         if self.is_gone(member) {
             return self.suspect(member, Evidence::Lost);
         }
         let Some((number, answer)) = self.pings.ask(member, why) else { return };
         self.peers.send(member, cluster::Message::Ping(number));
-        self.swim.put(ToDo::Ask(member, number));
+        self.swim.put(SwimAction::Ask(member, number));
         tokio::spawn(async move { cluster.hear_whether_there((member, number), answer, patience).await });
     }
 
@@ -157,21 +157,21 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_to_the_question_that_was_asked_last() {
         let (pings, member) = (Pings::default(), ServerId(3));
-        let (first, answer) = pings.ask(member, Why::Doubted).unwrap();
-        assert!(pings.ask(member, Why::Doubted).is_none(), "it is being asked");
+        let (first, answer) = pings.ask(member, PingReason::Doubted).unwrap();
+        assert!(pings.ask(member, PingReason::Doubted).is_none(), "it is being asked");
         drop(pings.forget(member, first));
         assert!(answer.await.is_err());
-        let (second, answer) = pings.ask(member, Why::Doubted).unwrap();
-        pings.answered(ServerId(4), second);
-        pings.answered(member, second);
+        let (second, answer) = pings.ask(member, PingReason::Doubted).unwrap();
+        pings.on_answer(ServerId(4), second);
+        pings.on_answer(member, second);
         assert!(answer.await.is_ok());
-        let (third, answer) = pings.ask(member, Why::Doubted).unwrap();
-        pings.answered(member, first);
+        let (third, answer) = pings.ask(member, PingReason::Doubted).unwrap();
+        pings.on_answer(member, first);
         assert!(pings.forget(member, second).is_none(), "an answer that comes late says nothing");
-        let (turn, in_turn) = pings.ask(member, Why::Turn).unwrap();
-        pings.answered(member, third);
+        let (turn, in_turn) = pings.ask(member, PingReason::Turn).unwrap();
+        pings.on_answer(member, third);
         assert!(third > second && answer.await.is_ok());
-        pings.answered(member, turn);
+        pings.on_answer(member, turn);
         assert!(in_turn.await.is_ok());
         let notes = [false, false, true, true].map(|answers| pings.notes(member, answers));
         assert_eq!(notes, [true, false, true, false], "it is said once");

@@ -10,7 +10,7 @@ use crate::peers::dialling;
 use crate::watched::Watched;
 use forebay_core::membership::Message;
 use forebay_core::seeded::{Bug, seeded};
-use forebay_transport::group_file::ConnectionFile;
+use forebay_transport::connection_file::ConnectionFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

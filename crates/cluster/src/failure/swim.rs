@@ -50,7 +50,7 @@ const WAITING_MAX: usize = 1024;
 
 /// What there is to be done for whom watches.
 #[derive(Debug)]
-pub(crate) enum ToDo {
+pub(crate) enum SwimAction {
     /// Another server said this over its connection.
     Hear(ServerId, Vec<u8>),
     /// A member is to be asked by datagram whether it is there: the question's number.
@@ -60,9 +60,9 @@ pub(crate) enum ToDo {
 /// Where that waits.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    sender: mpsc::Sender<ToDo>,
+    sender: mpsc::Sender<SwimAction>,
     /// Until SWIM runs, which takes it.
-    receiver: Mutex<Option<mpsc::Receiver<ToDo>>>,
+    receiver: Mutex<Option<mpsc::Receiver<SwimAction>>>,
 }
 
 impl Default for Inbox {
@@ -74,14 +74,14 @@ impl Default for Inbox {
 
 impl Inbox {
     /// Something is to be done. If too much waits, it is lost, as datagrams may be.
-    pub(crate) fn put(&self, to_do: ToDo) {
+    pub(crate) fn put(&self, to_do: SwimAction) {
         let _ = self.sender.try_send(to_do);
     }
 }
 
 /// What a datagram says.
 #[derive(Debug, Serialize, Deserialize)]
-enum Said {
+enum Datagram {
     /// Something of foca's.
     Gossip(Vec<u8>),
     /// [`cluster::Message::Ping`].
@@ -92,73 +92,73 @@ enum Said {
 
 /// A member, as foca knows it: when one that was given up shows that it lives, it gets a new life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Probed {
+struct ProbedMember {
     id: ServerId,
     life: u32,
 }
 
-impl Identity for Probed {
+impl Identity for ProbedMember {
     type Addr = ServerId;
 
-    fn renew(&self) -> Option<Probed> {
+    fn renew(&self) -> Option<ProbedMember> {
         // The last life is that of servers which are members no more.
-        (self.life < u32::MAX - 1).then(|| Probed { life: self.life + 1, ..*self })
+        (self.life < u32::MAX - 1).then(|| ProbedMember { life: self.life + 1, ..*self })
     }
 
     fn addr(&self) -> ServerId {
         self.id
     }
 
-    fn win_addr_conflict(&self, adversary: &Probed) -> bool {
+    fn win_addr_conflict(&self, adversary: &ProbedMember) -> bool {
         self.life > adversary.life
     }
 }
 
 /// What foca wants done.
 #[derive(Debug, Default)]
-struct Wanted {
+struct FocaActions {
     said: Vec<(ServerId, Vec<u8>)>,
-    timers: Vec<(Timer<Probed>, Duration)>,
-    noticed: Vec<OwnedNotification<Probed>>,
+    timers: Vec<(Timer<ProbedMember>, Duration)>,
+    noticed: Vec<OwnedNotification<ProbedMember>>,
 }
 
-impl Runtime<Probed> for Wanted {
-    fn notify(&mut self, notification: Notification<'_, Probed>) {
+impl Runtime<ProbedMember> for FocaActions {
+    fn notify(&mut self, notification: Notification<'_, ProbedMember>) {
         self.noticed.push(notification.to_owned());
     }
 
-    fn send_to(&mut self, to: Probed, said: &[u8]) {
+    fn send_to(&mut self, to: ProbedMember, said: &[u8]) {
         self.said.push((to.id, said.to_vec()));
     }
 
-    fn submit_after(&mut self, event: Timer<Probed>, after: Duration) {
+    fn submit_after(&mut self, event: Timer<ProbedMember>, after: Duration) {
         self.timers.push((event, after));
     }
 }
 
 /// What is known of a member's datagrams.
 #[derive(Debug, Default)]
-struct Heard {
+struct DatagramsOfMember {
     window: ReplayWindow,
     at: Option<Instant>,
 }
 
 struct Watch {
     cluster: Arc<Cluster>,
-    foca: Foca<Probed, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
+    foca: Foca<ProbedMember, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
     socket: Option<UdpSocket>,
     key: DatagramKey,
     /// Of the datagrams that this server has sent.
     counter: u64,
     /// What is to be done, by when; of one time, in the order in which it was asked for.
-    due: BTreeMap<(Instant, u64), Timer<Probed>>,
+    due: BTreeMap<(Instant, u64), Timer<ProbedMember>>,
     timers: u64,
     roster: Arc<Roster>,
     addresses: HashMap<ServerId, SocketAddr>,
-    heard: BTreeMap<ServerId, Heard>,
+    heard: BTreeMap<ServerId, DatagramsOfMember>,
     period: Duration,
     /// The members that foca takes for down. It never asks them again by itself.
-    down: BTreeMap<ServerId, Probed>,
+    down: BTreeMap<ServerId, ProbedMember>,
     greet_at: Instant,
 }
 
@@ -194,7 +194,7 @@ pub(crate) async fn run(cluster: Arc<Cluster>, listening: Vec<SocketAddr>) {
 async fn watch(
     cluster: Arc<Cluster>,
     listening: Vec<SocketAddr>,
-    inbox: &mut mpsc::Receiver<ToDo>,
+    inbox: &mut mpsc::Receiver<SwimAction>,
 ) -> Result<()> {
     let mut socket = None;
     for address in listening {
@@ -208,7 +208,7 @@ async fn watch(
     }
     let seed = cluster.incarnation.0;
     let config = config(cluster.silence);
-    let me = Probed { id: cluster.id, life: 0 };
+    let me = ProbedMember { id: cluster.id, life: 0 };
     let period = config.probe_period;
     let mut watch = Watch {
         key: DatagramKey::new(&cluster.secret, &cluster.lineage)?,
@@ -256,8 +256,8 @@ async fn watch(
                 Err(error) => tracing::debug!("a datagram is not received: {error}"),
             },
             to_do = inbox.recv() => match to_do {
-                Some(ToDo::Hear(from, said)) => watch.hear(from, &said),
-                Some(ToDo::Ask(member, number)) => watch.send(member, &Said::AreYouThere(number)),
+                Some(SwimAction::Hear(from, said)) => watch.on_datagram(from, &said),
+                Some(SwimAction::Ask(member, number)) => watch.send(member, &Datagram::AreYouThere(number)),
                 None => return Ok(()),
             },
         }
@@ -271,9 +271,9 @@ impl Watch {
         let me = self.cluster.id;
         let came = roster.ids().filter(|id| *id != me && !before.contains(id));
         let left = before.iter().copied().filter(|id| *id != me && !roster.contains(*id));
-        let updates: Vec<Member<Probed>> = came
-            .map(|id| Member::alive(Probed { id, life: 0 }))
-            .chain(left.map(|id| Member::down(Probed { id, life: u32::MAX })))
+        let updates: Vec<Member<ProbedMember>> = came
+            .map(|id| Member::alive(ProbedMember { id, life: 0 }))
+            .chain(left.map(|id| Member::down(ProbedMember { id, life: u32::MAX })))
             .collect();
         let elsewhere =
             roster.members.iter().map(entry).filter(|server| !self.cluster.environment.is_here(server));
@@ -293,15 +293,15 @@ impl Watch {
         }
         heard.at = Some(Instant::now());
         match wire::decode(&said) {
-            Ok(Said::Gossip(said)) => self.hear(from, &said),
-            Ok(Said::AreYouThere(number)) => self.send(from, &Said::IAmThere(number)),
-            Ok(Said::IAmThere(number)) => self.cluster.pings.answered(from, number),
+            Ok(Datagram::Gossip(said)) => self.on_datagram(from, &said),
+            Ok(Datagram::AreYouThere(number)) => self.send(from, &Datagram::IAmThere(number)),
+            Ok(Datagram::IAmThere(number)) => self.cluster.pings.on_answer(from, number),
             Err(error) => tracing::debug!("a datagram of {from} cannot be read: {error}"),
         }
     }
 
     /// Sends a datagram to a member to which there is a way. It may be lost.
-    fn send(&mut self, to: ServerId, said: &Said) {
+    fn send(&mut self, to: ServerId, said: &Datagram) {
         let (Some(socket), Some(address)) = (&self.socket, self.addresses.get(&to)) else { return };
         self.counter += 1;
         let sealed = wire::encode(said)
@@ -313,7 +313,7 @@ impl Watch {
         }
     }
 
-    fn hear(&mut self, from: ServerId, said: &[u8]) {
+    fn on_datagram(&mut self, from: ServerId, said: &[u8]) {
         if self.roster.contains(from) {
             self.with(|foca, wanted| foca.handle_data(said, wanted));
         }
@@ -326,12 +326,12 @@ impl Watch {
             let timer = next.remove();
             self.with(|foca, wanted| foca.handle_timer(timer, wanted));
         }
-        self.greet_the_silent(now);
+        self.greet_silent_members(now);
     }
 
     /// Members that fell silent and were not given up may be there again, or silent once more: they are greeted, so that foca
     /// watches those that answer, and are asked whether they are there.
-    fn greet_the_silent(&mut self, now: Instant) {
+    fn greet_silent_members(&mut self, now: Instant) {
         if now < self.greet_at {
             return;
         }
@@ -345,11 +345,11 @@ impl Watch {
     fn with(
         &mut self,
         act: impl FnOnce(
-            &mut Foca<Probed, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
-            &mut Wanted,
+            &mut Foca<ProbedMember, PostcardCodec, SmallRng, foca::NoCustomBroadcast>,
+            &mut FocaActions,
         ) -> std::result::Result<(), foca::Error>,
     ) {
-        let mut wanted = Wanted::default();
+        let mut wanted = FocaActions::default();
         if let Err(error) = act(&mut self.foca, &mut wanted) {
             // What others say in a moment when both sides know other members; it will be said again.
             tracing::debug!("foca: {error}");
@@ -360,7 +360,7 @@ impl Watch {
             self.due.insert((now + after, self.timers), timer);
         }
         for (to, said) in wanted.said {
-            self.say(to, said, now);
+            self.gossip(to, said, now);
         }
         for noticed in wanted.noticed {
             match noticed {
@@ -382,18 +382,18 @@ impl Watch {
         }
     }
 
-    fn say(&mut self, to: ServerId, said: Vec<u8>, now: Instant) {
+    fn gossip(&mut self, to: ServerId, said: Vec<u8>, now: Instant) {
         let heard =
             self.heard.get(&to).and_then(|heard| heard.at).filter(|_| self.addresses.contains_key(&to));
         if heard.is_none_or(|at| now.duration_since(at) > 3 * self.period) {
             self.cluster.peers.send(to, cluster::Message::Swim(said.clone()));
         }
-        self.send(to, &Said::Gossip(said));
+        self.send(to, &Datagram::Gossip(said));
     }
 }
 
 /// Where a server takes datagrams: where it listens for TCP.
-fn udp(server: &forebay_transport::group_file::ServerEntry) -> Option<SocketAddr> {
+fn udp(server: &forebay_transport::connection_file::ServerEntry) -> Option<SocketAddr> {
     let addresses = server.parsed().unwrap_or_default();
     addresses.into_iter().find_map(|address| match address {
         Address::Tcp(socket) => Some(socket),

@@ -7,7 +7,7 @@ use crate::peers::dialling::{ask, ask_roster};
 use forebay_core::ids::ServerId;
 use forebay_core::roster::{Candidate, Roster, Settings};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_transport::group_file::{ConnectionFile, ServerEntry};
+use forebay_transport::connection_file::{ConnectionFile, ServerEntry};
 use forebay_transport::witness::Witness;
 use forebay_wire::handshake::Secret;
 use forebay_wire::peer::cluster;
@@ -30,13 +30,13 @@ const WITNESSED: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What a member knows of its group.
-pub(super) type Joined = (ServerId, Secret, Arc<Roster>, Witness);
+pub(super) type GroupAnswer = (ServerId, Secret, Arc<Roster>, Witness);
 
 pub(super) async fn join_in_time(
     options: &ClusterOptions,
     environment: &dyn Environment,
     own: &Candidate,
-) -> Result<Joined> {
+) -> Result<GroupAnswer> {
     let mut last = None;
     let joined = timeout(PATIENCE, join(options, environment, own, &mut last)).await;
     joined.unwrap_or_else(|_| Err(not_admitted(&options.group, last)))
@@ -48,7 +48,7 @@ async fn join(
     environment: &dyn Environment,
     own: &Candidate,
     last: &mut Option<Error>,
-) -> Result<Joined> {
+) -> Result<GroupAnswer> {
     let began = Instant::now();
     let mut one_answers = false;
     loop {

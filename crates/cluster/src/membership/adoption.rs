@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::peers;
 use forebay_core::ids::ServerId;
 use forebay_core::roster::Roster;
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use forebay_core::ErrorKind;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::membership::{Evidence, Message};
 use forebay_core::roster::Roster;
-use forebay_transport::group_file::ConnectionFile;
+use forebay_transport::connection_file::ConnectionFile;
 use forebay_transport::witness;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(crate) async fn look_now_and_then(cluster: Arc<Cluster>) {
     let mut nothing_left = 0;
     while nothing_left < LOOKS {
         looks.tick().await;
-        look(&cluster).await;
+        reconcile(&cluster).await;
         nothing_left = if is_abandoned(&cluster).await { nothing_left + 1 } else { 0 };
     }
     tracing::warn!(
@@ -85,7 +85,7 @@ async fn is_abandoned(cluster: &Arc<Cluster>) -> bool {
 }
 
 /// Whether the connection file and this server tell of the same roster; whichever is behind is told.
-async fn look(cluster: &Arc<Cluster>) {
+async fn reconcile(cluster: &Arc<Cluster>) {
     let standing = cluster.standing();
     let members = standing.view.members.iter().copied();
     let gone: Vec<ServerId> = members.filter(|id| cluster.is_gone(*id)).collect();

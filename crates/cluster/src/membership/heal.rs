@@ -8,7 +8,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::membership::Message;
 use forebay_core::roster::Roster;
 use forebay_core::{Error, Result};
-use forebay_transport::group_file::ConnectionFile;
+use forebay_transport::connection_file::ConnectionFile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::{ErrorKind, Result};
 use forebay_transport::Kind;
 use forebay_transport::asynchronous::Outbox;
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::{PeerMessage, cluster};
 use parking_lot::{Mutex, RwLock};
@@ -71,7 +71,7 @@ pub(crate) fn outlast_outages(peer: ServerId, outbox: &Outbox, silence: Duration
 
 /// What has become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// Nothing: its receiver is gone or hopelessly behind.
     Gone,
     /// It waits to be sent, or may not have arrived.
@@ -83,7 +83,7 @@ pub enum Sent {
 
 /// What one server is to be told, in order.
 #[derive(Debug)]
-pub(crate) struct ToTell {
+pub(crate) struct OutboundQueue {
     server: ServerEntry,
     messages: mpsc::Receiver<(PeerMessage, Option<OwnedFd>)>,
     waiting: Arc<Waiting>,
@@ -92,7 +92,7 @@ pub(crate) struct ToTell {
 
 impl Peers {
     /// A queue for a server, from which a task takes. `None` if there is one already.
-    fn add(&self, server: &ServerEntry) -> Option<ToTell> {
+    fn add(&self, server: &ServerEntry) -> Option<OutboundQueue> {
         let mut queues = self.queues.write();
         if queues.contains_key(&server.id) {
             return None;
@@ -101,7 +101,7 @@ impl Peers {
         let (waiting, direct) = (Arc::<Waiting>::default(), Arc::<Mutex<Direct>>::default());
         queues
             .insert(server.id, Queue { messages: sender, waiting: waiting.clone(), direct: direct.clone() });
-        Some(ToTell { server: server.clone(), messages, waiting, direct })
+        Some(OutboundQueue { server: server.clone(), messages, waiting, direct })
     }
 
     /// What is told to a server that there is not.
@@ -125,15 +125,20 @@ impl Peers {
     }
 
     /// Tells a server something, in order.
-    pub fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
+    pub fn send(&self, to: ServerId, message: impl Into<PeerMessage>) -> SendOutcome {
         self.send_with(to, message, None)
     }
 
     /// As `send`, with a descriptor, which is left out where memory is not shared.
-    pub fn send_with(&self, to: ServerId, message: impl Into<PeerMessage>, file: Option<OwnedFd>) -> Sent {
+    pub fn send_with(
+        &self,
+        to: ServerId,
+        message: impl Into<PeerMessage>,
+        file: Option<OwnedFd>,
+    ) -> SendOutcome {
         let message = message.into();
         let queues = self.queues.read();
-        let Some(queue) = queues.get(&to) else { return Sent::Gone };
+        let Some(queue) = queues.get(&to) else { return SendOutcome::Gone };
         let bytes = message.about_bytes();
         let mut direct = queue.direct.lock();
         if file.is_none()
@@ -146,10 +151,10 @@ impl Peers {
         queue.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         if queue.messages.try_send((message, file)).is_err() {
             queue.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Sent::Gone;
+            return SendOutcome::Gone;
         }
         direct.queued += 1;
-        Sent::Waits
+        SendOutcome::Waits
     }
 
     /// Whether so much waits for a server that nothing should be begun of which it is to be told. One that is gone
@@ -179,13 +184,13 @@ impl Direct {
     }
 
     /// Sends a message if nothing waits before it; else, or if it cannot be sent, it is to be queued: the task finds why.
-    fn send(&self, message: &PeerMessage) -> Option<Sent> {
+    fn send(&self, message: &PeerMessage) -> Option<SendOutcome> {
         let (outbox, header) =
             self.outbox.as_ref().filter(|(outbox, _)| self.queued == 0 && outbox.is_idle())?;
         push(outbox, *header, message, Vec::new()).ok()?;
         // What a connection had not sent that has ended is gone.
         let there = self.local && outbox.is_idle() && !outbox.is_closed();
-        Some(if there { Sent::There } else { Sent::Waits })
+        Some(if there { SendOutcome::There } else { SendOutcome::Waits })
     }
 }
 
@@ -211,8 +216,8 @@ fn push(outbox: &Outbox, header: Header, message: &PeerMessage, files: Vec<Owned
 
 /// Dials one server and tells it what is queued, until it or this server is gone. What it does not take at once
 /// stays in the queue.
-pub(crate) async fn run(cluster: Weak<Cluster>, me: ServerId, to_tell: ToTell) {
-    let ToTell { server, mut messages, waiting, direct } = to_tell;
+pub(crate) async fn run(cluster: Weak<Cluster>, me: ServerId, to_tell: OutboundQueue) {
+    let OutboundQueue { server, mut messages, waiting, direct } = to_tell;
     let about = cluster.upgrade().map(|cluster| {
         (
             cluster.environment.clone(),
@@ -242,11 +247,11 @@ pub(crate) async fn run(cluster: Weak<Cluster>, me: ServerId, to_tell: ToTell) {
             };
             tokio::select! {
                 biased;
-                said = receiver.next() => alive = answered(&cluster, server.id, said),
+                said = receiver.next() => alive = on_return_traffic(&cluster, server.id, said),
                 message = next => match message {
                     Some((message, file)) => {
                         let files = file.into_iter().filter(|_| shares_memory).collect();
-                        alive = told(&server, push(&outbox, header, &message, files));
+                        alive = can_send_more(&server, push(&outbox, header, &message, files));
                         direct.lock().queued -= 1;
                         waiting.bytes.fetch_sub(message.about_bytes(), Ordering::Relaxed);
                         waiting.fewer.notify_waiters();
@@ -272,7 +277,11 @@ pub(crate) async fn run(cluster: Weak<Cluster>, me: ServerId, to_tell: ToTell) {
 
 /// What came the other way on a connection that this server dialled: what a member answers that has given this server up,
 /// or the connection's end.
-fn answered(cluster: &Weak<Cluster>, server: ServerId, said: Result<Option<(Frame, Vec<OwnedFd>)>>) -> bool {
+fn on_return_traffic(
+    cluster: &Weak<Cluster>,
+    server: ServerId,
+    said: Result<Option<(Frame, Vec<OwnedFd>)>>,
+) -> bool {
     let Ok(Some((frame, _))) = said else { return false };
     let (Some(cluster), Ok(cluster::Message::Agreement(message))) = (cluster.upgrade(), frame.message())
     else {
@@ -284,7 +293,7 @@ fn answered(cluster: &Weak<Cluster>, server: ServerId, said: Result<Option<(Fram
 
 /// Whether a server can be told more. A message that is too long is a defect of this side: the other one is
 /// not given up for it, with all that it holds.
-fn told(server: &ServerEntry, sent: Result<()>) -> bool {
+fn can_send_more(server: &ServerEntry, sent: Result<()>) -> bool {
     match sent {
         Ok(()) => true,
         Err(error) if error.kind == ErrorKind::Invalid => {

@@ -6,11 +6,11 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::Roster;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
-use forebay_transport::group_file::{ConnectionFile, ServerEntry};
+use forebay_transport::connection_file::{ConnectionFile, ServerEntry};
 use forebay_transport::{Address, host};
 use forebay_wire::connection::{Hello, Role};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::{Door, Secret};
+use forebay_wire::handshake::{Prologue, Secret};
 use forebay_wire::peer::cluster;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub async fn dial(
         match environment.connect(address.clone()).await {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
             Ok(link) => {
-                let door = Door { secret, lineage, name: &server.id.to_string() };
+                let door = Prologue { secret, lineage, name: &server.id.to_string() };
                 return timeout(HANDSHAKE, asynchronous::connect(link, &door))
                     .await
                     .map_err(|_| Error::timeout(format!("{} does not answer the handshake", server.id)))?;

@@ -1,6 +1,6 @@
 //! What a server of this host had said before it died, it has said: its messages lie in this one's socket, and all of them
 //! are handled before the group goes on without it. So a home need not wait until a guardian has read what it is to keep:
-//! see [`crate::peers::Sent::There`].
+//! see [`crate::peers::SendOutcome::There`].
 
 use crate::environment::HashMap;
 use forebay_core::Result;
@@ -23,14 +23,14 @@ pub(crate) struct Inbound {
 
 /// One of them, as long as it is listened to.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct InboundConnection {
     asked: mpsc::Receiver<Asker>,
     waiting: Vec<Asker>,
 }
 
 impl Inbound {
     /// A server begins to tell this one something over a connection.
-    pub(crate) fn open(&self, from: ServerId, kind: Kind) -> Heard {
+    pub(crate) fn open(&self, from: ServerId, kind: Kind) -> InboundConnection {
         let (sender, asked) = mpsc::channel(1);
         if kind == Kind::Shm {
             let mut connections = self.connections.lock();
@@ -40,7 +40,7 @@ impl Inbound {
             });
             connections.entry(from).or_default().push(sender);
         }
-        Heard { asked, waiting: Vec::new() }
+        InboundConnection { asked, waiting: Vec::new() }
     }
 
     /// Whether any of these servers may have said something that is not handled yet.
@@ -65,7 +65,7 @@ impl Inbound {
     }
 }
 
-impl Heard {
+impl InboundConnection {
     /// What is said next; until then, tells who asks that all is handled that was said before.
     pub(crate) async fn next(&mut self, receiver: &mut Receiver) -> Result<Option<(Frame, Vec<OwnedFd>)>> {
         loop {
@@ -92,7 +92,7 @@ mod tests {
     use forebay_transport::asynchronous;
     use forebay_transport::shm::ShmLink;
     use forebay_wire::frame::Header;
-    use forebay_wire::handshake::{Door, Secret};
+    use forebay_wire::handshake::{Prologue, Secret};
     use forebay_wire::peer::cluster;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
@@ -105,7 +105,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let (secret, lineage) = (Secret([7; 32]), Lineage([3; 16]));
-        let door = Door { secret: &secret, lineage: &lineage, name: "server1" };
+        let door = Prologue { secret: &secret, lineage: &lineage, name: "server1" };
         let (speaks, listens) = tokio::join!(
             asynchronous::connect(Box::new(ShmLink::new(one)), &door),
             asynchronous::accept(Box::new(ShmLink::new(other)), &door),

@@ -1,7 +1,7 @@
 //! A connection of another server, over which it tells this one something.
 
 use crate::cluster::Cluster;
-use crate::failure::swim::ToDo;
+use crate::failure::swim::SwimAction;
 use crate::peers::dialling::NOBODY;
 use crate::peers::outlast_outages;
 use forebay_core::ids::ServerId;
@@ -73,7 +73,7 @@ impl Session<'_> {
         match message {
             PeerMessage::Cluster(Message::GroupEnds) => cluster.group_ends(peer),
             PeerMessage::Cluster(Message::Swim(said)) if !cluster.has_left(peer) => {
-                cluster.swim.put(ToDo::Hear(peer, said));
+                cluster.swim.put(SwimAction::Hear(peer, said));
             }
             message => cluster.tell(|application| application.on_message(peer, message)),
         }
@@ -93,7 +93,7 @@ impl Session<'_> {
             }
             Message::Agreement(message) => cluster.heard_of_members(peer, message, Some(self.outbox)),
             Message::Ping(number) => drop(cluster.peers.send(peer, Message::Pong(number))),
-            Message::Pong(number) => cluster.pings.answered(peer, number),
+            Message::Pong(number) => cluster.pings.on_answer(peer, number),
             other => return Some(other),
         }
         None

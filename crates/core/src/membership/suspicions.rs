@@ -65,18 +65,18 @@ struct Suspicion {
 #[derive(Debug, Default)]
 pub(super) struct Suspicions {
     about: BTreeMap<ServerId, Suspicion>,
-    /// While there are doubts: who reached each member, since when, and when they said so last.
+    /// While there are suspicions: who reached each member, since when, and when they said so last.
     reached: BTreeMap<ServerId, BTreeMap<ServerId, (Duration, Duration)>>,
 }
 
 impl Suspicions {
     /// One member takes another for gone. Returns whether it said something else before, or nothing.
     pub(super) fn add(&mut self, about: ServerId, by: ServerId, evidence: Evidence, now: Duration) -> bool {
-        let doubt = self.about.entry(about).or_insert_with(|| Suspicion::since(now));
-        let before = doubt.by.get(&by).copied();
+        let suspicion = self.about.entry(about).or_insert_with(|| Suspicion::since(now));
+        let before = suspicion.by.get(&by).copied();
         let evidence = before.map_or(evidence, |before| before.evidence.max(evidence));
         let since = before.map_or(now, |before| before.since);
-        doubt.by.insert(by, Statement { evidence, since, at: now });
+        suspicion.by.insert(by, Statement { evidence, since, at: now });
         if let Some(reached) = self.reached.get_mut(&about) {
             reached.remove(&by);
         }
@@ -91,9 +91,9 @@ impl Suspicions {
         let reached = self.reached.entry(about).or_default().entry(by).or_insert((now, now));
         let (since, at) = *reached;
         *reached = (if goes_on(at, now) { since } else { now }, now);
-        let Some(doubt) = self.about.get_mut(&about) else { return false };
-        let had = doubt.by.remove(&by).is_some();
-        if doubt.by.is_empty() {
+        let Some(suspicion) = self.about.get_mut(&about) else { return false };
+        let had = suspicion.by.remove(&by).is_some();
+        if suspicion.by.is_empty() {
             self.about.remove(&about);
         }
         if self.about.is_empty() {
@@ -109,10 +109,10 @@ impl Suspicions {
             reached.retain(|by, _| is_member(*by));
             is_member(*about)
         });
-        self.about.retain(|about, doubt| {
-            doubt.by.retain(|by, _| is_member(*by));
-            doubt.restart(now);
-            is_member(*about) && !doubt.by.is_empty()
+        self.about.retain(|about, suspicion| {
+            suspicion.by.retain(|by, _| is_member(*by));
+            suspicion.restart(now);
+            is_member(*about) && !suspicion.by.is_empty()
         });
         if self.about.is_empty() {
             self.reached.clear();
@@ -130,51 +130,54 @@ impl Suspicions {
 
     /// Whom a member takes for gone, and why.
     pub(super) fn by(&self, by: ServerId) -> impl Iterator<Item = (ServerId, Evidence)> + '_ {
-        self.about.iter().filter_map(move |(about, doubt)| Some((*about, doubt.by.get(&by)?.evidence)))
+        self.about
+            .iter()
+            .filter_map(move |(about, suspicion)| Some((*about, suspicion.by.get(&by)?.evidence)))
     }
 
     /// All that somebody takes for gone, and since when.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Duration)> + '_ {
-        self.about.iter().map(|(about, doubt)| (*about, doubt.since))
+        self.about.iter().map(|(about, suspicion)| (*about, suspicion.since))
     }
 
     /// Who is to go.
     pub(super) fn to_go(&self, voters: &Voters, me: ServerId, now: Duration) -> BTreeSet<ServerId> {
-        let enough = self.about.iter().filter(|(_, doubt)| doubt.is_enough(voters, me, now));
+        let enough = self.about.iter().filter(|(_, suspicion)| suspicion.is_enough(voters, me, now));
         let to_go: BTreeSet<ServerId> = enough.map(|(about, _)| *about).collect();
         if to_go.is_empty() { self.odd_one(voters, now).into_iter().collect() } else { to_go }
     }
 
     /// When it is to be looked again who is to go, and when the others are to be asked about a member.
     pub(super) fn looks_at(&self, about: ServerId) -> impl Iterator<Item = Duration> + use<> {
-        let doubt = self.about.get(&about);
-        let settles = doubt.and_then(|doubt| doubt.by.values().map(|said| doubt.settles(said)).min());
-        doubt.map(|doubt| doubt.ask_at).into_iter().chain(settles)
+        let suspicion = self.about.get(&about);
+        let settles =
+            suspicion.and_then(|suspicion| suspicion.by.values().map(|said| suspicion.settles(said)).min());
+        suspicion.map(|suspicion| suspicion.ask_at).into_iter().chain(settles)
     }
 
     /// About whom the others are to be asked now, for the sake of a member that somebody takes for gone: it, and those that
     /// have lost it. They are then not to be again for a while.
-    pub(super) fn asks(&mut self, about: ServerId, now: Duration) -> Vec<ServerId> {
-        let Some(doubt) = self.about.get_mut(&about).filter(|doubt| now >= doubt.ask_at) else {
+    pub(super) fn members_to_ask(&mut self, about: ServerId, now: Duration) -> Vec<ServerId> {
+        let Some(suspicion) = self.about.get_mut(&about).filter(|suspicion| now >= suspicion.ask_at) else {
             return Vec::new();
         };
-        doubt.ask_at = now + doubt.ask_again;
-        doubt.ask_again = (2 * doubt.ask_again).min(ASK_AGAIN_MAX);
-        [about].into_iter().chain(doubt.seem_lost(now)).collect()
+        suspicion.ask_at = now + suspicion.ask_again;
+        suspicion.ask_again = (2 * suspicion.ask_again).min(ASK_AGAIN_MAX);
+        [about].into_iter().chain(suspicion.seem_lost(now)).collect()
     }
 
     /// Of those that have lost each other while others reach both, the one that goes.
     fn odd_one(&self, voters: &Voters, now: Duration) -> Option<ServerId> {
         let mut pairs = BTreeSet::new();
-        for (about, doubt) in &self.about {
-            for (by, said) in doubt.by.iter().filter(|(_, said)| now >= doubt.settles(said)) {
+        for (about, suspicion) in &self.about {
+            for (by, said) in suspicion.by.iter().filter(|(_, said)| now >= suspicion.settles(said)) {
                 let silent = said.evidence == Evidence::Silent;
                 // What it said before the network was away may not hold any more.
                 if silent && !goes_on(said.at, now) {
                     continue;
                 }
                 let steady = if silent { STEADY } else { Duration::ZERO };
-                if [about, by].iter().all(|id| self.lives(**id, doubt.since, steady, voters, now)) {
+                if [about, by].iter().all(|id| self.lives(**id, suspicion.since, steady, voters, now)) {
                     pairs.insert((by.min(about), by.max(about)));
                 }
             }
@@ -253,11 +256,11 @@ mod tests {
 
     /// Who goes of so many members, in the eyes of server 0, by what was said at some times, at another time.
     fn to_go(members: u32, said: &[(u32, u32, Evidence, u64)], now: u64) -> BTreeSet<ServerId> {
-        let mut doubts = Suspicions::default();
+        let mut suspicions = Suspicions::default();
         for (by, about, evidence, at) in said {
-            doubts.add(ServerId(*about), ServerId(*by), *evidence, Duration::from_millis(*at));
+            suspicions.add(ServerId(*about), ServerId(*by), *evidence, Duration::from_millis(*at));
         }
-        doubts.to_go(&Voters::of((0..members).map(ServerId)), ServerId(0), Duration::from_millis(now))
+        suspicions.to_go(&Voters::of((0..members).map(ServerId)), ServerId(0), Duration::from_millis(now))
     }
 
     #[test]
@@ -285,15 +288,15 @@ mod tests {
     #[test]
     fn of_two_that_have_lost_each_other_one_goes() {
         let lost = |pairs: &[(u32, u32)], reached: &[(u32, u32)], now| {
-            let mut doubts = Suspicions::default();
+            let mut suspicions = Suspicions::default();
             for (by, about) in pairs {
-                doubts.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
+                suspicions.add(ServerId(*about), ServerId(*by), LOST, Duration::ZERO);
             }
             for (by, about) in reached {
-                doubts.note_reached(ServerId(*about), ServerId(*by), Duration::ZERO);
+                suspicions.note_reached(ServerId(*about), ServerId(*by), Duration::ZERO);
             }
             let voters = Voters::of((0..5).map(ServerId));
-            doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
+            suspicions.to_go(&voters, ServerId(0), Duration::from_millis(now))
         };
         let each_other = [(1, 2), (2, 1)];
         let reached = [(0, 1), (3, 1), (0, 2), (3, 2)];
@@ -312,15 +315,15 @@ mod tests {
         );
         assert_eq!(lost(&each_other, &reached, 3001), ids(&[]), "nor have they for long");
         let silent = |now, said: &[u64], reached: &[(u32, u32)], at: &[u64]| {
-            let mut doubts = Suspicions::default();
+            let mut suspicions = Suspicions::default();
             for at in said {
-                doubts.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::from_millis(*at));
+                suspicions.add(ServerId(2), ServerId(1), Evidence::Silent, Duration::from_millis(*at));
             }
             for (at, (by, about)) in at.iter().flat_map(|at| reached.iter().map(move |pair| (*at, pair))) {
-                doubts.note_reached(ServerId(*about), ServerId(*by), Duration::from_millis(at));
+                suspicions.note_reached(ServerId(*about), ServerId(*by), Duration::from_millis(at));
             }
             let voters = Voters::of((0..5).map(ServerId));
-            doubts.to_go(&voters, ServerId(0), Duration::from_millis(now))
+            suspicions.to_go(&voters, ServerId(0), Duration::from_millis(now))
         };
         assert_eq!(
             silent(29_999, &[0, 28_000], &reached, &[19_000, 29_000]),
@@ -362,51 +365,58 @@ mod tests {
     #[test]
     fn the_others_are_asked_more_and_more_seldom() {
         let at = Duration::from_millis;
-        let mut doubts = Suspicions::default();
-        assert!(doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
-        assert!(!doubts.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
-        assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(100)));
+        let mut suspicions = Suspicions::default();
+        assert!(suspicions.add(ServerId(1), ServerId(2), Evidence::Silent, at(0)));
+        assert!(!suspicions.add(ServerId(1), ServerId(2), Evidence::Silent, at(1)));
+        assert_eq!(suspicions.looks_at(ServerId(1)).min(), Some(at(100)));
         let asked: Vec<(u64, usize)> = (0..20_000)
-            .map(|now| (now, doubts.asks(ServerId(1), at(now)).len()))
+            .map(|now| (now, suspicions.members_to_ask(ServerId(1), at(now)).len()))
             .filter(|(_, about)| *about > 0)
             .collect();
         let alone_at_first = [(100, 1), (600, 1), (1600, 1), (3600, 1), (7600, 1), (15_600, 2)];
         assert_eq!(asked, alone_at_first, "then about both");
-        assert!(doubts.add(ServerId(1), ServerId(2), LOST, at(20_000)));
-        assert_eq!((doubts.of(ServerId(1), ServerId(2)), doubts.by(ServerId(2)).count()), (Some(LOST), 1));
-        let both = [1, 2].map(ServerId);
-        assert_eq!(doubts.asks(ServerId(1), at(24_000)), both, "and after the one that has lost it");
-        doubts.follow(|id| id != ServerId(3), at(30_000));
-        assert_eq!(doubts.looks_at(ServerId(1)).min(), Some(at(30_100)));
-        assert!(
-            doubts.note_reached(ServerId(1), ServerId(2), at(1))
-                && !doubts.note_reached(ServerId(1), ServerId(2), at(1))
+        assert!(suspicions.add(ServerId(1), ServerId(2), LOST, at(20_000)));
+        assert_eq!(
+            (suspicions.of(ServerId(1), ServerId(2)), suspicions.by(ServerId(2)).count()),
+            (Some(LOST), 1)
         );
-        assert_eq!(doubts.iter().count(), 0);
+        let both = [1, 2].map(ServerId);
+        assert_eq!(
+            suspicions.members_to_ask(ServerId(1), at(24_000)),
+            both,
+            "and after the one that has lost it"
+        );
+        suspicions.follow(|id| id != ServerId(3), at(30_000));
+        assert_eq!(suspicions.looks_at(ServerId(1)).min(), Some(at(30_100)));
+        assert!(
+            suspicions.note_reached(ServerId(1), ServerId(2), at(1))
+                && !suspicions.note_reached(ServerId(1), ServerId(2), at(1))
+        );
+        assert_eq!(suspicions.iter().count(), 0);
     }
 
     #[test]
     fn that_members_are_reached_steadily_outlasts_a_change_of_the_others() {
         let at = Duration::from_millis;
         let goes = |again: bool| {
-            let mut doubts = Suspicions::default();
-            let reach = |doubts: &mut Suspicions, now| {
+            let mut suspicions = Suspicions::default();
+            let reach = |suspicions: &mut Suspicions, now| {
                 for (by, about) in
                     [(0, 1), (3, 1), (0, 2), (3, 2)].map(|(by, about)| (ServerId(by), ServerId(about)))
                 {
-                    doubts.note_reached(about, by, at(now));
+                    suspicions.note_reached(about, by, at(now));
                 }
             };
             for now in [0, 28_000] {
-                doubts.add(ServerId(2), ServerId(1), Evidence::Silent, at(now));
+                suspicions.add(ServerId(2), ServerId(1), Evidence::Silent, at(now));
             }
-            reach(&mut doubts, 19_500);
-            reach(&mut doubts, 29_000);
-            doubts.follow(|id| id != ServerId(4), at(30_000));
+            reach(&mut suspicions, 19_500);
+            reach(&mut suspicions, 29_000);
+            suspicions.follow(|id| id != ServerId(4), at(30_000));
             if again {
-                reach(&mut doubts, 30_100);
+                reach(&mut suspicions, 30_100);
             }
-            doubts.to_go(&Voters::of((0..4).map(ServerId)), ServerId(0), at(30_200))
+            suspicions.to_go(&Voters::of((0..4).map(ServerId)), ServerId(0), at(30_200))
         };
         assert_eq!(goes(true), ids(&[2]));
         assert_eq!(goes(false), ids(&[]), "nobody has said so in this epoch");

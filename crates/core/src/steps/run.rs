@@ -202,7 +202,7 @@ impl Run {
     }
 
     /// Takes it for over, if the coordinator before this one had told so: whoever seems to be away has left another home.
-    pub(super) fn end_if_it_was_over(&mut self) {
+    pub(super) fn end_if_reported_over(&mut self) {
         if self.ending.was_inherited() {
             self.admission = Admission::Shut;
             let away = self.ranks.values_mut().filter(|rank| rank.state.is_away());
@@ -221,7 +221,7 @@ impl Run {
 
     /// A look for ranks that are away or missing. Returns at which step others were at the first look, and how many looks
     /// there have been.
-    pub(super) fn look(&mut self) -> Search {
+    pub(super) fn next_search(&mut self) -> Search {
         let since = self.furthest();
         let search = self.search.get_or_insert(Search { looks: 0, since });
         search.looks += 1;

@@ -4,7 +4,7 @@
 //! The rank does not wait for this. What a rank does is told in order: its next steps, and its end, after this
 //! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
 
-use crate::node::{Node, State};
+use crate::node::{Components, Node};
 use crate::streams::local_ranks::RankKey;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
@@ -89,7 +89,7 @@ impl Node {
     /// copies, then tells the coordinator.
     pub(crate) fn end_in_order(
         &self,
-        state: &mut State,
+        state: &mut Components,
         id: StepId,
         rank: u32,
         ended: StepContribution,
@@ -142,7 +142,7 @@ impl Node {
 
     fn ask_for_ending(
         &self,
-        state: &mut State,
+        state: &mut Components,
         key: &RankKey,
         ending: &mut Ending,
         server: ServerId,
@@ -158,7 +158,7 @@ impl Node {
     }
 
     /// Tells a stream's coordinator something of a rank, after all that it ended before.
-    pub(crate) fn tell_of_rank(&self, state: &mut State, id: &RankKey, message: streams::Message) {
+    pub(crate) fn tell_of_rank(&self, state: &mut Components, id: &RankKey, message: streams::Message) {
         match state.directory.endings.by_rank.get_mut(id) {
             Some(queue) => queue.push_back(Item::Tell(Box::new(message))),
             None => self.tell_coordinator(state, &id.0, message),
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Whether the coordinator has been told of all that a rank has done.
-    pub(crate) fn is_told(&self, state: &State, rank: &RankKey) -> bool {
+    pub(crate) fn is_told(&self, state: &Components, rank: &RankKey) -> bool {
         !state.directory.endings.by_rank.contains_key(rank)
     }
 
@@ -180,7 +180,7 @@ impl Node {
         Some(told)
     }
 
-    fn tell_coordinator(&self, state: &mut State, stream: &str, message: streams::Message) {
+    fn tell_coordinator(&self, state: &mut Components, stream: &str, message: streams::Message) {
         if let streams::Message::RankGone { run, rank, died, .. } = &message {
             state.ranks.on_gone(stream, *run, *rank, *died);
             self.guarded_rank_gone(state, stream, *run, *rank, *died);
@@ -195,7 +195,7 @@ impl Node {
     /// An owner has registered what was asked for, apart from what it refused; or let go of what others refused.
     pub(crate) fn step_registered(
         &self,
-        state: &mut State,
+        state: &mut Components,
         token: u64,
         refused: Vec<(String, BlockKey)>,
         error: Option<Error>,
@@ -215,7 +215,7 @@ impl Node {
     }
 
     /// Nothing is awaited from these questions any more: their servers are gone, or silent for too long.
-    fn give_endings_up(&self, state: &mut State, hopeless: impl Fn(ServerId, Instant) -> bool) {
+    fn give_endings_up(&self, state: &mut Components, hopeless: impl Fn(ServerId, Instant) -> bool) {
         let mut touched = Vec::new();
         for (key, queue) in &mut state.directory.endings.by_rank {
             for item in queue {
@@ -242,7 +242,7 @@ impl Node {
     }
 
     /// A server died.
-    pub(crate) fn endings_peer_gone(&self, state: &mut State, peer: ServerId) {
+    pub(crate) fn endings_peer_gone(&self, state: &mut Components, peer: ServerId) {
         self.give_endings_up(state, |server, _| server == peer);
     }
 
@@ -254,7 +254,7 @@ impl Node {
     }
 
     /// Tells the coordinator what is complete of what a rank did, in order.
-    fn tell_endings(&self, state: &mut State, key: &RankKey) {
+    fn tell_endings(&self, state: &mut Components, key: &RankKey) {
         let (stream, run, rank) = key.clone();
         loop {
             let Some(queue) = state.directory.endings.by_rank.get_mut(key) else { return };
@@ -362,7 +362,7 @@ impl Node {
     }
 
     /// Tells those that know blocks which others refused to forget them.
-    fn clean_up(&self, state: &mut State, key: &RankKey, ending: &mut Ending) {
+    fn clean_up(&self, state: &mut Components, key: &RankKey, ending: &mut Ending) {
         let mut by_server: BTreeMap<ServerId, Vec<(String, BlockKey)>> = BTreeMap::new();
         for refused in &ending.refused {
             let field = ending.ended.fields.iter().find(|ended| ended.field.name == refused.0);
@@ -382,13 +382,13 @@ impl Node {
     }
 
     /// Nobody will ever read a step.
-    pub(crate) fn forget_step(&self, state: &mut State, id: &StepId) {
+    pub(crate) fn forget_step(&self, state: &mut Components, id: &StepId) {
         self.free_step(state, id, 0);
     }
 
     /// Nobody needs a step any more. Readers may still look at it who were told of it in a term before `unseen_before`: its
     /// memory is used again when all have gone that could.
-    pub(crate) fn free_step(&self, state: &mut State, id: &StepId, unseen_before: Epoch) {
+    pub(crate) fn free_step(&self, state: &mut Components, id: &StepId, unseen_before: Epoch) {
         state.ranks.on_freed(id);
         state.directory.forget(id);
         let held = state.holdings.remove(id);

@@ -1,6 +1,6 @@
 //! What servers tell each other of the attachments of streams. (Design note 10.)
 
-use super::{Node, State};
+use super::{Components, Node};
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
 use forebay_wire::peer::streams;
@@ -9,7 +9,7 @@ impl Node {
     /// Tells all servers of an attachment of a stream that this one coordinates, or that it is none any more.
     pub(crate) fn tell_of_attachment(
         &self,
-        state: &mut State,
+        state: &mut Components,
         stream: &str,
         id: AttachmentId,
         record: Option<Box<AttachmentRecord>>,
@@ -22,7 +22,7 @@ impl Node {
     }
 
     /// A server has joined: it is told of all attachments of streams that this one coordinates.
-    pub(crate) fn tell_of_attachments(&self, state: &mut State, server: ServerId) {
+    pub(crate) fn tell_of_attachments(&self, state: &mut Components, server: ServerId) {
         let known = &state.attachments;
         let messages: Vec<streams::Message> = state
             .coordination
@@ -43,7 +43,7 @@ impl Node {
     /// The coordinator of a stream tells of an attachment, or that it is none any more.
     pub(crate) fn told_of_attachment(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         stream: &str,
         id: AttachmentId,
@@ -58,7 +58,7 @@ impl Node {
     /// What a server that takes the place of a stream's coordinator is told of its attachments.
     pub(crate) fn inherited_attachments(
         &self,
-        state: &State,
+        state: &Components,
         epoch: Epoch,
         stream: &str,
     ) -> Vec<streams::Message> {

@@ -1,6 +1,6 @@
 //! What follows from what a stream's coordinator decides: others are told, attachments are told of steps, streams are forgotten.
 
-use super::{Node, State};
+use super::{Components, Node};
 use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
@@ -11,7 +11,7 @@ use forebay_wire::peer::streams;
 
 impl Node {
     /// Does what a stream's coordinator says must be done.
-    pub(crate) fn apply(&self, state: &mut State, stream: &str, effects: Vec<Effect>) {
+    pub(crate) fn apply(&self, state: &mut Components, stream: &str, effects: Vec<Effect>) {
         let name = || stream.to_owned();
         for effect in effects {
             match effect {
@@ -90,7 +90,13 @@ impl Node {
     }
 
     /// Tells an attachment of a step.
-    fn deliver(&self, state: &mut State, stream: &str, attachment: AttachmentId, report: Box<StepReport>) {
+    fn deliver(
+        &self,
+        state: &mut Components,
+        stream: &str,
+        attachment: AttachmentId,
+        report: Box<StepReport>,
+    ) {
         match state.attachments.delivery(attachment).cloned() {
             Some(Delivery::Consumer { outbox }) => {
                 let id = report.id.clone();
@@ -119,13 +125,13 @@ impl Node {
     }
 
     /// Forgets a stream that nobody uses any more, if it never ran or too many others were used since.
-    pub(crate) fn forget_idle(&self, state: &mut State, stream: &str) {
+    pub(crate) fn forget_idle(&self, state: &mut Components, stream: &str) {
         for forgotten in state.coordination.note_idle(stream) {
             self.forget_stream(state, &forgotten);
         }
     }
 
-    fn forget_stream(&self, state: &mut State, stream: &str) {
+    fn forget_stream(&self, state: &mut Components, stream: &str) {
         state.coordination.remove(stream);
         state.locations.forget(stream, self.id);
         for server in self.standing().view.members.iter().filter(|id| **id != self.id) {

@@ -1,6 +1,6 @@
 //! What each message between servers does to a server's state.
 
-use super::{Node, State};
+use super::{Components, Node};
 use crate::questions::Answer;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ids::ServerId;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 impl Node {
     /// Handles one message; what follows from it is queued.
-    pub(crate) fn handle(&self, state: &mut State, from: ServerId, message: PeerMessage) {
+    pub(crate) fn handle(&self, state: &mut Components, from: ServerId, message: PeerMessage) {
         match message {
             PeerMessage::Cluster(message) => self.on_cluster(state, from, message),
             PeerMessage::Streams(message) => self.on_streams(state, from, message),
@@ -25,7 +25,7 @@ impl Node {
         }
     }
 
-    fn on_cluster(&self, state: &mut State, from: ServerId, message: cluster::Message) {
+    fn on_cluster(&self, state: &mut Components, from: ServerId, message: cluster::Message) {
         use cluster::Message as M;
         match message {
             M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    fn on_replication(&self, state: &mut State, from: ServerId, message: replication::Message) {
+    fn on_replication(&self, state: &mut Components, from: ServerId, message: replication::Message) {
         use replication::Message as M;
         match message {
             // Its descriptor comes with it: the connection takes it.
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    fn on_directory(&self, state: &mut State, from: ServerId, message: directory::Message) {
+    fn on_directory(&self, state: &mut Components, from: ServerId, message: directory::Message) {
         use directory::Message as M;
         match message {
             M::Register { token, id, owned, held } => {
@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// A message about streams.
-    fn on_streams(&self, state: &mut State, from: ServerId, message: streams::Message) {
+    fn on_streams(&self, state: &mut Components, from: ServerId, message: streams::Message) {
         if message.tells_coordinator().is_some_and(|stream| !state.coordination.has(stream)) {
             return self.not_coordinated(state, from, message);
         }
@@ -128,7 +128,7 @@ impl Node {
     /// A rank wants to join a stream.
     fn on_join(
         &self,
-        state: &mut State,
+        state: &mut Components,
         (from, token): (ServerId, u64),
         (stream, rank): (String, u32),
         options: RunOptions,
@@ -187,7 +187,7 @@ impl Node {
     /// A rank whose home this server is has joined, or not.
     fn on_joined(
         &self,
-        state: &mut State,
+        state: &mut Components,
         (from, token): (ServerId, u64),
         (stream, rank): (String, u32),
         result: Result<JoinedRun>,
@@ -212,7 +212,7 @@ impl Node {
 
     /// A rank offers a field or sets an attribute. The rank's home knows a view that has the stream here; it may be
     /// elsewhere all the same, or this server still has to be told of the run.
-    fn on_declaration(&self, state: &mut State, from: ServerId, message: streams::Message) {
+    fn on_declaration(&self, state: &mut Components, from: ServerId, message: streams::Message) {
         use streams::Message as M;
         let (M::Define { token, ref stream, run, .. } | M::SetAttr { token, ref stream, run, .. }) = message
         else {
@@ -244,7 +244,7 @@ impl Node {
     }
 
     /// A home tells the coordinator what its ranks have done.
-    fn on_told_of_ranks(&self, state: &mut State, from: ServerId, message: streams::Message) {
+    fn on_told_of_ranks(&self, state: &mut Components, from: ServerId, message: streams::Message) {
         use streams::Message as M;
         match message {
             M::JoinAbandoned { stream, run, rank } => {
@@ -296,7 +296,7 @@ impl Node {
     }
 
     /// A stream's coordinator tells a home of ranks.
-    fn on_told_by_coordinator(&self, state: &mut State, from: ServerId, message: streams::Message) {
+    fn on_told_by_coordinator(&self, state: &mut Components, from: ServerId, message: streams::Message) {
         use streams::Message as M;
         match message {
             M::PrepareCut { stream, run, version } => {
@@ -318,7 +318,7 @@ impl Node {
 
     /// A server tells of ranks of a stream that this one does not coordinate. It waits until it is known who does. If another
     /// one does, the sender hears so from that one, and tells it all again; if none does, the stream is forgotten.
-    fn not_coordinated(&self, state: &mut State, from: ServerId, message: streams::Message) {
+    fn not_coordinated(&self, state: &mut Components, from: ServerId, message: streams::Message) {
         let place = message.tells_coordinator().map(|stream| self.place_of(state, stream));
         if place == Some(None) && !state.locations.defer(from, message) {
             tracing::warn!("what {from} tells is lost: too much waits for the group to know its view");
@@ -358,7 +358,7 @@ impl Node {
         }
         self.keep_without(state, peer);
         self.endings_peer_gone(state, peer);
-        state.common.questions.server_gone(peer);
+        state.common.questions.on_server_gone(peer);
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);

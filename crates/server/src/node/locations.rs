@@ -1,7 +1,7 @@
 //! Who coordinates a stream, as this server knows it: what others tell of that, what it tells them, and waits until it is
 //! known. (Design note 10.)
 
-use super::{Node, State};
+use super::{Components, Node};
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::view::View;
@@ -9,7 +9,7 @@ use forebay_wire::peer::streams;
 
 impl Node {
     /// The server that coordinates a stream, as far as this one knows.
-    pub(crate) fn coordinator_of(&self, state: &State, stream: &str) -> ServerId {
+    pub(crate) fn coordinator_of(&self, state: &Components, stream: &str) -> ServerId {
         if state.coordination.has(stream) {
             return self.id;
         }
@@ -19,7 +19,7 @@ impl Node {
 
     /// It is heard that a server coordinates a stream. If it takes the place of one that has died, this may be before that
     /// is known here: what was told to that one will have to be told again all the same.
-    pub(crate) fn note_place(&self, state: &mut State, stream: &str, server: ServerId) {
+    pub(crate) fn note_place(&self, state: &mut Components, stream: &str, server: ServerId) {
         if self.standing().roster.has_left(server) {
             // It was heard late.
             return;
@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// Who answers for a stream: `None` if that is not known yet.
-    pub(crate) fn place_of(&self, state: &State, stream: &str) -> Option<ServerId> {
+    pub(crate) fn place_of(&self, state: &Components, stream: &str) -> Option<ServerId> {
         if state.coordination.has(stream) {
             return Some(self.id);
         }
@@ -57,7 +57,7 @@ impl Node {
 
     /// Whether all has been told that follows from the view in force, no member is known to be gone, and nobody has told
     /// of a later view: then nothing is to be told of streams any more whose coordinator died before.
-    pub(crate) fn all_told(&self, state: &State) -> bool {
+    pub(crate) fn all_told(&self, state: &Components) -> bool {
         let standing = self.standing();
         let here = standing.view.members.iter().all(|id| !state.common.members.is_gone(*id));
         here && !state.locations.have_heard_of_later(standing.view.epoch)
@@ -66,14 +66,14 @@ impl Node {
 
     /// Whether a rank that has lost its home may have another one now: where that lives, and has let it go, at once; else
     /// when all have told.
-    pub(crate) fn may_come_back(&self, state: &State, stream: &str, run: RunNumber, rank: u32) -> bool {
+    pub(crate) fn may_come_back(&self, state: &Components, stream: &str, run: RunNumber, rank: u32) -> bool {
         let coordinator = state.coordination.get(stream);
         let former = coordinator.and_then(|coordinator| coordinator.released_by(run, rank));
         former.is_some_and(|id| self.is_member(state, id)) || self.all_told(state)
     }
 
     /// Whether every other member has told which streams it coordinates in the place of others.
-    pub(crate) fn knows_places(&self, state: &State, view: &View) -> bool {
+    pub(crate) fn knows_places(&self, state: &Components, view: &View) -> bool {
         state.locations.all_told(view, self.id, |id| state.common.members.is_gone(id))
     }
 
@@ -112,7 +112,7 @@ impl Node {
     }
 
     /// The view changes: streams stay with the servers that coordinate them.
-    pub(crate) fn keep_places(&self, state: &mut State, next: &View) {
+    pub(crate) fn keep_places(&self, state: &mut Components, next: &View) {
         for stream in state.known_streams() {
             let place = self.coordinator_of(state, &stream);
             if place != self.id
@@ -126,7 +126,7 @@ impl Node {
 
     /// Tells every other member which streams this server coordinates that the view alone would have elsewhere: one that
     /// comes to hold something of such a stream must know whom to tell of it, and whose death concerns it.
-    pub(crate) fn tell_places(&self, state: &mut State, view: &View) {
+    pub(crate) fn tell_places(&self, state: &mut Components, view: &View) {
         let astray = |stream: &&String| view.coordinator_of(stream).is_some_and(|natural| natural != self.id);
         let streams: Vec<String> =
             state.coordination.all().map(|(stream, _)| stream).filter(astray).cloned().collect();
@@ -144,7 +144,7 @@ impl Node {
     /// Another member has told which streams it coordinates in another one's place.
     pub(crate) fn coordinates(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         epoch: Epoch,
         streams: Vec<String>,
@@ -166,19 +166,19 @@ impl Node {
             }
             self.note_place(state, &stream, from);
         }
-        state.locations.on_told(from, epoch);
+        state.locations.on_member_reported(from, epoch);
         self.places_told(state);
     }
 
     /// A stream is forgotten by who coordinated it.
-    pub(crate) fn coordinates_no_more(&self, state: &mut State, from: ServerId, stream: &str) {
+    pub(crate) fn coordinates_no_more(&self, state: &mut Components, from: ServerId, stream: &str) {
         if !state.ranks.has_stream(stream) {
             state.locations.forget(stream, from);
         }
     }
 
     /// If all is known, those who waited for it go on.
-    pub(crate) fn places_told(&self, state: &mut State) {
+    pub(crate) fn places_told(&self, state: &mut Components) {
         if self.knows_places(state, &self.standing().view) {
             self.settle_all(state);
             self.space_told_by_all(state);

@@ -2,7 +2,7 @@
 
 mod streams;
 
-use super::{Node, Shared, State};
+use super::{Components, Node, Shared};
 use crate::context::Context;
 use crate::pipelines::{
     Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
@@ -35,7 +35,7 @@ impl Node {
     /// that wait, and begins to run if none does.
     fn with_pipelines<T>(
         &self,
-        state: &mut State,
+        state: &mut Components,
         event: impl FnOnce(&mut Pipelines, &mut Context<'_>, &mut StreamsAtHand<'_>) -> T,
     ) -> T {
         let have_all_told = self.all_told(state);
@@ -69,12 +69,12 @@ impl Node {
     }
 
     /// A stream tells a pipeline something.
-    pub(super) fn on_stream_event(&self, state: &mut State, event: StreamEvent) {
+    pub(super) fn on_stream_event(&self, state: &mut Components, event: StreamEvent) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_stream_event(cx, streams, event));
     }
 
     /// A message about pipelines.
-    pub(crate) fn on_pipelines(&self, state: &mut State, from: ServerId, message: Message) {
+    pub(crate) fn on_pipelines(&self, state: &mut Components, from: ServerId, message: Message) {
         use Message as M;
         match message {
             M::StartWorker { creation, spec } => self.start_worker(state, from, creation, spec),
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// A server tells of its worker.
-    fn on_told_of_worker(&self, state: &mut State, from: ServerId, message: Message) {
+    fn on_told_of_worker(&self, state: &mut Components, from: ServerId, message: Message) {
         use Message as M;
         self.with_pipelines(state, |pipelines, cx, streams| match message {
             M::WorkerReady { pipeline, creation, member, needs } if member.server == from => {
@@ -135,7 +135,12 @@ impl Node {
 
     /// Whether this server takes a stream over from a coordinator that has died, as another one tells it in this epoch; if a
     /// third one does, the sender is told so.
-    fn takes_over_from(&self, state: &mut State, (from, epoch): (ServerId, Epoch), stream: &str) -> bool {
+    fn takes_over_from(
+        &self,
+        state: &mut Components,
+        (from, epoch): (ServerId, Epoch),
+        stream: &str,
+    ) -> bool {
         if let Some(server) = self.elsewhere(state, epoch, stream) {
             self.tell(state, from, StreamsMessage::CoordinatedBy { stream: stream.to_owned(), server });
             return false;
@@ -146,7 +151,7 @@ impl Node {
 
     /// A rank of which another server is the home wants something of a pipeline: it is answered by whichever server
     /// coordinates the pipeline's stream, once that is known.
-    fn drive_pipeline(&self, state: &mut State, from: ServerId, token: u64, drive: Box<Drive>) {
+    fn drive_pipeline(&self, state: &mut Components, from: ServerId, token: u64, drive: Box<Drive>) {
         match self.place_of(state, &drive.stream) {
             Some(server) if server == self.id => {
                 self.with_pipelines(state, |pipelines, cx, streams| {
@@ -164,32 +169,32 @@ impl Node {
     }
 
     /// Ranks of a stream may have left, or time has passed: its pipelines that are driven go on.
-    pub(crate) fn look_at_driven(&self, state: &mut State, stream: Option<&str>) {
+    pub(crate) fn look_at_driven(&self, state: &mut Components, stream: Option<&str>) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_ranks_changed(cx, streams, stream));
     }
 
     /// All servers have told of the workers beside them.
-    pub(crate) fn settle_pipelines(&self, state: &mut State) {
+    pub(crate) fn settle_pipelines(&self, state: &mut Components) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.settle(cx, streams));
     }
 
     /// A server died.
-    pub(crate) fn pipelines_peer_gone(&self, state: &mut State, peer: ServerId) {
+    pub(crate) fn pipelines_peer_gone(&self, state: &mut Components, peer: ServerId) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_peer_gone(cx, streams, peer));
     }
 
     /// Servers have joined.
-    pub(crate) fn pipelines_grow(&self, state: &mut State, joined: &[ServerId]) {
+    pub(crate) fn pipelines_grow(&self, state: &mut Components, joined: &[ServerId]) {
         self.with_pipelines(state, |pipelines, cx, _| pipelines.on_servers_joined(cx, joined));
     }
 
     /// A server does not leave after all, maybe this one.
-    pub(crate) fn pipelines_stay(&self, state: &mut State, server: ServerId) {
+    pub(crate) fn pipelines_stay(&self, state: &mut Components, server: ServerId) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_server_stays(cx, streams, server));
     }
 
     /// This server leaves: the others are told what was run of its pipelines.
-    pub(crate) fn pipelines_pause(&self, state: &mut State) {
+    pub(crate) fn pipelines_pause(&self, state: &mut Components) {
         self.with_pipelines(state, |pipelines, cx, _| pipelines.tell_histories(cx));
     }
 
@@ -199,7 +204,7 @@ impl Node {
     }
 
     /// Another server coordinates a stream: it is told of the workers of the stream's pipelines here.
-    pub(crate) fn tell_workers_again(&self, state: &mut State, stream: &str, to: ServerId) {
+    pub(crate) fn tell_workers_again(&self, state: &mut Components, stream: &str, to: ServerId) {
         self.with_pipelines(state, |pipelines, cx, _| pipelines.workers_mut().tell_again(cx, stream, to));
     }
 
@@ -221,7 +226,7 @@ impl Node {
     }
 
     /// Starts a worker, and again whenever it dies, until it is stopped.
-    fn start_worker(&self, state: &mut State, coordinator: ServerId, creation: u64, spec: PipelineSpec) {
+    fn start_worker(&self, state: &mut Components, coordinator: ServerId, creation: u64, spec: PipelineSpec) {
         let stream = spec.stream.clone();
         let start = state.pipelines.workers_mut().on_start(coordinator, creation, spec);
         if self.standing().view.members.contains(&coordinator) {

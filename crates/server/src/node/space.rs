@@ -8,7 +8,7 @@ mod put;
 mod registration;
 mod remove;
 
-use super::{Node, State};
+use super::{Components, Node};
 use crate::answers::Answers;
 use crate::context::Context;
 use crate::space::holder::UnusedBlock;
@@ -34,15 +34,15 @@ struct Below<'a> {
 }
 
 impl Group for Below<'_> {
-    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
-        self.tiles.map(seats, key.hash(), shape)
+    fn tiles(&mut self, shards: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
+        self.tiles.map(shards, key.hash(), shape)
     }
 
     fn successors(&self, server: ServerId, arena: u32) -> Vec<(ServerId, u32)> {
         self.answers.get((server, arena))
     }
 
-    fn all_have_told(&self, cx: &Context<'_>) -> bool {
+    fn all_reported(&self, cx: &Context<'_>) -> bool {
         self.locations.all_told(&cx.server.standing().view, cx.me(), |id| cx.members().is_gone(id))
     }
 
@@ -55,10 +55,10 @@ impl Node {
     /// The space handles an event, and what follows from it for other components is done.
     pub(crate) fn with_space<R>(
         &self,
-        state: &mut State,
+        state: &mut Components,
         event: impl FnOnce(&mut Space, &mut Context<'_>, &mut dyn Group) -> R,
     ) -> R {
-        let State { common, space, tiles, answers, locations, .. } = &mut *state;
+        let Components { common, space, tiles, answers, locations, .. } = &mut *state;
         let cx = &mut Context { server: &self.shared, common };
         let result = event(space, cx, &mut Below { tiles, answers, locations });
         for UnusedBlock { key, range, unseen_before, asked_to_free } in space.holder.take_unused() {
@@ -76,27 +76,27 @@ impl Node {
     }
 
     /// Another server is dead.
-    pub(crate) fn space_peer_gone(&self, state: &mut State, peer: ServerId) {
+    pub(crate) fn space_peer_gone(&self, state: &mut Components, peer: ServerId) {
         state.space.holder.on_server_gone(peer);
     }
 
     /// A view is in force without all servers that are gone.
-    pub(crate) fn space_gone_since(&self, state: &mut State, epoch: Epoch) {
+    pub(crate) fn space_gone_since(&self, state: &mut Components, epoch: Epoch) {
         state.space.holder.on_gone_agreed(epoch);
     }
 
-    /// Seats have passed on: other servers held them before.
-    pub(crate) fn space_register_again(&self, state: &mut State, before: &Shards) {
-        self.with_space(state, |space, cx, group| space.holder.on_seats_passed_on(cx, group, before));
+    /// Shards have passed on: other servers held them before.
+    pub(crate) fn space_register_again(&self, state: &mut Components, before: &Shards) {
+        self.with_space(state, |space, cx, group| space.holder.on_shards_reassigned(cx, group, before));
     }
 
     /// All members have told what follows from the view in force.
-    pub(crate) fn space_told_by_all(&self, state: &mut State) {
-        self.with_space(state, |space, cx, _| space.owner.on_all_have_told(cx));
+    pub(crate) fn space_told_by_all(&self, state: &mut Components) {
+        self.with_space(state, |space, cx, _| space.owner.on_all_reported(cx));
     }
 
     /// The memory of a block is free that an owner had asked this server to free, with the question of this token.
-    pub(crate) fn space_tell_freed(&self, state: &mut State, asked: (ServerId, u64)) {
+    pub(crate) fn space_tell_freed(&self, state: &mut Components, asked: (ServerId, u64)) {
         self.with_space(state, |space, cx, _| space.holder.on_block_freed(cx, asked));
     }
 

@@ -1,7 +1,7 @@
 //! A stream's coordinator has died: the homes of the stream's ranks tell the server that takes its place what they had told
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
-use super::{Node, State};
+use super::{Components, Node};
 use crate::guarded::Guarded;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How many steps of a rank are kept for a coordinator that is still to be found.
 const UNTOLD_MAX: usize = 4096;
 
-impl State {
+impl Components {
     /// The streams of which this server knows ranks, steps, workers or attachments.
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
         let held = self.holdings.steps().chain(self.directory.steps()).map(|id| &id.stream);
@@ -27,17 +27,17 @@ impl State {
 
 impl Node {
     /// The known streams that these servers coordinated. Others may have told of them already.
-    pub(crate) fn streams_coordinated_by(&self, state: &State, servers: &[ServerId]) -> Vec<String> {
+    pub(crate) fn streams_coordinated_by(&self, state: &Components, servers: &[ServerId]) -> Vec<String> {
         let taking_over = |stream: &str| state.coordination.is_taking_over(stream);
         let theirs = |stream: &String| {
-            let moved = state.locations.moved_from(stream, servers);
+            let moved = state.locations.was_coordinated_by(stream, servers);
             moved || taking_over(stream) || servers.contains(&self.coordinator_of(state, stream))
         };
         state.known_streams().into_iter().filter(theirs).collect()
     }
 
     /// Tells the server that coordinates a stream now all that this one knows of it.
-    pub(crate) fn tell_again(&self, state: &mut State, stream: &str) {
+    pub(crate) fn tell_again(&self, state: &mut Components, stream: &str) {
         let epoch = self.epoch();
         let to = self.coordinator_of(state, stream);
         let mut messages = self.inherited_attachments(state, epoch, stream);
@@ -57,7 +57,7 @@ impl Node {
     /// takes that one's place.
     pub(crate) fn tell_ended(
         &self,
-        state: &mut State,
+        state: &mut Components,
         (stream, run, rank): (String, RunNumber, u32),
         ended: Arc<StepContribution>,
         copied: bool,
@@ -77,7 +77,7 @@ impl Node {
 
     /// The server that coordinates a stream, if this one does not although it did so in this epoch, or it is known that
     /// another one has since.
-    pub(crate) fn elsewhere(&self, state: &State, epoch: Epoch, stream: &str) -> Option<ServerId> {
+    pub(crate) fn elsewhere(&self, state: &Components, epoch: Epoch, stream: &str) -> Option<ServerId> {
         let known = epoch <= self.epoch();
         self.place_of(state, stream).filter(|place| known && *place != self.id)
     }
@@ -85,7 +85,7 @@ impl Node {
     /// A home tells of a run of a stream whose coordinator has died.
     pub(crate) fn inherit(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         epoch: Epoch,
         stream: String,
@@ -104,7 +104,7 @@ impl Node {
     /// A server tells of an attachment of a stream whose coordinator has died.
     pub(crate) fn inherit_attachment(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         epoch: Epoch,
         stream: String,
@@ -122,7 +122,7 @@ impl Node {
     /// A server has told all that it knows of a stream whose coordinator has died.
     pub(crate) fn told_again(
         &self,
-        state: &mut State,
+        state: &mut Components,
         from: ServerId,
         epoch: Epoch,
         stream: &str,
@@ -149,7 +149,7 @@ impl Node {
     }
 
     /// All members have told: streams whose coordinator has died go on, and so does what waited to be decided.
-    pub(crate) fn settle_all(&self, state: &mut State) {
+    pub(crate) fn settle_all(&self, state: &mut Components) {
         if !self.all_told(state) {
             return;
         }
@@ -170,7 +170,7 @@ impl Node {
     }
 
     /// What was known of a stream has been told: it goes on.
-    pub(crate) fn settle(&self, state: &mut State, stream: &str) {
+    pub(crate) fn settle(&self, state: &mut Components, stream: &str) {
         let effects = self.coordinator(state, stream).settle(|| AttachmentId(self.unique()));
         self.apply(state, stream, effects);
         self.agreed.notify_waiters();
@@ -179,13 +179,13 @@ impl Node {
     }
 
     /// Another server coordinates a stream that homes have told this one of: they are to tell that one.
-    pub(crate) fn yield_to(&self, state: &mut State, stream: &str, server: ServerId) {
+    pub(crate) fn yield_to(&self, state: &mut Components, stream: &str, server: ServerId) {
         let Some(taking_over) = state.coordination.get(stream).filter(|found| found.is_taking_over()) else {
             return;
         };
         let homes: Vec<ServerId> = taking_over.reported_homes().collect();
         state.coordination.remove(stream);
-        state.pipelines.yield_to_another(stream);
+        state.pipelines.on_coordinated_elsewhere(stream);
         self.agreed.notify_waiters();
         state.common.queue_all(state.locations.take_deferred());
         for home in homes {
@@ -194,7 +194,7 @@ impl Node {
     }
 
     /// A server that was told of a stream says that another one coordinates it.
-    pub(crate) fn coordinated_by(&self, state: &mut State, stream: String, server: ServerId) {
+    pub(crate) fn coordinated_by(&self, state: &mut Components, stream: String, server: ServerId) {
         if state.common.members.is_gone(server) || self.coordinator_of(state, &stream) == server {
             return;
         }
@@ -204,7 +204,7 @@ impl Node {
 }
 
 /// What a server knows of the runs of a stream, for who is to coordinate it.
-pub(crate) fn known_of_runs(state: &State, epoch: Epoch, stream: &str) -> Vec<streams::Message> {
+pub(crate) fn known_of_runs(state: &Components, epoch: Epoch, stream: &str) -> Vec<streams::Message> {
     let mut messages = Vec::new();
     for (run, ledger) in state.ranks.ledger().runs_of(stream) {
         let cuts = state.ranks.cuts_of(stream, run);

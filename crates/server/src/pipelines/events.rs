@@ -185,7 +185,7 @@ impl Pipelines {
     }
 
     /// Another server coordinates a stream, and is told of the pipelines that this one was about to take over.
-    pub(crate) fn yield_to_another(&mut self, stream: &str) {
+    pub(crate) fn on_coordinated_elsewhere(&mut self, stream: &str) {
         self.coordinated.retain(|_, pipeline| pipeline.spec.stream != stream || pipeline.inherited.is_none());
     }
 

@@ -94,7 +94,7 @@ impl Pipeline {
         }
         if let Some(error) = too_long(&report) {
             // It cannot be told to a worker: it counts as failed, and nobody waits for it.
-            self.counts.ran(true);
+            self.counts.count_run(true);
             self.last_error = Some(error);
             return self.release(streams, (report.id.run, report.id.step), false);
         }
@@ -217,7 +217,7 @@ impl Pipeline {
     fn finish(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, done: &Execution) {
         self.last_step = Some(done.step);
         self.last_seconds = done.started.elapsed().as_secs_f64();
-        self.counts.ran(!done.errors.is_empty());
+        self.counts.count_run(!done.errors.is_empty());
         if !done.errors.is_empty() {
             let mut text = format!("step {}: {}", done.step.1, done.describe_errors());
             text.truncate(text.floor_char_boundary(ERROR_MAX));

@@ -56,7 +56,7 @@ impl Pipeline {
 fn count_past(open: &OpenExecution, done: &mut Option<(RunNumber, StepNumber)>, counts: &mut PipelineCounts) {
     match open.failed {
         Some(failed) => {
-            counts.ran(failed);
+            counts.count_run(failed);
             *done = (*done).max(Some((open.run, open.step)));
         }
         None => counts.missed = counts.missed.saturating_add(1),

@@ -106,7 +106,7 @@ impl<H: WorkerHost> Supervisor<H> {
             tokio::spawn(read_log(host.clone(), name.clone(), stop.clone(), child.stderr.take())),
         ];
         let status = tokio::select! {
-            status = ended(&mut child, lost) => status,
+            status = wait_for_end(&mut child, lost) => status,
             () = stop.notified() => {
                 end(child).await;
                 return None;
@@ -123,7 +123,7 @@ impl<H: WorkerHost> Supervisor<H> {
 }
 
 /// Waits until a worker's process has ended. One that lost its connection and lingers is ended.
-async fn ended(child: &mut Child, lost: &Notify) -> std::io::Result<ExitStatus> {
+async fn wait_for_end(child: &mut Child, lost: &Notify) -> std::io::Result<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status,
         () = lost.notified() => {}

@@ -1,8 +1,8 @@
 //! How guardians are asked to keep something: which servers are, and when it is safe that they do.
 
-use crate::node::{Node, State};
+use crate::node::{Components, Node};
 use crate::questions::Answer;
-use forebay_cluster::peers::Sent;
+use forebay_cluster::peers::SendOutcome;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepContribution;
@@ -25,7 +25,7 @@ struct Asked {
     guardian: ServerId,
     /// Where its answer will come. That ends without one if it dies.
     answer: oneshot::Receiver<Answer>,
-    /// Whether it will do it whatever becomes of this server: see [`Sent::There`].
+    /// Whether it will do it whatever becomes of this server: see [`SendOutcome::There`].
     is_sure: bool,
     /// It leaves the group: it keeps a copy as long as it is there, which counts for nothing.
     leaves: bool,
@@ -74,7 +74,7 @@ impl Node {
     /// Of a server that leaves: those on its host first.
     fn guardians(
         &self,
-        state: &State,
+        state: &Components,
         copies: u32,
         kept_by: &BTreeSet<ServerId>,
         without: &BTreeMap<ServerId, Error>,
@@ -90,7 +90,7 @@ impl Node {
     /// Asks other servers to keep blocks of a step that this one holds, and what ranks told of it, or a block of the space.
     pub(crate) fn begin_keep(
         &self,
-        state: &mut State,
+        state: &mut Components,
         id: ReplicaUnit,
         copies: u32,
         ranges: Vec<BlockRange>,
@@ -207,7 +207,7 @@ impl Node {
     /// do are enough, or all.
     fn ask_some_to_keep(
         &self,
-        state: &mut State,
+        state: &mut Components,
         part: &Part,
         servers: u32,
         replies: &mut Replies,
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    fn ask_to_keep(&self, state: &mut State, guardian: ServerId, keep: Replica) -> Asked {
+    fn ask_to_keep(&self, state: &mut Components, guardian: ServerId, keep: Replica) -> Asked {
         let token = self.unique();
         let answer = state.common.questions.ask(token, guardian, None);
         let sure = self.tell_to_keep(state, guardian, keep, token);
@@ -281,7 +281,13 @@ impl Node {
     }
 
     /// Whether it is sure that the guardian will do it; `None` if it is gone.
-    fn tell_to_keep(&self, state: &mut State, guardian: ServerId, keep: Replica, token: u64) -> Option<bool> {
+    fn tell_to_keep(
+        &self,
+        state: &mut Components,
+        guardian: ServerId,
+        keep: Replica,
+        token: u64,
+    ) -> Option<bool> {
         let arenas: BTreeSet<u32> = keep.ranges.iter().map(|range| range.arena).collect();
         for arena in &arenas {
             if state.replicas.arenas.entry(*arena).or_default().insert(guardian) {
@@ -303,15 +309,15 @@ impl Node {
         let did_before = state.replicas.sure.get(&guardian).is_some_and(|sure| arenas.is_subset(sure));
         let question = replication::Message::Replicate { token, replica: Box::new(keep) };
         let there = match self.send(state, guardian, question) {
-            Sent::There => true,
-            Sent::Waits => false,
-            Sent::Gone => return None,
+            SendOutcome::There => true,
+            SendOutcome::Waits => false,
+            SendOutcome::Gone => return None,
         };
         Some(there && did_before)
     }
 
     /// Tells a guardian what it does not know yet of a run.
-    fn tell_guardian_of_run(&self, state: &mut State, guardian: ServerId, stream: &str, run: RunNumber) {
+    fn tell_guardian_of_run(&self, state: &mut Components, guardian: ServerId, stream: &str, run: RunNumber) {
         let Some(ledger) = state.ranks.ledger().run(stream, run) else { return };
         let version = ledger.version();
         let known = state.replicas.runs.entry((stream.to_owned(), run)).or_default();
@@ -335,7 +341,7 @@ impl Node {
     }
 
     /// Tells a server of a run, if none knows all of it.
-    pub(crate) fn tell_any_guardian_of_run(&self, state: &mut State, stream: &str, run: RunNumber) {
+    pub(crate) fn tell_any_guardian_of_run(&self, state: &mut Components, stream: &str, run: RunNumber) {
         let able = self.able_guardians(state);
         let known = state.replicas.runs.get(&(stream.to_owned(), run));
         let knows = |id: &&ServerId| known.is_some_and(|known| known.contains_key(id));

@@ -4,7 +4,7 @@
 //! coordinator of the stream says that nothing holds the step any more.
 
 use super::client::{Client, log_unanswered};
-use super::receive::Target;
+use super::receive::BlockDestination;
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
 use crate::leaving::leaves;
@@ -12,7 +12,7 @@ use crate::node::Held;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};
-use forebay_wire::client::block::Bytes;
+use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::placement::{Event, Reply, Request};
 use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
@@ -48,8 +48,8 @@ impl Rank {
         self.copies > 0 && self.durability == Durability::Replicated
     }
 
-    fn target(&mut self) -> Target<'_> {
-        Target { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
+    fn target(&mut self) -> BlockDestination<'_> {
+        BlockDestination { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
     }
 }
 
@@ -157,7 +157,7 @@ impl Session {
         header: &Header,
         step: StepNumber,
         size: u64,
-        bytes: &Bytes,
+        bytes: &BytesLocation,
     ) -> Result<Option<Reply>> {
         let Some(rank) = &mut self.rank else {
             self.client.receiver.discard_payload(header).await?;

@@ -17,7 +17,7 @@ use forebay_core::ids::{StepId, StepNumber, check_name};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{Rejoin, RunOptions, check_replicas_among};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::producer::{Event, Reply, Request};
 use forebay_wire::client::reading::SUCCESSORS_PATIENCE;
 use forebay_wire::frame::{BODY_MAX, Frame, Header, encoded_bytes};
@@ -177,7 +177,7 @@ impl Session {
                 return self.begin(step, time, known, Duration::from_millis(patience_ms)).await.map(Some);
             }
             Request::BeganAlone { step, time, ended } => {
-                self.began_alone(step, time)?;
+                self.on_began_alone(step, time)?;
                 if ended {
                     self.end_step(step, 0, false)?;
                 }
@@ -301,7 +301,7 @@ impl Session {
         let rank = self.rank()?;
         rank.fields.insert(field.name.clone(), field);
         if let Some(demand) = demand {
-            rank.writing.touch_ahead(&node, rank.likely_bytes(&demand));
+            rank.writing.prefault(&node, rank.likely_bytes(&demand));
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ impl Session {
         let told = (demand.version != known).then(|| (*demand).clone());
         rank.open = Some(OpenStep::new(step, time, demand));
         let deferred = self.take_deferred();
-        self.let_pass(step)?;
+        self.allow_begin_alone(step)?;
         Ok(Reply::Begun { demand: told, grants, deferred })
     }
 
@@ -428,7 +428,7 @@ impl Session {
 
     /// Lets a rank that shares memory begin later steps by itself, as long as the demand that it is now told
     /// holds.
-    fn let_pass(&mut self, step: StepNumber) -> Result<()> {
+    fn allow_begin_alone(&mut self, step: StepNumber) -> Result<()> {
         let node = self.client.node.clone();
         let rank = self.rank()?;
         let state = node.state.lock();
@@ -440,7 +440,7 @@ impl Session {
 
     /// The rank began a step by itself. Although it may put nothing in it, other ranks may have put something, so
     /// that the coordinator must know.
-    fn began_alone(&mut self, step: StepNumber, time: f64) -> Result<()> {
+    fn on_began_alone(&mut self, step: StepNumber, time: f64) -> Result<()> {
         let node = self.client.node.clone();
         let rank = self.rank()?;
         let demand = node.state.lock().ranks.demand_at(&rank.stream, rank.run, step);
@@ -462,7 +462,7 @@ impl Session {
         let told = match self.check_put(&block) {
             Ok(told) => told,
             Err(error) => {
-                if let Bytes::Granted { offset, generation, .. } = block.bytes {
+                if let BytesLocation::Granted { offset, generation, .. } = block.bytes {
                     self.rank()?.writing.abort(&node, offset, generation);
                 }
                 self.client.receiver.discard_payload(header).await?;
@@ -476,7 +476,7 @@ impl Session {
         };
         let mut inline = None;
         let location = match &block.bytes {
-            Bytes::Inline(given) => {
+            BytesLocation::Inline(given) => {
                 if given.len() as u64 != bytes || given.len() > INLINE_MAX {
                     return Err(Error::protocol(format!(
                         "{} bytes inside a message for a block of {bytes}",
@@ -486,7 +486,7 @@ impl Session {
                 inline = Some(given.clone());
                 Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 }
             }
-            Bytes::Placed(location) => {
+            BytesLocation::Placed(location) => {
                 if location.bytes != bytes {
                     return Err(Error::protocol(format!("{} bytes for a block of {bytes}", location.bytes)));
                 }
@@ -503,7 +503,7 @@ impl Session {
         let at_once = rank.copies_at_once();
         let Some(field) = rank.fields.get(&block.field) else { return Err(no_step("a put")) };
         let Some(open) = rank.open.as_mut() else { return Err(no_step("a put")) };
-        let here = inline.is_none() && !matches!(block.bytes, Bytes::Placed(_));
+        let here = inline.is_none() && !matches!(block.bytes, BytesLocation::Placed(_));
         let record = BlockRecord {
             key,
             level: block.level,
@@ -591,7 +591,7 @@ impl Session {
             rank.predicted.clone_from(&open.sizes);
             if rank.writing.got_fresh() {
                 let bytes = rank.predicted.iter().map(|(_, bytes)| bytes).sum();
-                rank.writing.touch_ahead(&node, bytes);
+                rank.writing.prefault(&node, bytes);
             }
         }
         let mut copies = None;

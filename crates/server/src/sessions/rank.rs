@@ -1,9 +1,9 @@
 //! A rank of a stream, as the session of its connection to its home server knows it.
 
-use super::receive::Target;
+use super::receive::BlockDestination;
 use super::writing::Writing;
 use crate::directory::Done;
-use crate::node::{Held, Node, State};
+use crate::node::{Components, Held, Node};
 use crate::streams::local_ranks::RankKey;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
@@ -110,8 +110,8 @@ impl Rank {
     }
 
     /// Where its blocks go.
-    pub(super) fn target(&mut self) -> Target<'_> {
-        Target { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
+    pub(super) fn target(&mut self) -> BlockDestination<'_> {
+        BlockDestination { writing: &mut self.writing, stream: &self.stream, policy: self.policy }
     }
 
     /// Something went wrong with a message that is not answered.
@@ -169,14 +169,14 @@ impl Rank {
         }
         if self.behind(node, &state).is_some() {
             // Its ranks wait with their next steps.
-            state.ranks.must_ask(&self.stream, self.run);
+            state.ranks.revoke_begins(&self.stream, self.run);
         }
         node.drain(&mut state);
         Ok(())
     }
 
     /// A server that is told of this rank's steps and is far behind with taking what it is told.
-    pub(super) fn behind(&self, node: &Node, state: &State) -> Option<ServerId> {
+    pub(super) fn behind(&self, node: &Node, state: &Components) -> Option<ServerId> {
         let coordinator = node.coordinator_of(state, &self.stream);
         let standing = node.standing();
         // In a large run it may be any that owns tiles.

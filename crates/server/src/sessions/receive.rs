@@ -6,7 +6,7 @@ use crate::node::Held;
 use forebay_core::block::Location;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::block::{Bytes, Grant};
+use forebay_wire::client::block::{BytesLocation, Grant};
 use forebay_wire::client::writing::{Reply, Request};
 use forebay_wire::frame::Header;
 use forebay_wire::peer::streams;
@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout_at};
 const DROP_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Where a rank's blocks go on this server: the arena, and what its stream wants where there is no room.
-pub(super) struct Target<'a> {
+pub(super) struct BlockDestination<'a> {
     pub(super) writing: &'a mut Writing,
     pub(super) stream: &'a str,
     pub(super) policy: Policy,
 }
 
-impl Target<'_> {
+impl BlockDestination<'_> {
     /// What a rank that writes blocks asks for.
     pub(super) async fn on_request(&mut self, client: &Client, request: Request) -> Result<Option<Reply>> {
         match request {
@@ -90,17 +90,17 @@ impl Target<'_> {
         &mut self,
         client: &mut Client,
         header: &Header,
-        bytes: &Bytes,
+        bytes: &BytesLocation,
         size: u64,
     ) -> Result<Location> {
         let node = client.node.clone();
         let range = match bytes {
-            Bytes::Granted { arena, offset, generation } => {
+            BytesLocation::Granted { arena, offset, generation } => {
                 let range = Held { arena: *arena, offset: *offset, generation: *generation };
                 self.writing.commit(&node, range, size)?;
                 range
             }
-            Bytes::Payload => {
+            BytesLocation::Payload => {
                 if header.payload != size {
                     client.receiver.discard_payload(header).await?;
                     return Err(Error::protocol(format!(
@@ -133,7 +133,7 @@ impl Target<'_> {
                 self.writing.commit(&node, range, size)?;
                 range
             }
-            Bytes::Inline(_) | Bytes::Placed(_) => {
+            BytesLocation::Inline(_) | BytesLocation::Placed(_) => {
                 return Err(Error::protocol("these bytes are not sent to where they are held"));
             }
         };

@@ -83,7 +83,7 @@ impl Searches {
     }
 
     /// The client is not there any more to be told of anything. What was found stays held.
-    pub(super) fn wait_no_more(&mut self) {
+    pub(super) fn on_client_gone(&mut self) {
         self.waiting.abort_all();
         self.known.lock().retain(|_, search| matches!(search, Progress::Holds(_)));
     }

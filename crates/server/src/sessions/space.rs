@@ -10,7 +10,7 @@ use crate::space::FieldAtStep;
 use forebay_core::directory::check_block_fits;
 use forebay_core::steps::check_replicas;
 use forebay_core::{Error, Result};
-use forebay_wire::client::block::{Bytes, Grant, PutBlock};
+use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use forebay_wire::client::space::{Reply, Request, SpacePut};
 use forebay_wire::client::writing;
 use forebay_wire::frame::{Frame, Header};
@@ -62,7 +62,7 @@ impl RoleSession for Session {
     }
 
     async fn on_end(&mut self, dubious: bool) {
-        self.searches.wait_no_more();
+        self.searches.on_client_gone();
         let writing = self.writing.take();
         let writes = writing.as_ref().is_some_and(|writing| !writing.is_idle());
         self.client.until_memory_is_unused(writes || self.searches.hold_something() || dubious).await;
@@ -148,7 +148,7 @@ impl Session {
         let bytes = match checked {
             Ok(bytes) if !leaves => bytes,
             refused => {
-                if let (Bytes::Granted { offset, generation, .. }, Some(writing)) =
+                if let (BytesLocation::Granted { offset, generation, .. }, Some(writing)) =
                     (&block.bytes, &mut self.writing)
                 {
                     writing.abort(&node, *offset, *generation);
@@ -158,7 +158,7 @@ impl Session {
             }
         };
         let held = match &block.bytes {
-            Bytes::Granted { arena, offset, generation } => {
+            BytesLocation::Granted { arena, offset, generation } => {
                 let held = Held { arena: *arena, offset: *offset, generation: *generation };
                 self.writing()?.commit(&node, held, bytes)?;
                 held
@@ -176,7 +176,7 @@ impl Session {
     async fn take(&mut self, header: &Header, block: &PutBlock, bytes: u64) -> Result<Held> {
         let receiver = &mut self.client.receiver;
         let sent = match &block.bytes {
-            Bytes::Inline(given) => given.len() as u64,
+            BytesLocation::Inline(given) => given.len() as u64,
             _ => header.payload,
         };
         if sent != bytes {
@@ -194,7 +194,7 @@ impl Session {
         let mapping = node.store.lock().mapping(held.arena);
         let filled = match (mapping, &block.bytes) {
             (Err(error), _) => Err(error),
-            (Ok(mapping), Bytes::Inline(given)) => mapping.write(held.offset, given),
+            (Ok(mapping), BytesLocation::Inline(given)) => mapping.write(held.offset, given),
             (Ok(mapping), _) => {
                 if fresh {
                     mapping.populate(held.offset, bytes);

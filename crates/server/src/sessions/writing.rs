@@ -85,19 +85,19 @@ impl Writing {
 
     /// Touches memory for the client's next `bytes` in the background, as far as its arena lacks and bounds allow:
     /// the first write to a page takes many times what a later one takes.
-    pub(crate) fn touch_ahead(&mut self, node: &Node, bytes: u64) {
+    pub(crate) fn prefault(&mut self, node: &Node, bytes: u64) {
         self.got_fresh = false;
         let (Some(_), Some(node)) = (self.own, node.me.upgrade()) else { return };
         let arena = self.arena;
         tokio::spawn(async move {
             tokio::time::sleep(AHEAD_DELAY).await;
-            let Some(ahead) = node.store.lock().take_ahead(arena, bytes) else { return };
+            let Some(ahead) = node.store.lock().take_prefault_range(arena, bytes) else { return };
             let environment = node.environment.clone();
             let touched = off_thread(&*environment, move || {
                 ahead.touch();
                 ahead
             });
-            let given = touched.await.map(|ahead| node.store.lock().give_ahead(&ahead));
+            let given = touched.await.map(|ahead| node.store.lock().give_back_prefaulted(&ahead));
             if !matches!(given, Ok(Ok(()))) {
                 tracing::warn!("memory that was touched ahead cannot be given: {given:?}");
             }

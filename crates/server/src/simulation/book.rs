@@ -42,7 +42,7 @@ impl Book {
     }
 
     /// A rank has ended a step, and was told this demand when it began it last: all ranks are told the same.
-    pub(super) fn ended(&self, run: RunNumber, step: StepNumber, demand: &Demand) -> Result<()> {
+    pub(super) fn on_ended(&self, run: RunNumber, step: StepNumber, demand: &Demand) -> Result<()> {
         let mut contracts = demand.contracts().to_vec();
         contracts.sort_by_key(|needs| format!("{needs:?}"));
         let mut seen = self.0.lock();

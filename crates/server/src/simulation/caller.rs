@@ -153,7 +153,7 @@ impl Caller {
     }
 
     /// What is told next. The caller sets the deadline.
-    pub(super) async fn told<M: Message>(&mut self) -> Result<M> {
+    pub(super) async fn next_message<M: Message>(&mut self) -> Result<M> {
         loop {
             let frame = match self.told.pop_front() {
                 Some(told) => told,

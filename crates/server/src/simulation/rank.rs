@@ -10,7 +10,7 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{Rejoin, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::producer::{Reply, Request};
 use forebay_wire::client::writing;
 use forebay_wire::connection::Role;
@@ -146,7 +146,7 @@ impl<'a> Rank<'a> {
             demand.contracts()
         );
         if !demand.wants(&field(), step) {
-            self.book.ended(self.run, step, &demand)?;
+            self.book.on_ended(self.run, step, &demand)?;
             return self.end(step, &[]).await.or_else(|error| match error.kind {
                 // It has put nothing: the next step finds another home.
                 ErrorKind::Unreachable => Ok(()),
@@ -179,7 +179,7 @@ impl<'a> Rank<'a> {
                 ended => break ended?,
             }
         }
-        self.book.ended(self.run, step, &self.demand)?;
+        self.book.on_ended(self.run, step, &self.demand)?;
         self.note_placed(step, &[]);
         if self.plan.options.copies() > 0 {
             let Rank { run, plan, .. } = self;
@@ -228,7 +228,7 @@ impl<'a> Rank<'a> {
             level: 0,
             extent: Extent::new(Some(&[at]), &shape, &[], &[])?,
             stats: None,
-            bytes: Bytes::Payload,
+            bytes: BytesLocation::Payload,
         };
         let home = &mut self.home;
         let Some(arena) = &home.arena else {
@@ -240,7 +240,7 @@ impl<'a> Rank<'a> {
         let grant = grant.ok_or_else(|| Error::internal("no room"))?;
         let offset = grant.offset + lead(grant.bytes);
         arena.write(offset, &bytes)?;
-        put.bytes = Bytes::Granted { arena: grant.arena, offset, generation: grant.generation };
+        put.bytes = BytesLocation::Granted { arena: grant.arena, offset, generation: grant.generation };
         let (server, generation) = (home.caller.server, grant.generation);
         let mine = Location { server, arena: grant.arena, offset, bytes: shape[0], generation };
         let answer = home.caller.call(&Request::Put(put)).await?;
@@ -256,7 +256,7 @@ impl<'a> Rank<'a> {
     async fn put_placed(&mut self, number: u64, location: Location) -> Result<()> {
         let at = self.begins(number);
         let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
-        let bytes = Bytes::Placed(location);
+        let bytes = BytesLocation::Placed(location);
         let put = PutBlock { field: FIELD.into(), number, level: 0, extent, stats: None, bytes };
         self.home.caller.call(&Request::Put(put)).await.map(drop)
     }

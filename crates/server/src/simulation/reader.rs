@@ -62,7 +62,7 @@ async fn read(client: &mut Client, plan: &ReaderPlan, book: &Book) -> Result<()>
     let mut reader = Reader { client, plan, book, home, id, next, servers, scratch };
     let mut steps = 0;
     while plan.until != Some(steps) {
-        let told = match timeout(PATIENCE * 2, reader.home.told()).await {
+        let told = match timeout(PATIENCE * 2, reader.home.next_message()).await {
             Ok(told) => told,
             // It was cut off until all was over, and waits for another run.
             Err(_) if reader.next.is_none() && book.all_ended().0 == plan.ranks as usize => return Ok(()),

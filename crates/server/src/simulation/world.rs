@@ -55,9 +55,9 @@ impl Server {
 
     /// Whether others can count on it.
     fn is_reliable(&self, now: Micros, cut: &Cut) -> bool {
-        let doubted = |since: Micros| since > 0 && now <= since + DOUBTED;
-        let was_cut = cut.host == self.host && (cut.lasts || doubted(cut.until));
-        self.runs() && !doubted(self.runs_since) && !was_cut
+        let suspected = |since: Micros| since > 0 && now <= since + DOUBTED;
+        let was_cut = cut.host == self.host && (cut.lasts || suspected(cut.until));
+        self.runs() && !suspected(self.runs_since) && !was_cut
     }
 
     /// Whether it was given up, and is going to offer what it holds as a new member.
@@ -213,7 +213,7 @@ impl World {
         Violation(format!("after {} ms: {what}", self.now / 1000))
     }
 
-    fn happens(&mut self, what: String) {
+    fn note(&mut self, what: String) {
         self.history.push(format!("{:>8} ms: {what}", self.now / 1000));
         tracing::info!("---- {} ms: {what}", self.now / 1000);
     }
@@ -345,7 +345,7 @@ impl World {
     /// A moment passes.
     fn advance(&mut self) -> Result<(), Violation> {
         self.now += 200 + self.chance(self.plan.moment);
-        self.see_deaths();
+        self.notice_dead_processes();
         let count = self.servers.len() + self.clients.len();
         // In another order each time; not everybody runs in each moment.
         let (first, step) =
@@ -367,7 +367,7 @@ impl World {
         }
         self.network.carry(self.now);
         self.note_moment();
-        self.see_ends()?;
+        self.notice_ended_servers()?;
         if let Some(failure) = self.book.failure() {
             return Err(self.violation(failure));
         }
@@ -384,17 +384,17 @@ impl World {
     }
 
     /// Servers that have ended by themselves.
-    fn see_ends(&mut self) -> Result<(), Violation> {
+    fn notice_ended_servers(&mut self) -> Result<(), Violation> {
         for index in 0..self.servers.len() {
             let Some(ended) = self.servers[index].known.take_ended() else { continue };
             let (number, host) = (self.servers[index].number, self.servers[index].host);
             self.servers[index].process = None;
             self.network.close(number);
             match ended {
-                Ended::Left => self.happens(format!("process {number} has left")),
-                Ended::Failed(error) => self.happens(format!("process {number} could not join: {error}")),
+                Ended::Left => self.note(format!("process {number} has left")),
+                Ended::Failed(error) => self.note(format!("process {number} could not join: {error}")),
                 Ended::Evicted(offer) => {
-                    self.happens(format!("process {number} was given up, and comes back"));
+                    self.note(format!("process {number} was given up, and comes back"));
                     self.start_server(Some(host), Some(offer));
                 }
             }
@@ -403,7 +403,7 @@ impl World {
     }
 
     /// On one host the kernel tells that a process has died.
-    fn see_deaths(&mut self) {
+    fn notice_dead_processes(&mut self) {
         let now = self.now;
         let due: Vec<(Micros, u32, ServerId)> = self.deaths.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, number, dead) in due {
@@ -448,7 +448,7 @@ impl World {
             Fault::Starts if processes < self.plan.servers_max => {
                 self.start_server(None, None);
                 let host = self.servers.last().map_or(0, |server| server.host);
-                self.happens(format!("process {} is started on host {host}", self.processes));
+                self.note(format!("process {} is started on host {host}", self.processes));
             }
             Fault::Leaves => {
                 // The last one would end with the group.
@@ -464,7 +464,7 @@ impl World {
             Fault::StandsStill if self.plan.harms => {
                 if let Some(index) = self.pick(&run).filter(|index| self.may_go(&[*index])) {
                     self.servers[index].stands_still = true;
-                    self.happens(format!("process {} stands still", self.servers[index].number));
+                    self.note(format!("process {} stands still", self.servers[index].number));
                 }
             }
             Fault::IsCutOff if self.plan.hosts > 1 && self.plan.harms && !self.cut.lasts => self.cut_off(),
@@ -479,7 +479,7 @@ impl World {
                 if let Some(index) = self.pick(&still) {
                     self.servers[index].stands_still = false;
                     self.servers[index].runs_since = self.now;
-                    self.happens(format!("process {} goes on", self.servers[index].number));
+                    self.note(format!("process {} goes on", self.servers[index].number));
                 }
             }
         }
@@ -503,7 +503,7 @@ impl World {
             }
         }
         self.cut = Cut { host, lasts: true, until: 0 };
-        self.happens(format!(
+        self.note(format!(
             "host {host} is cut off, {}",
             ["both ways", "from others", "to others"][ways as usize]
         ));
@@ -523,7 +523,7 @@ impl World {
         self.network.heal();
         if std::mem::take(&mut self.cut.lasts) {
             self.cut.until = self.now;
-            self.happens(format!("host {} is there again", self.cut.host));
+            self.note(format!("host {} is there again", self.cut.host));
         }
     }
 
@@ -544,7 +544,7 @@ impl World {
                 }
             });
         });
-        self.happens(format!("process {number}, {id}, is told to leave in {patience:?}"));
+        self.note(format!("process {number}, {id}, is told to leave in {patience:?}"));
     }
 
     fn kill(&mut self, index: usize) {
@@ -553,7 +553,7 @@ impl World {
         self.servers[index].process = None;
         self.servers[index].stands_still = false;
         self.network.close(number);
-        self.happens(format!("process {number}, {id:?}, on host {host}, is killed"));
+        self.note(format!("process {number}, {id:?}, on host {host}, is killed"));
         let Some(dead) = id else { return };
         let beside: Vec<u32> = self
             .servers

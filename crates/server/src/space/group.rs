@@ -9,15 +9,15 @@ use forebay_wire::peer::space::Message;
 
 /// What the space asks of the rest of its server.
 pub(crate) trait Group {
-    /// Which servers own which tiles of a field of this shape, while they hold these seats.
-    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap;
+    /// Which servers own which tiles of a field of this shape, while they own these shards.
+    fn tiles(&mut self, shards: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap;
 
     /// The servers that hold what a dead server held in this arena, and the arenas in which they do.
     fn successors(&self, server: ServerId, arena: u32) -> Vec<(ServerId, u32)>;
 
     /// Whether every other member has told what follows from the view in force: what it holds and which arenas it stands
     /// for.
-    fn all_have_told(&self, cx: &Context<'_>) -> bool;
+    fn all_reported(&self, cx: &Context<'_>) -> bool;
 
     /// A message waits until all members have told; `false` if too many wait already.
     fn defer(&mut self, from: ServerId, message: Message) -> bool;

@@ -111,7 +111,7 @@ impl Holder {
         self.let_go_if_unknown(range);
     }
 
-    /// The holder of a block is dead, and this server holds it in that one's place. Its owners are told when seats pass on.
+    /// The holder of a block is dead, and this server holds it in that one's place. Its owners are told when shards pass on.
     pub(super) fn take_over(&mut self, range: Held, block: SpaceBlock, epoch: Epoch) {
         let SpaceBlock { field, step, description, record } = block;
         let key = FieldAtStep::new(&field.name, step);

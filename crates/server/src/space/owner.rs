@@ -83,7 +83,7 @@ impl Owner {
         let (key, token) = (registration.key(), registration.token);
         let describes = describer_of(cx, &key) == cx.me();
         let wants_description = describes && registration.description == 0;
-        if wants_description && !group.all_have_told(cx) {
+        if wants_description && !group.all_reported(cx) {
             // A server that is dead may have described the field, and the holders of its blocks are about to tell.
             if !group.defer(from, registration.into_message()) {
                 let result = Err(Error::unreachable("too much is put while the group changes: try again"));

@@ -13,13 +13,13 @@ impl BeginPage {
     pub(crate) fn new(mapping: Mapping) -> Result<BeginPage> {
         mapping.atomic(0)?;
         let page = BeginPage(mapping);
-        page.must_ask();
+        page.revoke_begin();
         Ok(page)
     }
 
     /// The rank must ask before it begins another step; returns the highest that it began by itself.
-    pub(crate) fn must_ask(&self) -> Option<StepNumber> {
-        BeginWord(self.0.atomic(0).ok()?).must_ask()
+    pub(crate) fn revoke_begin(&self) -> Option<StepNumber> {
+        BeginWord(self.0.atomic(0).ok()?).revoke()
     }
 
     /// The rank, which waits for an answer, may begin later steps by itself.

@@ -67,9 +67,9 @@ struct LocalRank {
 impl LocalStream {
     /// From now on every rank of a run asks before it begins another step; what they have begun by themselves
     /// counts as begun here.
-    fn must_ask(&mut self, run: RunNumber) {
+    fn revoke_begins_of(&mut self, run: RunNumber) {
         for (_, rank) in self.ranks.iter().filter(|((of, _), _)| *of == run) {
-            if let Some(step) = rank.page.as_ref().and_then(BeginPage::must_ask) {
+            if let Some(step) = rank.page.as_ref().and_then(BeginPage::revoke_begin) {
                 self.cut.note_begun(run, step);
             }
         }
@@ -171,14 +171,14 @@ impl LocalRanks {
         (stream, run, rank): &RankKey,
     ) -> Option<(StepNumber, Arc<Demand>)> {
         let local = self.streams.get(stream)?;
-        let step = local.ranks.get(&(*run, *rank))?.page.as_ref()?.must_ask()?;
+        let step = local.ranks.get(&(*run, *rank))?.page.as_ref()?.revoke_begin()?;
         Some((step, local.cut.demand_at(*run, step)?))
     }
 
     /// The ranks of a run wait with their next steps.
-    pub(crate) fn must_ask(&mut self, stream: &str, run: RunNumber) {
+    pub(crate) fn revoke_begins(&mut self, stream: &str, run: RunNumber) {
         if let Some(local) = self.streams.get_mut(stream) {
-            local.must_ask(run);
+            local.revoke_begins_of(run);
         }
     }
 
@@ -188,7 +188,7 @@ impl LocalRanks {
         if let Some(local) = local {
             local.deferred.get_or_insert(error);
             if let Some(page) = &local.page {
-                page.must_ask();
+                page.revoke_begin();
             }
         }
     }
@@ -213,7 +213,7 @@ impl LocalRanks {
         let local = self.streams.get_mut(stream)?;
         local.ranks.get(&(*run, *rank)).filter(|local| local.attempt == attempt)?;
         let left = local.ranks.remove(&(*run, *rank))?;
-        if let Some(step) = left.page.as_ref().and_then(BeginPage::must_ask) {
+        if let Some(step) = left.page.as_ref().and_then(BeginPage::revoke_begin) {
             local.cut.note_begun(*run, step);
         }
         let highest = local.cut.highest_begun(*run);
@@ -247,7 +247,7 @@ impl LocalRanks {
         version: u64,
     ) -> Option<StepNumber> {
         let local = self.streams.get_mut(stream)?;
-        local.must_ask(run);
+        local.revoke_begins_of(run);
         local.cut.prepare(run, version)
     }
 
@@ -264,7 +264,7 @@ impl LocalRanks {
     pub(crate) fn on_cuts(&mut self, stream: &str, run: RunNumber, cuts: CutsReport, agreeing: Option<u64>) {
         if let Some(local) = self.streams.get_mut(stream) {
             // Whatever was in force before may not be any more.
-            local.must_ask(run);
+            local.revoke_begins_of(run);
             local.cut.adopt_run(run, Cuts::from_parts(cuts.0, cuts.1), agreeing);
             local.changed.notify_waiters();
             self.ledger.on_demand_changed(stream, run);

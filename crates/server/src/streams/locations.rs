@@ -41,7 +41,7 @@ impl Locations {
     }
 
     /// Whether one of these servers was thought to coordinate a stream, since the view in force was adopted.
-    pub(crate) fn moved_from(&self, stream: &str, servers: &[ServerId]) -> bool {
+    pub(crate) fn was_coordinated_by(&self, stream: &str, servers: &[ServerId]) -> bool {
         let before = self.moved.get(stream);
         before.is_some_and(|before| servers.iter().any(|server| before.contains(server)))
     }
@@ -60,7 +60,7 @@ impl Locations {
     }
 
     /// A member has told which streams it coordinates in another one's place, as of an epoch.
-    pub(crate) fn on_told(&mut self, from: ServerId, epoch: Epoch) {
+    pub(crate) fn on_member_reported(&mut self, from: ServerId, epoch: Epoch) {
         let told = self.told.entry(from).or_default();
         *told = epoch.max(*told);
     }

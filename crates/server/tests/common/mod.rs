@@ -11,7 +11,7 @@ use forebay_transport::blocking::Connection;
 use forebay_transport::{Address, ConnectionFile, host};
 use forebay_wire::connection::{Hello, HostId, Role};
 use forebay_wire::frame::Header;
-use forebay_wire::handshake::Door;
+use forebay_wire::handshake::Prologue;
 use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::{Message, Reply, Request};
 use std::sync::mpsc::sync_channel;
@@ -78,7 +78,7 @@ impl Group {
         let addresses = entry.parsed().unwrap();
         let address = addresses.iter().find(|address| matches!(address, Address::Shm { .. }) == shm).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        let door = Door { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
+        let door = Prologue { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
         Connection::connect(address, "the server", &door, deadline).unwrap()
     }
 

@@ -46,12 +46,12 @@ impl Receiver {
 
     /// Looks again and again, giving way to others, whether something comes: for where it is known to come at
     /// once, since being woken takes longer. Blocks its thread for up to `patience`. What came is given by `next`.
-    pub fn look(&mut self, patience: Duration) {
+    pub fn spin(&mut self, patience: Duration) {
         let started = Instant::now();
         while self.decoder.is_empty() {
             let space = &mut [IoSliceMut::new(self.decoder.space())];
             match self.link.get_ref().0.try_receive(space, &mut self.descriptors) {
-                Ok(received) => return self.decoder.filled(received),
+                Ok(received) => return self.decoder.on_filled(received),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && started.elapsed() < patience => {
                     std::thread::yield_now();
                 }
@@ -95,7 +95,7 @@ impl Receiver {
         if self.descriptors.len() > 4 * frame::DESCRIPTORS_MAX {
             return Err(Error::protocol("descriptors arrived that no frame announced"));
         }
-        self.decoder.filled(received);
+        self.decoder.on_filled(received);
         Ok(received)
     }
 

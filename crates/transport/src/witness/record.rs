@@ -60,18 +60,18 @@ pub(super) struct Record {
 struct Generation {
     number: u32,
     file: File,
-    blocked: Option<Blocked>,
+    blocked: Option<LockContended>,
 }
 
 /// The lock could not be had, again and again.
 #[derive(Debug, Clone, Copy)]
-struct Blocked {
+struct LockContended {
     since: Instant,
     last: Instant,
 }
 
 /// The record while nobody else changes it.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedRecord<'a> {
     file: &'a File,
     path: &'a Path,
 }
@@ -119,7 +119,7 @@ impl Record {
         let file = options.open(&path).map_err(failed)?;
         // The room for what is to be written later, where a full disk would keep all from going on.
         file.write_all_at(&[0], FOLLOWED).map_err(failed)?;
-        Locked { file: &file, path: &path }.write_slot(1, text)?;
+        LockedRecord { file: &file, path: &path }.write_slot(1, text)?;
         if is_sealed(&file).map_err(failed)? {
             let _ = std::fs::remove_file(&path);
             let text = format!(
@@ -148,7 +148,7 @@ impl Record {
     pub(super) fn change<T>(
         &self,
         patience: Duration,
-        act: impl FnOnce(&Locked<'_>) -> Result<T>,
+        act: impl FnOnce(&LockedRecord<'_>) -> Result<T>,
     ) -> Result<T> {
         match self.locked(patience, act)? {
             (result, true) => result,
@@ -164,7 +164,7 @@ impl Record {
     pub(super) fn locked<T>(
         &self,
         patience: Duration,
-        act: impl FnOnce(&Locked<'_>) -> T,
+        act: impl FnOnce(&LockedRecord<'_>) -> T,
     ) -> Result<(T, bool)> {
         let mut deadline = Instant::now() + patience;
         let late =
@@ -189,7 +189,7 @@ impl Record {
             let now = Instant::now();
             let before = turn.blocked.filter(|blocked| now < blocked.last + TRIES_APART);
             let since = before.map_or(now, |blocked| blocked.since);
-            turn.blocked = Some(Blocked { since, last: now });
+            turn.blocked = Some(LockContended { since, last: now });
             if now >= deadline {
                 if now < since + SEALED_AFTER {
                     return Err(late());
@@ -204,7 +204,7 @@ impl Record {
             std::thread::sleep(TRY_AGAIN);
         }
         turn.blocked = None;
-        let result = act(&Locked { file: &turn.file, path: &self.path });
+        let result = act(&LockedRecord { file: &turn.file, path: &self.path });
         let counts = is_sealed(&turn.file).is_ok_and(|sealed| !sealed);
         let _ = rustix::fs::flock(&turn.file, FlockOperation::Unlock);
         Ok((result, counts))
@@ -263,11 +263,11 @@ impl Record {
         let path = self.file_of(generation.number).map_err(failed)?;
         let inode = |file: &File| file.metadata().map(|metadata| metadata.ino()).ok();
         let again = open(&path).ok().filter(|file| inode(file) == inode(&generation.file));
-        Locked { file: again.as_ref().unwrap_or(&generation.file), path: &path }.read_slots()
+        LockedRecord { file: again.as_ref().unwrap_or(&generation.file), path: &path }.read_slots()
     }
 }
 
-impl Locked<'_> {
+impl LockedRecord<'_> {
     /// What the record says.
     pub(super) fn read(&self) -> Result<Vec<u8>> {
         self.read_slots().map(|(_, text)| text)
@@ -428,7 +428,7 @@ mod tests {
                 .map(|thread: u32| {
                     let record = Record::open(path.clone()).unwrap();
                     scope.spawn(move || {
-                        let add = |locked: &Locked<'_>| {
+                        let add = |locked: &LockedRecord<'_>| {
                             let text = String::from_utf8(locked.read()?).map_err(|_| locked.damaged())?;
                             let n: u64 = text.parse().map_err(|_| locked.damaged())?;
                             locked.write((n + 1).to_string().as_bytes())

@@ -21,7 +21,7 @@ pub struct Grant {
 
 /// Where the bytes of a committed block are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Bytes {
+pub enum BytesLocation {
     /// In the range that was granted, written by the client.
     Granted {
         /// The arena.
@@ -53,15 +53,15 @@ pub struct PutBlock {
     /// Statistics, if they were computed.
     pub stats: Option<Box<Stats>>,
     /// Its bytes.
-    pub bytes: Bytes,
+    pub bytes: BytesLocation,
 }
 
 impl PutBlock {
     /// The most bytes that a record of it takes, encoded: numbers of full length.
     pub fn record_bytes_max(&self) -> usize {
         let inline = match &self.bytes {
-            Bytes::Inline(bytes) => bytes.len(),
-            Bytes::Granted { .. } | Bytes::Payload | Bytes::Placed(_) => 0,
+            BytesLocation::Inline(bytes) => bytes.len(),
+            BytesLocation::Granted { .. } | BytesLocation::Payload | BytesLocation::Placed(_) => 0,
         };
         // Four numbers a dimension (shape, offset and both ghosts) and all that has a fixed size.
         128 + 4 * 10 * self.extent.ndim() + inline

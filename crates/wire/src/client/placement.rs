@@ -1,7 +1,7 @@
 //! A rank of a simulation and a server that is not its home but is to hold blocks of it. The rank's home is told of each
 //! block, and where it is.
 
-use super::block::Bytes;
+use super::block::BytesLocation;
 use crate::protocol::speaks;
 use forebay_core::block::Location;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -33,7 +33,7 @@ pub enum Request {
         /// How many bytes.
         size: u64,
         /// Where they are: granted, or the payload.
-        bytes: Bytes,
+        bytes: BytesLocation,
     },
     /// The rank's home knows all blocks of a step that are here. Answered with [`Reply::Done`] if it has a request number, once
     /// the copies are made that there are to be.

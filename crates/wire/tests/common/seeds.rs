@@ -10,7 +10,7 @@ use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{
     AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
 };
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::consumer::{self, Attach};
 use forebay_wire::client::producer;
 use forebay_wire::client::reading::{self, Fetch, Part};
@@ -71,11 +71,11 @@ pub(crate) fn step_report() -> StepReport {
     }
 }
 
-pub(crate) fn put(bytes: Bytes) -> PutBlock {
+pub(crate) fn put(bytes: BytesLocation) -> PutBlock {
     PutBlock { field: "U".into(), number: 3, level: 0, extent: extent(4), stats: None, bytes }
 }
 
-pub(crate) fn space_put(bytes: Bytes) -> SpacePut {
+pub(crate) fn space_put(bytes: BytesLocation) -> SpacePut {
     SpacePut { field: field(), step: 3, by: 7, replicas: 1, block: put(bytes) }
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Requests {
 
 pub(crate) fn requests() -> Requests {
     let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: Some(Dtype::F64), every: 3 }]);
-    let inline = Bytes::Inline(vec![1; 216].into());
+    let inline = BytesLocation::Inline(vec![1; 216].into());
     let attach = Attach {
         stream: "s".into(),
         needs,
@@ -127,7 +127,7 @@ pub(crate) fn requests() -> Requests {
         producer: vec![
             producer::Request::Define(field()),
             producer::Request::Put(put(inline.clone())),
-            producer::Request::Put(put(Bytes::Granted { arena: 1, offset: 4096, generation: 5 })),
+            producer::Request::Put(put(BytesLocation::Granted { arena: 1, offset: 4096, generation: 5 })),
             producer::Request::Drive(Box::new(drive)),
         ],
         consumer: vec![consumer::Request::Attach(Box::new(attach))],

@@ -5,7 +5,7 @@ use crate::on_loss::OnLoss;
 use crate::producer::failover::find_home::{LATER, NewHome};
 use crate::producer::home_choice::{HomeChoice, HomeState};
 use crate::producer::rank::Producer;
-use crate::producer::state::State;
+use crate::producer::state::ProducerState;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::producer::Request;
@@ -17,7 +17,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 
 impl Producer {
     /// The home server has failed with this error. If it is gone, the rank is to look for another home.
-    pub(in crate::producer) fn on_home_lost(&self, state: &mut State, error: Error) -> Result<()> {
+    pub(in crate::producer) fn on_home_lost(&self, state: &mut ProducerState, error: Error) -> Result<()> {
         if error.kind != ErrorKind::Unreachable {
             return Err(error);
         }
@@ -27,13 +27,13 @@ impl Producer {
     }
 
     /// The home server has let this rank go, which is to look for another home.
-    pub(in crate::producer) fn on_let_go(&self, state: &mut State) {
+    pub(in crate::producer) fn on_let_go(&self, state: &mut ProducerState) {
         state.staging.give_up(Error::unreachable(format!("{} has left the group", self.home().server)));
         state.home_choice.note_home(HomeState::LetGo);
     }
 
     /// No server takes what this rank puts: the rank goes on without staging, if the user asked for that.
-    pub(in crate::producer) fn on_staging_lost(&self, state: &mut State, error: Error) -> Result<()> {
+    pub(in crate::producer) fn on_staging_lost(&self, state: &mut ProducerState, error: Error) -> Result<()> {
         if error.kind == ErrorKind::Unreachable && self.on_loss == OnLoss::Skip {
             tracing::warn!("stream '{}': staging ends: {error}", self.stream);
             state.staging.give_up(error);
@@ -46,22 +46,22 @@ impl Producer {
     /// for seconds at most.
     pub(in crate::producer) fn resume_staging<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        state: MutexGuard<'a, ProducerState>,
+    ) -> MutexGuard<'a, ProducerState> {
         self.resume_staging_at(state, None)
     }
 
     /// As [`Producer::resume_staging`]; fails if there is no other home server and that is not to be survived.
     pub(in crate::producer) fn resume_or_fail<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
-    ) -> Result<MutexGuard<'a, State>> {
+        state: MutexGuard<'a, ProducerState>,
+    ) -> Result<MutexGuard<'a, ProducerState>> {
         let mut state = self.resume_staging(state);
         self.take_failure(&mut state).map_or(Ok(state), Err)
     }
 
     /// Why staging is given up, if the caller is to be told so: staging is tried again when the next call needs it.
-    pub(in crate::producer) fn take_failure(&self, state: &mut State) -> Option<Error> {
+    pub(in crate::producer) fn take_failure(&self, state: &mut ProducerState) -> Option<Error> {
         match self.on_loss {
             OnLoss::Skip => None,
             OnLoss::Fail => state.staging.resume(),
@@ -71,9 +71,9 @@ impl Producer {
     /// As [`Producer::resume_staging`], with the server that the rank asks first, if that has greeted already.
     pub(super) fn resume_staging_at<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, ProducerState>,
         first: Option<(ServerId, Arc<Rpc>)>,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, ProducerState> {
         let now = Instant::now();
         let is_early = state.retry_at.is_some_and(|at| now < at);
         if state.staging.is_active() || state.open.is_some() || is_early {

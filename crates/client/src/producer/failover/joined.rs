@@ -7,7 +7,7 @@
 use crate::connection::rpc::{Rpc, lock};
 use crate::producer::home_choice::{HomeChoice, HomeState};
 use crate::producer::rank::Producer;
-use crate::producer::state::State;
+use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::Error;
 use forebay_core::ids::ServerId;
@@ -24,8 +24,8 @@ impl Producer {
     /// two steps. Waits for a few answers at most once for each server that joins.
     pub(in crate::producer) fn rehome_to_joined<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, ProducerState>,
+    ) -> MutexGuard<'a, ProducerState> {
         let home = self.home();
         if !state.staging.is_active() || !state.home_choice.begin_refresh(home.rpc.epoch_heard()) {
             return state;
@@ -53,7 +53,7 @@ impl Producer {
     }
 
     /// Leaves the home server for another one that has greeted.
-    fn leave_for(&self, home: &PutTarget, server: ServerId, rpc: Arc<Rpc>) -> MutexGuard<'_, State> {
+    fn leave_for(&self, home: &PutTarget, server: ServerId, rpc: Arc<Rpc>) -> MutexGuard<'_, ProducerState> {
         let asked = home.rpc.call(&Request::Move, "to let this rank go");
         let mut state = lock(&self.state);
         if let Err(error) = asked {

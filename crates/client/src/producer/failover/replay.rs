@@ -7,14 +7,14 @@
 
 use crate::connection::rpc::{GRACE, lock, unexpected};
 use crate::producer::rank::Producer;
-use crate::producer::replay_log::EndedStep;
+use crate::producer::replay_log::ReplayStep;
 use crate::producer::stored_block::{BytesPlace, StoredBlock, not_replayable};
 use crate::put_target::PutTarget;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::StepNumber;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::block::{Bytes, Grant};
+use forebay_wire::client::block::{BytesLocation, Grant};
 use forebay_wire::client::producer::{Reply, Request};
 use std::sync::Arc;
 
@@ -44,8 +44,11 @@ impl Producer {
         let placed = Grant { offset: new.offset + forebay_store::lead(new.bytes), ..new };
         from.mapping
             .with_readable(grant.offset, grant.bytes, |dense| to.mapping.write(placed.offset, dense))??;
-        put.bytes =
-            Bytes::Granted { arena: placed.arena, offset: placed.offset, generation: placed.generation };
+        put.bytes = BytesLocation::Granted {
+            arena: placed.arena,
+            offset: placed.offset,
+            generation: placed.generation,
+        };
         let place = BytesPlace::Mapped(home.clone(), placed);
         self.announce(home, StoredBlock { put, place }).map(Some)
     }
@@ -74,7 +77,7 @@ impl Producer {
     }
 
     /// Begins a step again at another home server and puts its blocks there.
-    fn replay_ended_step(&self, home: &Arc<PutTarget>, mut ended: EndedStep) -> Result<EndedStep> {
+    fn replay_ended_step(&self, home: &Arc<PutTarget>, mut ended: ReplayStep) -> Result<ReplayStep> {
         let stored = std::mem::take(&mut ended.stored);
         let (demand, _) = begin_again(home, ended.step, ended.time)?;
         ended.dropped |= self.lacks_wanted(&ended, &demand, &stored);
@@ -89,7 +92,7 @@ impl Producer {
     }
 
     /// Whether a step that was ended may lack something, since this demand is not the one that was in force at it.
-    fn lacks_wanted(&self, ended: &EndedStep, demand: &Demand, stored: &[StoredBlock]) -> bool {
+    fn lacks_wanted(&self, ended: &ReplayStep, demand: &Demand, stored: &[StoredBlock]) -> bool {
         let has = |field: &Field| stored.iter().any(|block| block.put.field == field.name);
         let lacks = |field: &Field| demand.wants(field, ended.step) && !has(field);
         demand.version != ended.demand && lock(&self.state).fields.values().any(|field| lacks(field))

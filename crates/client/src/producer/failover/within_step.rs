@@ -10,7 +10,7 @@ use crate::producer::failover::replay::begin_again;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::rank::Producer;
 use crate::producer::staging::OpenPhase;
-use crate::producer::state::State;
+use crate::producer::state::ProducerState;
 use crate::producer::stored_block::check_replayable;
 use crate::put_target::PutTarget;
 use forebay_core::contract::Field;
@@ -134,7 +134,7 @@ impl Producer {
             // Other threads put meanwhile: what they told the old home server of is here, too.
             let next = {
                 let mut state = lock(&self.state);
-                let State { open: Some(open), fields, demand: before, .. } = &mut *state else {
+                let ProducerState { open: Some(open), fields, demand: before, .. } = &mut *state else {
                     return Err(Error::not_found("the step was ended"));
                 };
                 let next = open.stored[done..].to_vec();
@@ -142,7 +142,7 @@ impl Producer {
                     // What was not wanted before may have been put, and was not taken.
                     let is_taken = |field: &Field| before.wants(field, step) || !demand.wants(field, step);
                     open.dropped |= !fields.values().all(|field| is_taken(field));
-                    open.go_on(again, grants, dropped);
+                    open.resume_elsewhere(again, grants, dropped);
                     state.demand = demand;
                     self.settle_at(&mut state, target);
                     state.fast_path.open();
@@ -162,7 +162,7 @@ impl Producer {
     }
 
     /// This server is the home from now on, before anybody puts there. If it dies just now, the next question to it finds it.
-    fn settle_at(&self, state: &mut State, home: &Arc<PutTarget>) {
+    fn settle_at(&self, state: &mut ProducerState, home: &Arc<PutTarget>) {
         let _ = home.rpc.tell(&Request::Settle);
         state.fast_path.close();
         state.retry_at = None;

@@ -20,7 +20,7 @@ impl StreamCoordinator {
     }
 
     /// Something was attached, or is gone: agrees with the servers on what is demanded from now on.
-    pub(super) fn demand_changed(&mut self) -> Vec<Effect> {
+    pub(super) fn on_demand_changed(&mut self) -> Vec<Effect> {
         if self.waits_to_settle() {
             // Not all are known that are attached: ranks would put nothing of what the others need.
             return Vec::new();
@@ -66,7 +66,7 @@ impl StreamCoordinator {
         self.tell_attachments(&mut effects);
         effects.push(Effect::Decide(decision));
         if outdated {
-            effects.extend(self.demand_changed());
+            effects.extend(self.on_demand_changed());
         }
         effects
     }

@@ -80,11 +80,11 @@ impl StreamCoordinator {
         self.give_up_lost_ranks(number, effects);
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.admission = Admission::Shut;
-        self.close_what_is_complete(number, effects);
+        self.close_complete_steps(number, effects);
     }
 
     /// Ranks of a run have gone: steps may be complete without them, and the run may be over.
-    pub(super) fn close_what_is_complete(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+    pub(super) fn close_complete_steps(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
         let open = self.runs.get(&number).map(|run| run.open.clone());
         for step in open.into_iter().flatten() {
             self.close_if_complete(number, step, effects);
@@ -116,7 +116,7 @@ impl StreamCoordinator {
             }
             run.ranks.remove(&rank);
             if run.admission == Admission::Shut {
-                self.close_what_is_complete(number, &mut effects);
+                self.close_complete_steps(number, &mut effects);
             }
         }
         effects
@@ -277,7 +277,7 @@ impl StreamCoordinator {
                 }),
             }
         }
-        self.close_what_is_complete(run, &mut effects);
+        self.close_complete_steps(run, &mut effects);
         effects
     }
 

@@ -77,7 +77,7 @@ impl StreamCoordinator {
         self.attachments.insert(id, attachment);
         let mut effects = Vec::new();
         self.tell_attachments(&mut effects);
-        effects.extend(self.demand_changed());
+        effects.extend(self.on_demand_changed());
         for (run, step) in stood_in.iter().flat_map(Attachment::held) {
             self.let_go(run, step, &mut effects);
         }
@@ -205,7 +205,7 @@ impl StreamCoordinator {
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
         let mut effects = Vec::new();
         effects.extend(attachment.told.is_some().then_some(Effect::Attachment(id, None)));
-        effects.extend(self.demand_changed());
+        effects.extend(self.on_demand_changed());
         for (run, step) in attachment.held() {
             self.let_go(run, step, &mut effects);
         }
@@ -245,7 +245,7 @@ impl StreamCoordinator {
             effects = self.detach(id);
         } else {
             self.tell_attachments(&mut effects);
-            effects.extend(self.demand_changed());
+            effects.extend(self.on_demand_changed());
         }
         for (run, step) in all.difference(&held) {
             self.let_go(*run, *step, &mut effects);

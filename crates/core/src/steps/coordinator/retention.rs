@@ -84,7 +84,7 @@ impl StreamCoordinator {
             step.map(|step| (run.number, *step))
         });
         if candidate.is_none() {
-            return self.give_up_ahead();
+            return self.give_up_open_step_ahead();
         }
         if let Some((run, step)) = candidate {
             self.drop_queued(run, step, &mut effects);
@@ -96,7 +96,7 @@ impl StreamCoordinator {
 
     /// Where nothing that is closed can be given up: a rank that is far ahead of the others fills the memory that they need
     /// to end the steps before. So the latest step that is open goes, unless it is the only one.
-    fn give_up_ahead(&mut self) -> Vec<Effect> {
+    fn give_up_open_step_ahead(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let name = &self.name;
         for run in self.runs.values_mut().filter(|run| run.options.policy != Policy::Block) {

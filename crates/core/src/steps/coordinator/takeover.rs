@@ -146,7 +146,7 @@ impl StreamCoordinator {
         }
         self.takeover.readers_were_known |= !attachments.is_empty();
         let known = self.takeover.readers_were_known;
-        self.stand_in_for_the_known(attachments);
+        self.keep_known_attachments(attachments);
         let numbers: Vec<RunNumber> = self.runs.keys().copied().collect();
         for number in &numbers {
             let Some(run) = self.runs.get_mut(number) else { continue };
@@ -154,7 +154,7 @@ impl StreamCoordinator {
             if *number < self.last_run {
                 run.admission = Admission::Shut;
             }
-            run.end_if_it_was_over();
+            run.end_if_reported_over();
             let live = !run.is_over();
             if live {
                 let agreeing = self.cut.proposed_version(*number);
@@ -185,14 +185,14 @@ impl StreamCoordinator {
         self.attachments = attachments;
         self.tell_attachments(&mut effects);
         for number in numbers {
-            self.close_what_is_complete(number, &mut effects);
+            self.close_complete_steps(number, &mut effects);
         }
-        effects.extend(self.demand_changed());
+        effects.extend(self.on_demand_changed());
         effects
     }
 
     /// Keeps the places of those who have not come back yet, or are no more.
-    fn stand_in_for_the_known(&mut self, told: BTreeMap<AttachmentId, AttachmentRecord>) {
+    fn keep_known_attachments(&mut self, told: BTreeMap<AttachmentId, AttachmentRecord>) {
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
         for (id, record) in told {
             self.attachments.entry(id).or_insert_with(|| Attachment::stand_in_for(record, live));
@@ -327,7 +327,7 @@ impl StreamCoordinator {
         for run in self.runs.values_mut() {
             let away = run.ranks.values().any(|rank| rank.state.is_away());
             if away || run.lacks_ranks() {
-                let Search { looks, since } = run.look();
+                let Search { looks, since } = run.next_search();
                 let enough = match run.is_gone_on_since(since.saturating_add(AHEAD_MAX)) {
                     true => AWAY_LOOKS,
                     false => AWAY_LOOKS_MAX,
@@ -358,7 +358,7 @@ impl StreamCoordinator {
             run.admission = Admission::Shut;
             run.ending.note_given_up();
             run.lost.get_or_insert(why.clone());
-            self.close_what_is_complete(number, effects);
+            self.close_complete_steps(number, effects);
         }
         for (rank, _) in away {
             if let Some(run) = self.runs.get_mut(&number) {

@@ -1,7 +1,7 @@
 //! Waiting for blocks of the space until they are there.
 
 use super::Node;
-use crate::space::owner::search::{Found, Search, SearchOutcome};
+use crate::space::owner::search::{Search, SearchAnswer, SearchOutcome};
 use forebay_core::Result;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -11,7 +11,11 @@ const TOLD_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Node {
     /// The blocks that meet a region, once those of this owner's tiles are there. `None` if other servers own all of them.
-    pub(crate) async fn space_find(&self, mut search: Search, patience: Duration) -> Result<Option<Found>> {
+    pub(crate) async fn space_find(
+        &self,
+        mut search: Search,
+        patience: Duration,
+    ) -> Result<Option<SearchAnswer>> {
         let deadline = Instant::now() + patience;
         self.space_known(&search.key, deadline.max(Instant::now() + TOLD_PATIENCE)).await?;
         loop {

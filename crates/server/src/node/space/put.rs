@@ -6,7 +6,7 @@ use crate::space::FieldAtStep;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::ids::{BlockKey, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::block::{Bytes, PutBlock};
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::space::SpacePut;
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl Node {
         let put = match self.space_register(&key, &field, &record).await {
             Ok(description) => {
                 self.in_space(|space, cx, group| {
-                    let (holder, seats) = (&mut space.holder, &before.roster.shards);
-                    holder.on_registered_everywhere(cx, group, range, description, seats);
+                    let (holder, shards) = (&mut space.holder, &before.roster.shards);
+                    holder.on_registered_everywhere(cx, group, range, description, shards);
                 });
                 self.space_copy(&record, range, replicas - 1, patience).await
             }
@@ -99,7 +99,7 @@ impl Node {
 fn record_of(server: ServerId, by: u32, block: PutBlock, bytes: u64, range: Held) -> BlockRecord {
     let Held { arena, offset, generation } = range;
     let inline = match block.bytes {
-        Bytes::Inline(given) if given.len() <= INLINE_MAX => Some(given),
+        BytesLocation::Inline(given) if given.len() <= INLINE_MAX => Some(given),
         _ => None,
     };
     BlockRecord {

@@ -14,7 +14,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Within this, a server that has died is given up, and others hold its seats.
+/// Within this, a server that has died is given up, and others own its shards.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 /// How long to wait before a block is registered again.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
@@ -63,8 +63,8 @@ impl Node {
     }
 
     async fn space_register_with_owners(&self, block: &Block<'_>) -> Result<DescriptionNumber> {
-        let seats = &self.standing().roster.shards;
-        let tiles = self.in_space(|_, _, group| group.tiles(seats, block.key, block.field.shape.as_deref()));
+        let shards = &self.standing().roster.shards;
+        let tiles = self.in_space(|_, _, group| group.tiles(shards, block.key, block.field.shape.as_deref()));
         if tiles.is_single() {
             return self.space_register_with_one(block, tiles.descriptor().unwrap_or(self.id)).await;
         }

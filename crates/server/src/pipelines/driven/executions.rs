@@ -23,14 +23,14 @@ enum Verdict {
 }
 
 /// A pipeline at its stream, for what it needs of a step.
-struct AtStream<'a> {
+struct PipelineAtStream<'a> {
     pipeline: &'a str,
     run: RunNumber,
     attachment: AttachmentId,
     coordinator: &'a StreamCoordinator,
 }
 
-impl AtStream<'_> {
+impl PipelineAtStream<'_> {
     /// What becomes of a step, as far as its stream goes.
     fn verdict(&self, number: StepNumber, step: &DrivenStep) -> Verdict {
         let name = self.pipeline;
@@ -72,7 +72,7 @@ impl Pipeline {
         };
         let Some(coordinator) = streams.coordinator(&self.spec.stream) else { return Vec::new() };
         let run = driven.run;
-        let stream = AtStream { pipeline: &self.spec.name, run, attachment, coordinator };
+        let stream = PipelineAtStream { pipeline: &self.spec.name, run, attachment, coordinator };
         let running = self.running.as_ref().map(|running| running.step);
         let mut over = Vec::new();
         for (number, step) in &mut driven.steps {

@@ -35,7 +35,7 @@ impl Pipeline {
             self.begin_run(streams, drive.run);
         }
         let Some(driven) = self.driven.as_mut() else { return Ok(()) };
-        driven.hear(drive);
+        driven.on_active_steps(drive);
         match drive.order {
             DriveOrder::Activate(step) => {
                 if driven.steps.len() < DRIVEN_WINDOW || driven.steps.contains_key(&step) {
@@ -46,13 +46,13 @@ impl Pipeline {
                 }
                 Ok(())
             }
-            DriveOrder::Execute { step, attempt } => self.want(drive, asker, (step, attempt)),
+            DriveOrder::Execute { step, attempt } => self.on_wanted(drive, asker, (step, attempt)),
             DriveOrder::Deactivate => Ok(()),
         }
     }
 
     /// A rank wants a step to be run for the `attempt`-th time.
-    fn want(&mut self, drive: &Drive, asker: Asker, (step, attempt): (StepNumber, u32)) -> Result<()> {
+    fn on_wanted(&mut self, drive: &Drive, asker: Asker, (step, attempt): (StepNumber, u32)) -> Result<()> {
         let is_past =
             |driven: &super::DrivenSteps| driven.retired.contains(&step) && !driven.steps.contains_key(&step);
         if self.driven.as_ref().is_some_and(is_past) {

@@ -149,7 +149,7 @@ impl DrivenSteps {
     }
 
     /// A rank tells which steps are active.
-    pub(super) fn hear(&mut self, drive: &Drive) {
+    pub(super) fn on_active_steps(&mut self, drive: &Drive) {
         let heard = RankNews { active: drive.active.iter().copied().collect(), latest: drive.latest };
         for (number, step) in &mut self.steps {
             if heard.is_done_with(*number) {

@@ -15,7 +15,7 @@ use forebay_core::steps::{
     Attachment, AttachmentId, Durability, Effect, FieldContribution, Policy, RunOptions, Start,
     StepContribution, StreamCoordinator,
 };
-use forebay_transport::group_file::ServerEntry;
+use forebay_transport::connection_file::ServerEntry;
 use forebay_wire::drive::{Drive, DriveOrder};
 use forebay_wire::execution::{CommMember, Execute};
 use forebay_wire::peer::PeerMessage;

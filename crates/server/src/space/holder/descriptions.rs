@@ -49,7 +49,7 @@ impl Descriptions {
     }
 
     /// The question was answered, or is given up. A put begins to register if it was answered with a number.
-    pub(super) fn answered(&mut self, token: u64, number: Option<DescriptionNumber>) {
+    pub(super) fn on_answer(&mut self, token: u64, number: Option<DescriptionNumber>) {
         let Some((key, field)) = self.asked.remove(&token) else { return };
         let Some(number) = number.filter(|number| *number > 0) else { return };
         if self.by_number.len() >= IDLE_MAX {
@@ -127,7 +127,7 @@ mod tests {
         let key = || FieldAtStep::new("T", 4);
         assert_eq!(descriptions.begin(&key(), &field(5)).unwrap(), None);
         descriptions.ask(1, key(), field(5));
-        descriptions.answered(1, Some(77));
+        descriptions.on_answer(1, Some(77));
         assert_eq!(descriptions.begin(&key(), &field(5)).unwrap(), Some(77));
         assert!(descriptions.begin(&key(), &field(6)).is_err());
         assert!(!descriptions.revoke(77, ServerId(2), 9));
@@ -147,7 +147,7 @@ mod tests {
         let mut descriptions = Descriptions::default();
         for n in 1..4 * IDLE_MAX as u64 {
             descriptions.ask(n, FieldAtStep::new("T", n), field(5));
-            descriptions.answered(n, Some(n.into()));
+            descriptions.on_answer(n, Some(n.into()));
             if n % 100 != 0 {
                 descriptions.end(n.into());
             }

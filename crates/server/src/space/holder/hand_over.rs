@@ -1,4 +1,4 @@
-//! Seats have passed on: the holders of blocks tell the owners that took the dead ones' place.
+//! Shards have passed on: the holders of blocks tell the owners that took the dead ones' place.
 
 use super::{HeldBlock, Holder};
 use crate::context::Context;
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 type Reports = BTreeMap<(ServerId, StepNumber, DescriptionNumber, String), FieldReport>;
 
 impl Holder {
-    /// Other servers hold seats than did before: owners that do not know blocks of this server are told of them.
-    pub(crate) fn on_seats_passed_on(
+    /// Other servers own shards than did before: owners that do not know blocks of this server are told of them.
+    pub(crate) fn on_shards_reassigned(
         &mut self,
         cx: &mut Context<'_>,
         group: &mut dyn Group,
@@ -27,7 +27,7 @@ impl Holder {
         self.hand_over(cx, group, &held, before);
     }
 
-    /// A block is registered with all its owners under a description. Seats may have passed on meanwhile.
+    /// A block is registered with all its owners under a description. Shards may have passed on meanwhile.
     pub(crate) fn on_registered_everywhere(
         &mut self,
         cx: &mut Context<'_>,

@@ -138,7 +138,7 @@ impl Holder {
     ) {
         let question = cx.common.questions.take(token);
         let number = result.as_ref().ok().copied().filter(|_| question.is_some());
-        self.descriptions.answered(token, number);
+        self.descriptions.on_answer(token, number);
         if let Some(question) = question {
             question.answer(Answer::Described(result));
         }
@@ -147,7 +147,7 @@ impl Holder {
     /// Nobody waits for an owner's answer any more.
     pub(crate) fn give_up_question(&mut self, cx: &mut Context<'_>, token: u64) {
         cx.common.questions.take(token);
-        self.descriptions.answered(token, None);
+        self.descriptions.on_answer(token, None);
     }
 
     /// The registration of a block under a description has ended, and may have shown that it is no longer in force.

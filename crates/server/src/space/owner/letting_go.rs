@@ -104,7 +104,7 @@ impl Owner {
             return;
         }
         let standing = cx.server.standing();
-        let all_have_told = group.all_have_told(cx);
+        let all_have_told = group.all_reported(cx);
         for (holder, locations) in by_holder {
             for part in locations.chunks(FREED_AT_ONCE) {
                 let (token, locations) = (cx.server.unique(), part.to_vec());
@@ -125,7 +125,7 @@ impl Owner {
     }
 
     /// All members have told what they hold in the place of those that have gone: no copy of that comes back any more.
-    pub(crate) fn on_all_have_told(&mut self, cx: &Context<'_>) {
+    pub(crate) fn on_all_reported(&mut self, cx: &Context<'_>) {
         let standing = cx.server.standing();
         self.free_requests.0.retain(|_, request| standing.view.members.contains(&request.holder));
     }

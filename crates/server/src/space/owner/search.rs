@@ -38,7 +38,7 @@ struct Coverage {
 #[derive(Debug)]
 pub(crate) enum SearchOutcome {
     /// All is there.
-    Found(Box<Found>),
+    Found(Box<SearchAnswer>),
     /// Not all is there: the search is to be made again after this change.
     Missing(Change),
     /// Other servers own all of it, or describe it.
@@ -47,7 +47,7 @@ pub(crate) enum SearchOutcome {
 
 /// What an owner answers to a reader.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct SearchAnswer {
     /// 0 if the owner only describes the field.
     pub(crate) lease: u64,
     pub(crate) description: DescriptionNumber,
@@ -109,7 +109,7 @@ impl Owner {
         };
         let Some(region) = search.region.as_ref().filter(|_| !asks_anew) else {
             let report = FieldReport::new(field, Vec::new());
-            return Ok(SearchOutcome::Found(Box::new(Found { lease: 0, description, report })));
+            return Ok(SearchOutcome::Found(Box::new(SearchAnswer { lease: 0, description, report })));
         };
         check_inside(&field, region)?;
         let parts = tiles.parts_of(cx.me(), region);
@@ -126,7 +126,7 @@ impl Owner {
         let lease = cx.server.unique();
         self.leases.grant(lease, search.key.clone());
         let report = FieldReport::new(field, blocks);
-        Ok(SearchOutcome::Found(Box::new(Found { lease, description, report })))
+        Ok(SearchOutcome::Found(Box::new(SearchAnswer { lease, description, report })))
     }
 
     /// A reader's patience is over: fails with what is missing of this owner's tiles, unless that came at the last moment.

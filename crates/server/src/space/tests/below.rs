@@ -16,8 +16,8 @@ pub(super) struct Below {
 }
 
 impl Group for Below {
-    fn tiles(&mut self, seats: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
-        self.tiles.map(seats, key.hash(), shape)
+    fn tiles(&mut self, shards: &Shards, key: &FieldAtStep, shape: Option<&[u64]>) -> TileMap {
+        self.tiles.map(shards, key.hash(), shape)
     }
 
     fn successors(&self, _: ServerId, _: u32) -> Vec<(ServerId, u32)> {
@@ -25,7 +25,7 @@ impl Group for Below {
         Vec::new()
     }
 
-    fn all_have_told(&self, _: &Context<'_>) -> bool {
+    fn all_reported(&self, _: &Context<'_>) -> bool {
         !self.some_have_not_told
     }
 

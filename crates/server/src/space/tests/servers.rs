@@ -7,10 +7,10 @@ use crate::node::{Held, Node};
 use crate::options::ServerOptions;
 use crate::questions::Answer;
 use crate::space::holder::registration::{OwnerQuestion, OwnerReply, OwnerRequest};
-use crate::space::owner::search::{Found, Search, SearchOutcome};
+use crate::space::owner::search::{Search, SearchAnswer, SearchOutcome};
 use crate::space::{FieldAtStep, Group, Space};
 use forebay_cluster::ClusterOptions;
-use forebay_cluster::forming::Formed;
+use forebay_cluster::forming::FormedMember;
 use forebay_cluster::membership::entry;
 use forebay_core::Result;
 use forebay_core::ids::{DescriptionNumber, Lineage, ServerId};
@@ -70,7 +70,7 @@ fn start(directory: &TempDir, roster: &Arc<Roster>, id: ServerId) -> Server {
     // It dials no other server.
     let mut alone = (**roster).clone();
     alone.members.retain(|member| member.id == id);
-    let formed = Formed::alone(Arc::new(alone), id, options.cluster.group.clone()).unwrap();
+    let formed = FormedMember::alone(Arc::new(alone), id, options.cluster.group.clone()).unwrap();
     let (node, _) = Node::new(&options, formed);
     node.cluster.set_roster(roster.clone());
     let others = roster.members.iter().filter(|member| member.id != id);
@@ -159,8 +159,8 @@ impl Servers {
             space.holder.begin_put(range, Arc::new(field.clone()), key.clone(), record.clone())
         });
         assert!(begun.is_none());
-        let seats = self.roster.shards.clone();
-        let tiles = self.at(holder, |_, _, group| group.tiles(&seats, key, field.shape.as_deref()));
+        let shards = self.roster.shards.clone();
+        let tiles = self.at(holder, |_, _, group| group.tiles(&shards, key, field.shape.as_deref()));
         let report = |blocks| FieldReport::new(field.clone(), blocks);
         let describer = tiles.descriptor().unwrap();
         let mut owners = tiles.owners_of(&record.extent.interior());
@@ -179,7 +179,7 @@ impl Servers {
             }
             self.at(holder, |space, cx, group| {
                 space.holder.end_registration(cx, description, false);
-                space.holder.on_registered_everywhere(cx, group, range, description, &seats);
+                space.holder.on_registered_everywhere(cx, group, range, description, &shards);
             });
             Ok(description)
         });
@@ -215,7 +215,7 @@ impl Servers {
     }
 
     /// What an owner finds that knows all.
-    pub(super) fn find(&mut self, owner: ServerId, key: &FieldAtStep, block: &Block) -> Found {
+    pub(super) fn find(&mut self, owner: ServerId, key: &FieldAtStep, block: &Block) -> SearchAnswer {
         match self.search(owner, &mut block.search(key)).unwrap() {
             SearchOutcome::Found(found) => *found,
             outcome => panic!("{outcome:?}"),
@@ -231,14 +231,14 @@ impl Servers {
         for id in living {
             let server = self.servers.get_mut(&id).unwrap();
             server.common.members.note_gone(dead);
-            server.common.questions.server_gone(dead);
+            server.common.questions.on_server_gone(dead);
             server.below.some_have_not_told = true;
             server.node.cluster.set_roster(self.roster.clone());
             let epoch = self.roster.epoch;
             self.at(id, |space, cx, group| {
                 space.holder.on_server_gone(dead);
                 space.holder.on_gone_agreed(epoch);
-                space.holder.on_seats_passed_on(cx, group, &before);
+                space.holder.on_shards_reassigned(cx, group, &before);
             });
         }
     }
@@ -250,7 +250,7 @@ impl Servers {
             let server = self.servers.get_mut(&id).unwrap();
             server.below.some_have_not_told = false;
             let deferred = std::mem::take(&mut server.below.deferred);
-            self.at(id, |space, cx, _| space.owner.on_all_have_told(cx));
+            self.at(id, |space, cx, _| space.owner.on_all_reported(cx));
             for (from, message) in deferred {
                 self.at(id, |space, cx, group| space.on_message(cx, group, from, message));
             }

@@ -51,7 +51,7 @@ pub struct ConnectionFile {
     /// The servers.
     pub servers: Vec<ServerEntry>,
     /// The servers when all had come that were waited for. They own the tiles of the directory.
-    pub seats: Shards,
+    pub shards: Shards,
     /// In which order the servers are homes of ranks.
     pub homes: HomeAssignment,
 }
@@ -63,7 +63,7 @@ struct OnDisk {
     secret: String,
     epoch: Epoch,
     awaited: u32,
-    seats: Shards,
+    shards: Shards,
     homes: HomeAssignment,
     servers: Vec<ServerEntry>,
 }
@@ -108,7 +108,7 @@ impl ConnectionFile {
             epoch: roster.epoch,
             awaited: roster.awaited,
             servers: roster.members.iter().map(entry).collect(),
-            seats: roster.shards.clone(),
+            shards: roster.shards.clone(),
             homes: roster.homes.clone(),
         }
     }
@@ -138,8 +138,8 @@ impl ConnectionFile {
         if disk.servers.is_empty() {
             return Err(damaged("it lists no server"));
         }
-        if disk.awaited == 0 && disk.seats.is_empty() {
-            return Err(damaged("it names no holder of a seat"));
+        if disk.awaited == 0 && disk.shards.is_empty() {
+            return Err(damaged("it names no owner of a shard"));
         }
         let listed = |id: ServerId| disk.servers.iter().any(|server| server.id == id);
         if disk.homes.members().next().is_none() || !disk.homes.members().all(listed) {
@@ -148,8 +148,8 @@ impl ConnectionFile {
         for server in &disk.servers {
             server.parsed().map_err(|e| e.during(origin))?;
         }
-        let OnDisk { epoch, awaited, seats, homes, servers, .. } = disk;
-        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, seats, homes })
+        let OnDisk { epoch, awaited, shards, homes, servers, .. } = disk;
+        Ok(ConnectionFile { lineage, secret, epoch, awaited, servers, shards, homes })
     }
 
     /// The file's text.
@@ -160,7 +160,7 @@ impl ConnectionFile {
             secret: hex(&self.secret.0),
             epoch: self.epoch,
             awaited: self.awaited,
-            seats: self.seats.clone(),
+            shards: self.shards.clone(),
             homes: self.homes.clone(),
             servers: self.servers.clone(),
         };
@@ -318,7 +318,7 @@ mod tests {
             epoch: 1,
             awaited: 0,
             servers: vec![server],
-            seats: Shards::of([ServerId(0)]),
+            shards: Shards::of([ServerId(0)]),
             homes: HomeAssignment::of([ServerId(0)]),
         }
     }
