@@ -2,8 +2,8 @@
 //! questions to them.
 
 use crate::members::Members;
-use crate::node::Shared;
 use crate::questions::{About, Answer, Questions};
+use crate::shared::Shared;
 use forebay_cluster::peers::Sent;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::PeerMessage;

@@ -2,7 +2,8 @@
 
 use crate::answers::ArenaKey;
 use crate::node::known_of_runs;
-use crate::node::{Held, Node, State};
+use crate::node::{Node, State};
+use crate::streams::holdings::Held;
 use forebay_cluster::environment::HashMap;
 use forebay_cluster::peers::dialling::dial;
 use forebay_core::block::BlockRecord;

@@ -5,8 +5,9 @@
 //! answer for what it held, as if it had died.
 
 use crate::members::Phase;
-use crate::node::{Held, Node, State};
+use crate::node::{Node, State};
 use crate::questions::Answer;
+use crate::streams::holdings::Held;
 use forebay_cluster::membership::entry;
 use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;

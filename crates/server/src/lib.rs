@@ -27,6 +27,7 @@ mod pipelines;
 mod questions;
 mod replicas;
 mod sessions;
+mod shared;
 #[cfg(test)]
 mod simulation;
 mod space;

@@ -14,19 +14,19 @@ mod locations;
 mod pipelines;
 mod takeover;
 
-pub(crate) use crate::streams::holdings::Held;
 pub(crate) use takeover::known_of_runs;
 
 mod space;
 
-use crate::ServerOptions;
 use crate::answers::Answers;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
 use crate::guarded::Guarded;
+use crate::options::ServerOptions;
 use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{About, Answer};
 use crate::replicas::Replicas;
+use crate::shared::Shared;
 use crate::space::Space;
 use crate::spawner::{Spawner, Spawns};
 use crate::streams::attachments::Attachments;
@@ -39,16 +39,13 @@ use forebay_cluster::environment::HashMap;
 use forebay_cluster::forming::Formed;
 use forebay_cluster::peers::Sent;
 use forebay_cluster::watched::Watched;
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::ServerId;
 use forebay_core::steps::StreamCoordinator;
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Store;
 use forebay_store::budget::default_budget;
-use forebay_transport::asynchronous::Outbox;
-use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
-use forebay_wire::protocol::Message;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -63,6 +60,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Node {
     shared: Shared,
+    /// For tasks that outlive the call that starts them.
+    pub(crate) me: Weak<Node>,
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<State>,
 }
@@ -72,37 +71,6 @@ impl Deref for Node {
 
     fn deref(&self) -> &Shared {
         &self.shared
-    }
-}
-
-/// What all of a server may use without the lock of its state.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// This server's part in its group. The roster in force is locked after `state`.
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) seal_payload: bool,
-    pub(crate) started: Instant,
-    /// Locked after the state, never the other way round.
-    pub(crate) store: Mutex<Store>,
-    /// A cut was decided: those who attach look whether it was theirs.
-    pub(crate) agreed: Notify,
-    /// All others have told which streams they coordinate in this server's place.
-    pub(crate) places_known: Notify,
-    /// Memory became free: those who wait for room look again.
-    pub(crate) memory_freed: Notify,
-    /// Whether this server leaves: its sessions let their ranks go.
-    pub(crate) leaves: Watched<bool>,
-    /// Starts workers.
-    pub(crate) spawner: Spawner,
-    /// For tasks that outlive the call that starts them.
-    pub(crate) me: Weak<Node>,
-}
-
-impl Deref for Shared {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        &self.cluster
     }
 }
 
@@ -142,7 +110,6 @@ impl Node {
         let servers = (options.cluster.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
         let shared = |me: &Weak<Node>| Shared {
-            me: me.clone(),
             cluster: Cluster::new(formed, me.clone()),
             seal_payload,
             started: Instant::now(),
@@ -153,7 +120,7 @@ impl Node {
             leaves: Watched::new(false),
             spawner,
         };
-        let node = Arc::new_cyclic(|me| Node { shared: shared(me), state: Mutex::default() });
+        let node = Arc::new_cyclic(|me| Node { shared: shared(me), me: me.clone(), state: Mutex::default() });
         node.cluster.dial_all();
         (node, spawns)
     }
@@ -293,42 +260,6 @@ impl Node {
         question: impl FnOnce(u64) -> M,
     ) -> Option<(u64, oneshot::Receiver<Answer>)> {
         self.context(state).ask(server, question)
-    }
-}
-
-impl Shared {
-    pub(crate) fn header(&self, request: u64) -> Header {
-        Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
-    }
-
-    /// Tells a client something; one that is gone is noticed by its session.
-    pub(crate) fn tell_client<M: Message>(&self, outbox: &Outbox, message: &M) {
-        let _ = outbox.push(self.header(0), message);
-    }
-
-    /// A client that may have had arenas mapped is gone, with its mappings.
-    pub(crate) fn reader_gone(&self, reader: u64) {
-        if self.store.lock().reader_gone(reader) {
-            self.memory_freed.notify_waiters();
-        }
-    }
-
-    /// Frees ranges and lets those who wait for memory look again.
-    pub(crate) fn free(&self, held: impl IntoIterator<Item = Held>) {
-        self.free_unseen(held, 0);
-    }
-
-    /// The same where it is not known who may still look at them, of those who were told of them in a term before this one:
-    /// they are free when these are gone.
-    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>, before: Epoch) {
-        let mut store = self.store.lock();
-        for Held { arena, offset, generation } in held {
-            if let Err(error) = store.free_unseen(arena, offset, generation, before) {
-                tracing::warn!("a range was freed twice: {error}");
-            }
-        }
-        drop(store);
-        self.memory_freed.notify_waiters();
     }
 }
 

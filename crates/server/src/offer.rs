@@ -5,7 +5,8 @@
 //! since. Blocks of the space are not offered: they may have been put again, or removed, and nobody remembers that.
 
 use crate::answers::ArenaKey;
-use crate::node::{Held, Node};
+use crate::node::Node;
+use crate::streams::holdings::Held;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_wire::peer::replication::{BlockRange, Replica, ReplicaUnit};
 use rustix::fd::OwnedFd;

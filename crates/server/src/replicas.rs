@@ -8,7 +8,8 @@ mod asking;
 
 pub(crate) use asking::copies_late;
 
-use crate::node::{Held, Node, State};
+use crate::node::{Node, State};
+use crate::streams::holdings::Held;
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};

@@ -2,12 +2,13 @@
 
 mod streams;
 
-use super::{Node, Shared, State};
+use super::{Node, State};
 use crate::context::Context;
 use crate::pipelines::{
     Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
 use crate::questions::Answer;
+use crate::shared::Shared;
 use forebay_cluster::failure::process::Process;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};

@@ -8,7 +8,7 @@ use super::receive::Target;
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
 use crate::leaving::leaves;
-use crate::node::Held;
+use crate::streams::holdings::Held;
 use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};

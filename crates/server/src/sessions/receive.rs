@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::writing::{Writing, held};
-use crate::node::Held;
+use crate::streams::holdings::Held;
 use forebay_core::block::Location;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
