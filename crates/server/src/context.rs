@@ -55,6 +55,11 @@ impl Context<'_> {
         &self.common.members
     }
 
+    /// Whether a server is a member that is not known to have gone.
+    pub(crate) fn is_member(&self, server: ServerId) -> bool {
+        self.server.standing().view.members.contains(&server) && !self.members().is_gone(server)
+    }
+
     /// Tells a server something, maybe this one itself. `false` if it is gone.
     pub(crate) fn tell(&mut self, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         if to == self.me() {

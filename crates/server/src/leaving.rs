@@ -7,14 +7,14 @@
 use crate::members::Phase;
 use crate::node::{Node, State};
 use crate::questions::Answer;
+use crate::replication::primary::{Part, candidates};
 use crate::streams::holdings::Held;
-use forebay_cluster::membership::entry;
 use forebay_core::ids::{Epoch, ServerId, StepId};
 use forebay_core::roster::Change;
 use forebay_core::steps::StepEnded;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::cluster;
-use forebay_wire::peer::replication::{self, BlockRange, ReplicaUnit};
+use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,12 +174,7 @@ impl Node {
         for server in self.others(&state) {
             self.tell(&mut state, server, cluster::Message::Stays);
         }
-        for (id, guardians) in state.replicas.take_back() {
-            for guardian in guardians {
-                // What is used again before it hears of it, it is told of after this.
-                self.tell(&mut state, guardian, replication::Message::Release { token: 0, unit: id.clone() });
-            }
-        }
+        self.end_hand_over(&mut state);
         self.pipelines_stay(&mut state, self.id);
         self.drain(&mut state);
     }
@@ -281,9 +276,9 @@ impl Node {
             let all = self.only_here(&state, given_up).into_iter();
             let all: Vec<(ReplicaUnit, (usize, usize))> =
                 all.map(|id| (id.clone(), amount_of(&state, &id))).collect();
-            (all, self.able_guardians(&state).len())
+            (all, candidates(self, &state.common.members).len())
         };
-        self.tell_of_runs();
+        self.replicate_runs();
         let mut refused = None;
         for some in all.chunks(AT_ONCE) {
             let mut tasks = JoinSet::new();
@@ -310,7 +305,7 @@ impl Node {
         let steps: BTreeSet<StepId> =
             state.holdings.steps().cloned().chain(state.ranks.ledger().all_steps()).collect();
         let all = steps.into_iter().map(ReplicaUnit::Step).chain(state.space.held_units());
-        let able = self.able_guardians(state).len();
+        let able = candidates(self, &state.common.members).len();
         let is_given_up =
             |id: &ReplicaUnit| given_up.get(id).is_some_and(|amount| *amount == amount_of(state, id));
         all.filter(|id| !is_given_up(id) && !is_elsewhere(state, id, able)).collect()
@@ -334,20 +329,11 @@ impl Node {
                     Some(BlockRange { arena, offset, generation, bytes })
                 })
                 .collect();
-            let (copies, parts) = state.replicas.hand_over(&id, &told);
+            let (copies, parts) = state.replication.primary.begin_hand_over(&id, &told);
             (copies, ranges, told, parts)
         };
         // Those that it is to have, and one in the place of what is here.
-        self.keep_all(&id, copies + 1, ranges, told, parts).await
-    }
-
-    /// Tells another server what this one knows of runs, also where no step of them is held.
-    fn tell_of_runs(&self) {
-        let mut state = self.state.lock();
-        let runs: Vec<_> = state.ranks.ledger().all_runs().cloned().collect();
-        for (stream, run) in runs {
-            self.tell_any_guardian_of_run(&mut state, &stream, run);
-        }
+        self.replicate_all(Part { unit: id, ranges, ended: told }, copies + 1, parts).await
     }
 
     /// What this server has to wait for before it goes. When all else is done, pipelines that it coordinates begin nothing
@@ -412,7 +398,7 @@ impl Node {
             return Err(Error::conflict(format!("{} leaves the group itself", self.id)));
         }
         state.common.members.note_leaving(from);
-        self.keep_without(state, from);
+        self.replicas_backup_lost(state, from);
         Ok(())
     }
 
@@ -420,57 +406,25 @@ impl Node {
     fn needs(&self, state: &State, leaving: ServerId) -> bool {
         let able = self.others(state);
         let able = able.iter().filter(|id| !state.common.members.leaves(**id)).count();
-        state.replicas.would_lack(leaving, able)
+        state.replication.primary.would_lack_without(leaving, able)
     }
 
     /// Another server stays after all.
     pub(crate) fn stays(&self, state: &mut State, from: ServerId) {
         if state.common.members.note_staying(from) {
             self.pipelines_stay(state, from);
-            self.keep_again(state, &[]);
+            self.replicas_on_members(state, &[]);
         }
-    }
-
-    /// Members that leave, for what nobody else can hold: it has copies there as long as they are there, and if they stay after
-    /// all. None if this server leaves, too.
-    pub(crate) fn leavers(&self, state: &State) -> Vec<ServerId> {
-        let others = state.common.members.leaving().iter().copied();
-        others
-            .filter(|id| !state.common.members.this_one_leaves() && !state.common.members.is_gone(*id))
-            .collect()
-    }
-
-    /// Those that can hold something for this server: the first are best. One that leaves prefers servers that share its
-    /// memory, so that nothing is copied.
-    pub(crate) fn able_guardians(&self, state: &State) -> Vec<ServerId> {
-        let standing = self.standing();
-        let mut able: Vec<(bool, bool, ServerId)> = standing
-            .roster
-            .members
-            .iter()
-            .filter(|member| member.id != self.id)
-            .filter(|member| {
-                !state.common.members.is_gone(member.id) && !state.common.members.leaves(member.id)
-            })
-            .map(|member| {
-                (
-                    self.environment.is_here(&entry(member)) != state.common.members.this_one_leaves(),
-                    member.id < self.id,
-                    member.id,
-                )
-            })
-            .collect();
-        able.sort_unstable();
-        able.into_iter().map(|(.., id)| id).collect()
     }
 }
 
 /// Whether as many others hold something as are to have it when this server is gone, if so many are able to.
 fn is_elsewhere(state: &State, id: &ReplicaUnit, able: usize) -> bool {
     let (held, told) = held_of(state, id);
-    let wanted = state.replicas.wanted_without(id).min(able).max(1);
+    let wanted = state.replication.primary.wanted_without_this_server(id).min(able).max(1);
     let living = |server: &ServerId| !state.common.members.is_gone(*server);
-    state.replicas.kept_by(id, held.len(), told.len()).into_iter().filter(living).count() >= wanted
+    state.replication.primary.backups_of(id, held.len(), told.len()).into_iter().filter(living).count()
+        >= wanted
 }
 
 /// The ranges that this server holds of something, and what ranks told of it.

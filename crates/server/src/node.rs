@@ -5,6 +5,7 @@
 //! - [`decisions`]: what follows from what a stream's coordinator decides;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
 //! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
+//! - [`replication`], [`space`]: the same for copies, and for the space; what waits for them;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
@@ -12,20 +13,18 @@ mod decisions;
 mod dispatch;
 mod locations;
 mod pipelines;
+mod replication;
+mod space;
 mod takeover;
 
-pub(crate) use takeover::known_of_runs;
+pub(crate) use replication::copies_late;
 
-mod space;
-
-use crate::answers::Answers;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
-use crate::guarded::Guarded;
 use crate::options::ServerOptions;
 use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{About, Answer};
-use crate::replicas::Replicas;
+use crate::replication::Replication;
 use crate::shared::Shared;
 use crate::space::Space;
 use crate::spawner::{Spawner, Spawns};
@@ -35,9 +34,7 @@ use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use forebay_cluster::Cluster;
-use forebay_cluster::environment::HashMap;
 use forebay_cluster::forming::Formed;
-use forebay_cluster::peers::Sent;
 use forebay_cluster::watched::Watched;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::StreamCoordinator;
@@ -95,12 +92,19 @@ pub(crate) struct State {
     pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
     pub(crate) tiles: TileCache,
-    pub(crate) replicas: Replicas,
-    /// What is held for other servers.
-    pub(crate) guarded: HashMap<ServerId, Guarded>,
-    pub(crate) answers: Answers,
+    pub(crate) replication: Replication,
     /// How many connections there are, by role.
     pub(crate) connections: BTreeMap<&'static str, u64>,
+}
+
+#[cfg(test)]
+impl State {
+    /// Checks what always holds between two events.
+    pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        self.replication.sanity_check().map_err(|error| format!("replication: {error}"))?;
+        self.space.sanity_check().map_err(|error| format!("space: {error}"))?;
+        self.pipelines.sanity_check().map_err(|error| format!("pipelines: {error}"))
+    }
 }
 
 impl Node {
@@ -163,11 +167,6 @@ impl Node {
     /// Tells a server something, maybe itself. `false` if it is gone.
     pub(crate) fn tell(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         self.context(state).tell(to, message)
-    }
-
-    /// Tells another server something.
-    pub(crate) fn send(&self, state: &mut State, to: ServerId, message: impl Into<PeerMessage>) -> Sent {
-        self.context(state).send(to, message)
     }
 
     /// What a component is given with an event.
@@ -281,6 +280,6 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         node.store.lock().trim();
         node.expire_endings();
         node.look_for_the_lost();
-        node.forget_replicas(&mut node.state.lock());
+        node.forget_replicas();
     }
 }

@@ -1,6 +1,5 @@
 //! What `forebay status` shows of one server, as JSON.
 
-use crate::guarded::Guarded;
 use crate::node::Node;
 use forebay_core::attr::{Attr, AttrValues, Attrs};
 use forebay_core::contract::Field;
@@ -26,7 +25,7 @@ impl Node {
             state.coordination.all().map(|(_, stream)| stream).map(StreamCoordinator::directory_size);
         let parts = coordinated.chain([state.space.size(), state.directory.size()]);
         let (blocks, directory_bytes) = parts.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        let (replicated, lacking) = state.replicas.status();
+        let (replicated, lacking) = state.replication.primary.status();
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
@@ -48,7 +47,7 @@ impl Node {
             "held_records_bytes": state.directory.held_bytes(),
             "replicated_steps": replicated,
             "steps_lacking_copies": lacking,
-            "guarded_steps": state.guarded.values().map(Guarded::steps).sum::<usize>(),
+            "backup_steps": state.replication.backups.len(),
             "connections": state.connections,
             "streams": streams,
             "streams_left_out": streams_left_out,

@@ -5,6 +5,7 @@
 //! one. Blocks that cannot be registered, since an owner is gone or silent, travel with the step instead.
 
 use crate::node::{Node, State};
+use crate::replication::primary::{Part, Unneeded};
 use crate::streams::local_ranks::RankKey;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
@@ -183,7 +184,7 @@ impl Node {
     fn tell_coordinator(&self, state: &mut State, stream: &str, message: streams::Message) {
         if let streams::Message::RankGone { run, rank, died, .. } = &message {
             state.ranks.on_gone(stream, *run, *rank, *died);
-            self.guarded_rank_gone(state, stream, *run, *rank, *died);
+            self.replicas_rank_gone(state, stream, (*run, *rank), *died);
         }
         if let streams::Message::RankMoves { run, rank, .. } = &message {
             state.ranks.on_moved(stream, *run, *rank);
@@ -298,13 +299,9 @@ impl Node {
                     let (id, copies, done) = (ending.id.clone(), ending.copies, ending.done.take());
                     let ranges = ending.ranges_on(self.id);
                     let ended = Arc::new(ending.finish());
-                    let keeping = self.begin_keep(
-                        state,
-                        ReplicaUnit::Step(id.clone()),
-                        copies,
-                        ranges,
-                        vec![(rank, ended.clone())],
-                    );
+                    let part =
+                        Part { unit: ReplicaUnit::Step(id), ranges, ended: vec![(rank, ended.clone())] };
+                    let keeping = self.begin_replication(state, part, copies);
                     let (node, key, safe) = (self.me.clone(), key.clone(), keeping.is_safe());
                     if safe {
                         done.into_iter().for_each(|done| drop(done.send(Ok(()))));
@@ -314,7 +311,7 @@ impl Node {
                     }
                     tokio::spawn(async move {
                         let Some(node) = node.upgrade() else { return };
-                        let kept = node.finish_keep(keeping).await;
+                        let kept = node.finish_replication(keeping).await;
                         if safe {
                             return;
                         }
@@ -392,7 +389,8 @@ impl Node {
         state.ranks.on_freed(id);
         state.directory.forget(id);
         let held = state.holdings.remove(id);
-        self.keep_no_more(state, ReplicaUnit::Step(id.clone()), held, unseen_before, Vec::new());
+        let unneeded = Unneeded { held, unseen_before, asked_to_free: Vec::new() };
+        self.release(state, ReplicaUnit::Step(id.clone()), unneeded);
     }
 }
 

@@ -7,7 +7,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::{BackTo, Joined, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
-use forebay_wire::peer::{PeerMessage, cluster, directory, replication};
+use forebay_wire::peer::{PeerMessage, cluster, directory};
 use std::sync::Arc;
 
 impl Node {
@@ -43,27 +43,6 @@ impl Node {
         }
     }
 
-    fn on_replication(&self, state: &mut State, from: ServerId, message: replication::Message) {
-        use replication::Message as M;
-        match message {
-            // Its descriptor comes with it: the connection takes it.
-            M::OfferArena { .. } => {}
-            M::WithdrawArena { arena } => self.guard_no_more(state, from, arena),
-            M::NoteRun { stream, coordinator, known } => {
-                self.guard_run(state, from, &stream, coordinator, *known);
-            }
-            M::NoteRankGone { stream, run, rank, died } => {
-                if let Some(guarded) = state.guarded.get_mut(&from) {
-                    guarded.rank_gone(&stream, run, rank, died);
-                }
-            }
-            M::Replicate { token, replica } => self.keep_for(state, from, token, replica),
-            M::Replicated { token, result } => state.common.questions.answer(token, Answer::Done(result)),
-            M::Release { token, unit } => self.guarded_no_more(state, from, token, unit),
-            M::Released { token } => self.kept_no_more(state, from, token),
-        }
-    }
-
     fn on_directory(&self, state: &mut State, from: ServerId, message: directory::Message) {
         use directory::Message as M;
         match message {
@@ -95,7 +74,7 @@ impl Node {
             M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
             M::RunOver { stream, run } => {
                 state.ranks.on_run_over(&stream, run);
-                state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
+                state.replication.backups.on_run_over(&stream, run);
             }
             M::StreamForgotten { stream } => self.coordinates_no_more(state, from, &stream),
             M::Define { .. } | M::SetAttr { .. } => self.on_declaration(state, from, message),
@@ -355,7 +334,7 @@ impl Node {
             let effects = self.coordinator(state, &stream).server_gone(peer);
             self.apply(state, &stream, effects);
         }
-        self.keep_without(state, peer);
+        self.replicas_backup_lost(state, peer);
         self.endings_peer_gone(state, peer);
         state.common.questions.server_gone(peer);
         self.agreed.notify_waiters();

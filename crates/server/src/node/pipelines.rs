@@ -44,7 +44,7 @@ impl Node {
             coordination: &mut state.coordination,
             attachments: &mut state.attachments,
             have_all_told,
-            are_holders_members: state.answers.is_empty(),
+            are_holders_members: state.replication.successors.is_empty(),
             consequences: Vec::new(),
         };
         let mut cx = Context { server: &self.shared, common: &mut state.common };

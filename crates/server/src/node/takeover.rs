@@ -2,7 +2,6 @@
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
 use super::{Node, State};
-use crate::guarded::Guarded;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, Inheritance, RankLedger, StepEnded};
@@ -19,9 +18,9 @@ impl State {
         let held = self.holdings.steps().chain(self.directory.steps()).map(|id| &id.stream);
         let ranks = self.ranks.streams().chain(self.ranks.ledger().streams());
         let workers = self.pipelines.workers().streams();
-        let guarded = self.guarded.values().flat_map(Guarded::streams);
+        let replicated = self.replication.backups.streams();
         let attached = self.attachments.streams();
-        held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()
+        held.chain(ranks).chain(workers).chain(replicated).chain(attached).cloned().collect()
     }
 }
 

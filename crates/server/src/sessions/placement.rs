@@ -180,7 +180,7 @@ impl Session {
             let ranges = vec![BlockRange::from(&location)];
             if rank.copies_at_once() {
                 let (copies, patience) = (rank.copies, self.client.patience);
-                node.keep_in_time(ReplicaUnit::Step(id), copies, ranges, patience).await?;
+                node.replicate_in_time(ReplicaUnit::Step(id), copies, ranges, patience).await?;
                 self.may_acknowledge(header).await?;
             } else {
                 rank.ranges.extend(ranges);
@@ -199,7 +199,7 @@ impl Session {
         rank.writing.abort_all(&node);
         let ranges = std::mem::take(&mut rank.ranges);
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
-        node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, self.client.patience).await?;
+        node.replicate_in_time(ReplicaUnit::Step(id), rank.copies, ranges, self.client.patience).await?;
         self.may_acknowledge(header).await?;
         Ok(Some(Reply::Done))
     }

@@ -5,8 +5,8 @@ use super::driving::Driving;
 use super::rank::{OpenStep, Rank};
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
+use crate::node::copies_late;
 use crate::questions::Answer;
-use crate::replicas::copies_late;
 use crate::streams::holdings::Held;
 use crate::streams::local_ranks::MayBegin;
 use forebay_core::attr::Attr;
@@ -528,8 +528,13 @@ impl Session {
         if here && at_once {
             let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
             let (copies, patience) = (rank.copies, self.client.patience);
-            node.keep_in_time(ReplicaUnit::Step(id), copies, vec![BlockRange::from(&location)], patience)
-                .await?;
+            node.replicate_in_time(
+                ReplicaUnit::Step(id),
+                copies,
+                vec![BlockRange::from(&location)],
+                patience,
+            )
+            .await?;
             return Ok(Reply::Placed(location));
         }
         Ok(Reply::Done)
@@ -632,7 +637,7 @@ impl Session {
             .map(|block| BlockRange::from(&block.location))
             .collect();
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
-        node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, patience).await
+        node.replicate_in_time(ReplicaUnit::Step(id), rank.copies, ranges, patience).await
     }
 
     /// Waits until the coordinator is told of the steps that the rank has ended: not for long, another time will do.

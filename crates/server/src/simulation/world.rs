@@ -9,8 +9,8 @@ use super::rank::{self, RankPlan};
 use super::reader::{self, ReaderPlan};
 use super::server::{self, Ended, Known, Start, has, holds_open, leftovers, told_by};
 use crate::node::Node;
-use crate::offer::Offer;
 use crate::options::ServerOptions;
+use crate::replication::rejoin::HeldBefore;
 use forebay_cluster::ClusterOptions;
 use forebay_core::ids::{Lineage, ServerId, StepId};
 use forebay_core::steps::{Policy, RunOptions};
@@ -237,7 +237,7 @@ impl World {
         self.processes
     }
 
-    fn start_server(&mut self, host: Option<usize>, offer: Option<Box<Offer>>) {
+    fn start_server(&mut self, host: Option<usize>, held: Option<Box<HeldBefore>>) {
         let hosts = self.plan.hosts as u64;
         let host = host.unwrap_or_else(|| self.chance(hosts) as usize);
         let (number, seed) = (self.next_process(), self.chance(u64::MAX));
@@ -257,7 +257,7 @@ impl World {
             private_place: None,
             leash: None,
         };
-        let came_back = offer.is_some();
+        let came_back = held.is_some();
         let start = Start {
             network: self.network.clone(),
             process: number,
@@ -265,7 +265,7 @@ impl World {
             options,
             lineage: Lineage([7; 16]),
             incarnation: seed,
-            offer,
+            held,
             door: self.network.open(number),
         };
         let known = Known::default();
@@ -371,6 +371,7 @@ impl World {
         if let Some(failure) = self.book.failure() {
             return Err(self.violation(failure));
         }
+        self.all_are_sane()?;
         if self.now >= self.next_look {
             self.next_look = self.now + LOOK_EVERY;
             self.all_is_there()?;
@@ -379,6 +380,15 @@ impl World {
         if self.faulty && self.now >= self.next_fault {
             self.next_fault = self.now + self.chance(2 * self.plan.faults_apart);
             self.something_goes_wrong();
+        }
+        Ok(())
+    }
+
+    /// What always holds of the components of each server.
+    fn all_are_sane(&self) -> Result<(), Violation> {
+        for node in self.servers.iter().filter_map(|server| server.known.node()) {
+            let found = node.state.lock().sanity_check();
+            found.map_err(|error| self.violation(format!("{}: {error}", node.id)))?;
         }
         Ok(())
     }
@@ -393,9 +403,9 @@ impl World {
             match ended {
                 Ended::Left => self.happens(format!("process {number} has left")),
                 Ended::Failed(error) => self.happens(format!("process {number} could not join: {error}")),
-                Ended::Evicted(offer) => {
+                Ended::Evicted(held) => {
                     self.happens(format!("process {number} was given up, and comes back"));
-                    self.start_server(Some(host), Some(offer));
+                    self.start_server(Some(host), Some(held));
                 }
             }
         }

@@ -87,7 +87,7 @@ impl Node {
             return Ok(());
         }
         let ranges = vec![BlockRange::from(&record.location)];
-        let copied = self.keep_in_time(ReplicaUnit::Space(record.key), copies, ranges, patience).await;
+        let copied = self.replicate_in_time(ReplicaUnit::Space(record.key), copies, ranges, patience).await;
         if copied.is_err() {
             self.in_space(|space, cx, _| space.holder.withdraw(cx, range));
         }
