@@ -82,7 +82,7 @@ impl Backups {
         if !backup.takes_arena(arena) {
             return tracing::warn!("arena {arena} of {from} is one too many");
         }
-        match cx.server.store.lock().guard(file, bytes) {
+        match cx.server.store.lock().add_backup_arena(file, bytes) {
             Ok(mine) => backup.add_arena(arena, mine, same),
             Err(error) => tracing::warn!("arena {arena} of {from} is not kept: {error}"),
         }
@@ -97,7 +97,7 @@ impl Backups {
         arena: FormerArena,
     ) -> Result<(u32, Vec<ArenaKey>)> {
         let FormerArena { number, file, size, stands_for } = arena;
-        let mine = cx.server.store.lock().guard(Some(file), size)?;
+        let mine = cx.server.store.lock().add_backup_arena(Some(file), size)?;
         self.primaries.entry(former).or_default().add_arena(number, mine, true);
         Ok((mine, stands_for))
     }
@@ -106,7 +106,7 @@ impl Backups {
     pub(crate) fn on_arena_withdrawn(&mut self, cx: &Context<'_>, from: ServerId, arena: u32) {
         let mine = self.primaries.get_mut(&from).and_then(|backup| backup.remove_arena(arena));
         if let Some(mine) = mine {
-            cx.server.store.lock().unguard(mine);
+            cx.server.store.lock().remove_backup_arena(mine);
         }
     }
 
@@ -114,7 +114,7 @@ impl Backups {
     pub(crate) fn forget(&mut self, cx: &Context<'_>, primary: ServerId) {
         let backup = self.primaries.remove(&primary);
         let mut store = cx.server.store.lock();
-        backup.into_iter().flat_map(Backup::into_arenas).for_each(|arena| store.unguard(arena));
+        backup.into_iter().flat_map(Backup::into_arenas).for_each(|arena| store.remove_backup_arena(arena));
     }
 
     /// A primary tells what it knows of a run.

@@ -63,7 +63,7 @@ impl HeldBefore {
         for Held { arena: number, offset, generation } in blocks.iter().copied() {
             let Some(bytes) = store.length_of(number, offset, generation) else { continue };
             if let Entry::Vacant(place) = self.arenas.entry(number) {
-                let Ok((file, size)) = store.guarded_descriptor(number) else { continue };
+                let Ok((file, size)) = store.backup_descriptor(number) else { continue };
                 let stands_for = successors.replaced_by(self.former, number);
                 place.insert(FormerArena { number, file, size, stands_for });
             }

@@ -144,7 +144,7 @@ impl Backup {
                 continue;
             }
             let BlockRange { arena, offset, generation, bytes } = mine;
-            let held = store.guard_range(arena, offset, generation, bytes);
+            let held = store.hold_at(arena, offset, generation, bytes);
             if !matches!(held, Ok(true)) {
                 for FetchedRange { mine, .. } in new {
                     let _ = store.free(mine.arena, mine.offset, mine.generation);

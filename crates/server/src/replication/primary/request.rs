@@ -248,7 +248,7 @@ impl Primary {
         let arenas: BTreeSet<u32> = replica.ranges.iter().map(|range| range.arena).collect();
         for arena in &arenas {
             if self.arenas.entry(*arena).or_default().insert(backup) {
-                let (file, bytes) = cx.server.store.lock().guarded_descriptor(*arena).ok()?;
+                let (file, bytes) = cx.server.store.lock().backup_descriptor(*arena).ok()?;
                 let offer = Message::OfferArena { arena: *arena, bytes };
                 cx.server.peers.send_with(backup, offer, Some(file));
             }
