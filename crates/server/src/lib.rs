@@ -6,7 +6,7 @@
 //! - `sessions`: one task for each connection, by role;
 //! - `streams`: what the server knows of streams: those it coordinates, who coordinates the others, and its ranks;
 //! - `replication`: copies: what backups hold of what this server holds, what it holds for others, who answers for the dead;
-//! - `leaving`: how a server gives all that it has to the others, and leaves;
+//! - `draining`: how a server gives all that it has to the others, and leaves;
 //! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
@@ -15,7 +15,7 @@
 mod application;
 mod context;
 mod directory;
-mod leaving;
+mod draining;
 mod members;
 mod node;
 pub mod options;

@@ -3,6 +3,7 @@
 //! - this module: the state, and asking other servers;
 //! - [`dispatch`]: which component each message between servers goes to;
 //! - [`decisions`]: what follows from what a stream's coordinator decides;
+//! - [`departures`]: what other servers say and ask before they leave;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
 //! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
 //! - [`replication`], [`space`]: the same for copies, and for the space; what waits for them;
@@ -10,6 +11,7 @@
 
 mod attachments;
 mod decisions;
+mod departures;
 mod dispatch;
 mod locations;
 mod pipelines;
@@ -101,6 +103,7 @@ pub(crate) struct State {
 impl State {
     /// Checks what always holds between two events.
     pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        self.common.members.sanity_check().map_err(|error| format!("members: {error}"))?;
         self.replication.sanity_check().map_err(|error| format!("replication: {error}"))?;
         self.space.sanity_check().map_err(|error| format!("space: {error}"))?;
         self.pipelines.sanity_check().map_err(|error| format!("pipelines: {error}"))

@@ -28,9 +28,9 @@ impl Node {
     fn on_cluster(&self, state: &mut State, from: ServerId, message: cluster::Message) {
         use cluster::Message as M;
         match message {
-            M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
+            M::Leaving { token, may_go } => self.on_leaving(state, from, token, may_go),
             M::LeavingAnswer { token, result } => state.common.questions.answer(token, Answer::Done(result)),
-            M::Stays => self.stays(state, from),
+            M::Stays => self.on_stays(state, from),
             // The cluster takes these by itself.
             M::Join(_)
             | M::QueryRoster

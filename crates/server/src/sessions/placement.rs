@@ -7,9 +7,8 @@ use super::client::{Client, log_unanswered};
 use super::receive::Target;
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
-use crate::leaving::leaves;
 use crate::streams::holdings::Held;
-use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Bytes;
@@ -220,4 +219,9 @@ impl Session {
         }
         node.drain(&mut state);
     }
+}
+
+/// The error for what a server that leaves is asked to take.
+fn leaves(server: ServerId) -> Error {
+    Error::unreachable(format!("{server} leaves the group"))
 }
