@@ -6,12 +6,13 @@
 //! - [`departures`]: what other servers say and ask before they leave;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
 //! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
-//! - [`replication`], [`space`]: the same for copies, and for the space; what waits for them;
+//! - [`directory`], [`replication`], [`space`]: the same for what ranks end, for copies, and for the space; what waits for them;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
 mod decisions;
 mod departures;
+mod directory;
 mod dispatch;
 mod locations;
 mod pipelines;
@@ -104,6 +105,7 @@ impl State {
     /// Checks what always holds between two events.
     pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
         self.common.members.sanity_check().map_err(|error| format!("members: {error}"))?;
+        self.directory.sanity_check().map_err(|error| format!("directory: {error}"))?;
         self.replication.sanity_check().map_err(|error| format!("replication: {error}"))?;
         self.space.sanity_check().map_err(|error| format!("space: {error}"))?;
         self.pipelines.sanity_check().map_err(|error| format!("pipelines: {error}"))
@@ -281,7 +283,7 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
             return;
         }
         node.store.lock().trim();
-        node.expire_endings();
+        node.give_up_overdue_owners();
         node.look_for_the_lost();
         node.forget_replicas();
     }

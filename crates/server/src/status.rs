@@ -23,7 +23,7 @@ impl Node {
         // A block that touches tiles of several owners is counted at each of them.
         let coordinated =
             state.coordination.all().map(|(_, stream)| stream).map(StreamCoordinator::directory_size);
-        let parts = coordinated.chain([state.space.size(), state.directory.size()]);
+        let parts = coordinated.chain([state.space.size(), state.directory.owner.size()]);
         let (blocks, directory_bytes) = parts.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         let (replicated, lacking) = state.replication.primary.status();
         json!({
@@ -44,7 +44,7 @@ impl Node {
             "arena_bytes": usage.touched,
             "directory_bytes": directory_bytes,
             "blocks": blocks,
-            "held_records_bytes": state.directory.held_bytes(),
+            "held_records_bytes": state.directory.holder.bytes(),
             "replicated_steps": replicated,
             "steps_lacking_copies": lacking,
             "backup_steps": state.replication.backups.len(),

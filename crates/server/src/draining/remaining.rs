@@ -54,7 +54,7 @@ impl Node {
         if state.space.has_open_puts() {
             return Some("blocks that are just put into the space".to_owned());
         }
-        if state.directory.has_endings() {
+        if !state.directory.registrations.are_told() {
             return Some("copies of steps".to_owned());
         }
         if let Some(pipeline) = state.pipelines.workers().pipelines().next() {

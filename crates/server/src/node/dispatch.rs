@@ -7,7 +7,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::{BackTo, Joined, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
-use forebay_wire::peer::{PeerMessage, cluster, directory};
+use forebay_wire::peer::{PeerMessage, cluster};
 use std::sync::Arc;
 
 impl Node {
@@ -40,19 +40,6 @@ impl Node {
             | M::Pong(_)
             | M::Swim(_)
             | M::GroupEnds => {}
-        }
-    }
-
-    fn on_directory(&self, state: &mut State, from: ServerId, message: directory::Message) {
-        use directory::Message as M;
-        match message {
-            M::Register { token, id, owned, held } => {
-                self.step_register(state, from, token, id, (owned, held));
-            }
-            M::Registered { token, refused, error } => self.step_registered(state, token, refused, error),
-            M::Unregister { token, id, blocks } => self.step_unregister(state, from, token, &id, &blocks),
-            M::Unregistered { token } => self.step_registered(state, token, Vec::new(), None),
-            M::HandOver { id, owned } => self.step_know(state, &id, owned),
         }
     }
 
@@ -335,7 +322,7 @@ impl Node {
             self.apply(state, &stream, effects);
         }
         self.replicas_backup_lost(state, peer);
-        self.endings_peer_gone(state, peer);
+        self.registrations_peer_gone(state, peer);
         state.common.questions.server_gone(peer);
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);

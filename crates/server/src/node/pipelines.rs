@@ -83,7 +83,7 @@ impl Node {
                 state.pipelines.workers_mut().on_stop(&pipeline, creation)
             }
             M::Execute { pipeline, mut order } => {
-                state.directory.complete(&mut order.report);
+                state.directory.holder.complete(&mut order.report);
                 self.with_pipelines(state, |pipelines, cx, _| {
                     pipelines.workers_mut().on_execute(cx, from, pipeline, order);
                 });

@@ -50,7 +50,7 @@ impl Sources for Below<'_> {
     }
 
     fn records_in(&self, unit: &ReplicaUnit, ranges: &[BlockRange]) -> Vec<FieldReport> {
-        unit.step().map(|id| self.directory.records_in(id, ranges)).unwrap_or_default()
+        unit.step().map(|id| self.directory.holder.records_in(id, ranges)).unwrap_or_default()
     }
 
     fn space_block(&self, unit: &ReplicaUnit) -> Option<SpaceBlock> {

@@ -89,7 +89,7 @@ fn replica(id: &StepId, ranges: Vec<BlockRange>, directory: &Directory) -> Repli
         unit: ReplicaUnit::Step(id.clone()),
         copies: 1,
         backups: Vec::new(),
-        records: directory.records_in(id, &ranges),
+        records: directory.holder.records_in(id, &ranges),
         ranges,
         ended: Vec::new(),
         space: None,

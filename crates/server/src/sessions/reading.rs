@@ -43,7 +43,7 @@ impl Reading {
             Request::FindBlocks { id, field, region, skip } => {
                 let patience = client.patience.min(SUCCESSORS_PATIENCE);
                 let found = node.find_blocks(&id, &field, region.as_ref(), skip as usize);
-                timeout(patience, found).await.map_err(|_| not_told())?.map(Some)
+                timeout(patience, found).await.map(Some).map_err(|_| not_told())
             }
             Request::FindSuccessors { server, arena } => {
                 let deadline = Instant::now() + client.patience.min(SUCCESSORS_PATIENCE);

@@ -23,7 +23,7 @@ impl Node {
                 ReplicaUnit::Step(id) => {
                     state.holdings.add(id, unit.ranges.iter().map(Held::from));
                     for report in std::mem::take(&mut unit.records) {
-                        state.directory.hold(id, report);
+                        state.directory.holder.hold(id, report);
                     }
                     true
                 }
