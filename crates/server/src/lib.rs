@@ -16,6 +16,7 @@ mod application;
 mod context;
 mod directory;
 mod draining;
+mod held;
 mod members;
 mod node;
 pub mod options;

@@ -104,11 +104,21 @@ pub(crate) struct State {
 impl State {
     /// Checks what always holds between two events.
     pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
-        self.common.members.sanity_check().map_err(|error| format!("members: {error}"))?;
-        self.directory.sanity_check().map_err(|error| format!("directory: {error}"))?;
-        self.replication.sanity_check().map_err(|error| format!("replication: {error}"))?;
-        self.space.sanity_check().map_err(|error| format!("space: {error}"))?;
-        self.pipelines.sanity_check().map_err(|error| format!("pipelines: {error}"))
+        let found = [
+            ("members", self.common.members.sanity_check()),
+            ("coordination", self.coordination.sanity_check()),
+            ("locations", self.locations.sanity_check()),
+            ("ranks", self.ranks.sanity_check()),
+            ("attachments", self.attachments.sanity_check()),
+            ("holdings", self.holdings.sanity_check()),
+            ("directory", self.directory.sanity_check()),
+            ("replication", self.replication.sanity_check()),
+            ("space", self.space.sanity_check()),
+            ("pipelines", self.pipelines.sanity_check()),
+        ];
+        let mut wrong =
+            found.into_iter().filter_map(|(what, found)| Some(format!("{what}: {}", found.err()?)));
+        wrong.next().map_or(Ok(()), Err)
     }
 }
 

@@ -67,7 +67,7 @@ impl Replication {
     }
 
     /// Checks what always holds between two events.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the simulation calls it"))]
+    #[cfg(test)]
     pub(crate) fn sanity_check(&self) -> Result<(), String> {
         self.primary.sanity_check()?;
         self.backups.sanity_check()?;

@@ -1,7 +1,7 @@
 //! What all of a server may use without the lock of its state: identity, view, memory, the way to others.
 
+use crate::held::Held;
 use crate::spawner::Spawner;
-use crate::streams::holdings::Held;
 use forebay_cluster::Cluster;
 use forebay_cluster::watched::Watched;
 use forebay_core::ids::Epoch;

@@ -22,8 +22,8 @@ pub(crate) use field_at_step::FieldAtStep;
 pub(crate) use group::Group;
 
 use crate::context::Context;
+use crate::held::Held;
 use crate::questions::Answer;
-use crate::streams::holdings::Held;
 use forebay_core::ids::{BlockKey, Epoch, ServerId};
 use forebay_wire::peer::replication::{ReplicaUnit, SpaceBlock};
 use forebay_wire::peer::space::Message;

@@ -1,7 +1,7 @@
 //! This server as a holder of blocks: their records, for the worker beside it, for backups, and for those that come to own the
 //! tiles which they touch.
 
-use super::in_parts;
+use super::parts::in_parts;
 use crate::context::Context;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;

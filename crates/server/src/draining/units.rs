@@ -1,8 +1,8 @@
 //! The units that a server which leaves holds: which of them others hold by now, and which are given up.
 
+use crate::held::Held;
 use crate::node::{Node, State};
 use crate::replication::primary::candidates;
-use crate::streams::holdings::Held;
 use forebay_core::ids::{ServerId, StepId};
 use forebay_core::steps::StepEnded;
 use forebay_wire::peer::replication::ReplicaUnit;

@@ -242,6 +242,7 @@ impl Backups {
     }
 
     /// Checks what always holds between two events.
+    #[cfg(test)]
     pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
         for (primary, backup) in &self.primaries {
             backup.sanity_check().map_err(|error| format!("held for {primary}: {error}"))?;

@@ -238,6 +238,7 @@ impl Primary {
     }
 
     /// Checks what always holds between two events.
+    #[cfg(test)]
     pub(super) fn sanity_check(&self) -> Result<(), String> {
         for (key, unit) in &self.units {
             unit.sanity_check().map_err(|error| format!("{key}: {error}"))?;

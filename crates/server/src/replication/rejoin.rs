@@ -6,8 +6,9 @@
 
 use super::successors::{ArenaKey, Successors};
 use crate::directory::Directory;
+use crate::held::Held;
 use crate::shared::Shared;
-use crate::streams::holdings::{Held, Holdings};
+use crate::streams::holdings::Holdings;
 use forebay_core::ids::{Lineage, ServerId, StepId};
 use forebay_store::Store;
 use forebay_wire::peer::replication::{BlockRange, Replica, ReplicaUnit};

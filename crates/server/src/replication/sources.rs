@@ -1,6 +1,6 @@
 //! What replication asks of the components that hold what is replicated.
 
-use crate::streams::holdings::Held;
+use crate::held::Held;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::steps::{FieldReport, Inheritance};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit, SpaceBlock};

@@ -55,6 +55,7 @@ impl Successors {
     }
 
     /// Checks what always holds between two events.
+    #[cfg(test)]
     pub(crate) fn sanity_check(&self) -> Result<(), String> {
         match self.0.iter().find(|(_, by)| by.is_empty()) {
             Some(((server, arena), _)) => Err(format!("nobody answers for arena {arena} of {server}")),

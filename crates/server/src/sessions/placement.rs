@@ -7,7 +7,7 @@ use super::client::{Client, log_unanswered};
 use super::receive::Target;
 use super::writing::Writing;
 use super::{RoleSession, check_no_payload, not_spoken};
-use crate::streams::holdings::Held;
+use crate::held::Held;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};

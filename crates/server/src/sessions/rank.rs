@@ -3,8 +3,8 @@
 use super::receive::Target;
 use super::writing::Writing;
 use crate::directory::registration::Done;
+use crate::held::Held;
 use crate::node::{Node, State};
-use crate::streams::holdings::Held;
 use crate::streams::local_ranks::RankKey;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::writing::{Writing, held};
-use crate::streams::holdings::Held;
+use crate::held::Held;
 use forebay_core::block::Location;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};

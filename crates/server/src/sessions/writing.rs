@@ -1,9 +1,9 @@
 //! The arena that a client writes to, and what was granted to it there.
 
 use super::client::Client;
+use crate::held::Held;
 use crate::node::Node;
 use crate::streams::begin_page::BeginPage;
-use crate::streams::holdings::Held;
 use forebay_cluster::environment::{HashMap, off_thread};
 use forebay_core::{Error, Result};
 use forebay_store::range_of;

@@ -2,9 +2,9 @@
 
 use super::super::takeover::known_of_runs;
 use super::super::{Node, State};
+use crate::held::Held;
 use crate::replication::backups::{TakenOver, TakenUnit};
 use crate::replication::primary::SharedUnit;
-use crate::streams::holdings::Held;
 use forebay_core::ids::{BlockKey, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::view::View;

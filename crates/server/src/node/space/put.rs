@@ -1,8 +1,8 @@
 //! Putting a block into the space: this server reserves memory, holds the block, registers it, and has copies made.
 
 use super::Node;
+use crate::held::Held;
 use crate::space::FieldAtStep;
-use crate::streams::holdings::Held;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::ids::{BlockKey, ServerId};
 use forebay_core::{Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use super::{FetchedRange, Order};
 use crate::context::Context;
-use crate::streams::holdings::Held;
+use crate::held::Held;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
@@ -225,6 +225,7 @@ impl Backup {
     }
 
     /// Checks what always holds between two events.
+    #[cfg(test)]
     pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
         let here: BTreeSet<u32> = self.arenas.values().map(|arena| arena.here).collect();
         if here.len() < self.arenas.len() {

@@ -3,9 +3,9 @@
 use super::Backups;
 use super::backup::{Backup, BackupUnit};
 use crate::context::Context;
-use crate::replication::Sources;
+use crate::held::Held;
+use crate::replication::sources::Sources;
 use crate::replication::successors::Successors;
-use crate::streams::holdings::Held;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::{FieldReport, Ledger};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit, SpaceBlock};

@@ -2,7 +2,7 @@
 
 use super::{Consequence, Primary};
 use crate::context::Context;
-use crate::streams::holdings::Held;
+use crate::held::Held;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_wire::peer::replication::{Message, ReplicaUnit};

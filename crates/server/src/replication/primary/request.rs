@@ -4,7 +4,7 @@ use super::candidates::{candidates, leavers};
 use super::{Primary, ReplicatedUnit};
 use crate::context::Context;
 use crate::questions::Answer;
-use crate::replication::Sources;
+use crate::replication::sources::Sources;
 use forebay_cluster::peers::Sent;
 use forebay_core::ids::ServerId;
 use forebay_core::steps::StepEnded;

@@ -3,7 +3,7 @@
 use super::Primary;
 use super::candidates::candidates;
 use crate::context::Context;
-use crate::replication::{RunKnowledge, Sources};
+use crate::replication::sources::{RunKnowledge, Sources};
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};

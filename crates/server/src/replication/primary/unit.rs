@@ -63,6 +63,7 @@ impl ReplicatedUnit {
     }
 
     /// Checks what always holds between two events.
+    #[cfg(test)]
     pub(super) fn sanity_check(&self) -> Result<(), String> {
         if self.pending > self.parts {
             return Err(format!("{} of {} parts are pending", self.pending, self.parts));

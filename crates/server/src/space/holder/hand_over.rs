@@ -3,9 +3,9 @@
 use super::{HeldBlock, Holder};
 use crate::context::Context;
 use crate::directory::in_parts;
+use crate::held::Held;
 use crate::space::Group;
 use crate::space::group::tiles_now;
-use crate::streams::holdings::Held;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
 use forebay_core::seats::Seats;
 use forebay_core::steps::FieldReport;

@@ -7,9 +7,9 @@
 
 use super::{Holder, range_at};
 use crate::context::Context;
+use crate::held::Held;
 use crate::questions::Answer;
 use crate::space::{FieldAtStep, PendingAnswer};
-use crate::streams::holdings::Held;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId};

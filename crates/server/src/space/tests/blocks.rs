@@ -1,8 +1,8 @@
 //! Blocks of fields that one server owns, or several.
 
+use crate::held::Held;
 use crate::space::FieldAtStep;
 use crate::space::owner::search::Search;
-use crate::streams::holdings::Held;
 use forebay_core::block::{BlockRecord, Extent, Location};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;

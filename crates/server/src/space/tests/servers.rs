@@ -3,13 +3,13 @@
 use super::below::Below;
 use super::blocks::Block;
 use crate::context::{Common, Context};
+use crate::held::Held;
 use crate::node::Node;
 use crate::options::ServerOptions;
 use crate::questions::Answer;
 use crate::space::holder::registration::{OwnerQuestion, OwnerReply, OwnerRequest};
 use crate::space::owner::search::{Found, Search, SearchOutcome};
 use crate::space::{FieldAtStep, Group, Space};
-use crate::streams::holdings::Held;
 use forebay_cluster::ClusterOptions;
 use forebay_cluster::forming::Formed;
 use forebay_cluster::membership::entry;
