@@ -25,12 +25,15 @@ mod questions;
 mod replication;
 mod sessions;
 mod shared;
-#[cfg(test)]
-mod simulation;
 mod space;
 mod spawner;
 mod status;
 mod streams;
+
+/// Whole servers in a simulated environment. It stands beside the sources, and sees what the server's own tests see.
+#[cfg(test)]
+#[path = "../simulation/mod.rs"]
+mod simulation;
 
 pub use options::ServerOptions;
 
