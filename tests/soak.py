@@ -563,7 +563,7 @@ def soak(
 def what_is_held(admin: forebay.Admin) -> str:
     """What is still staged, and where."""
     status = admin.status()
-    keys = ("server", "staged_bytes", "blocks", "guarded_steps", "connections")
+    keys = ("server", "staged_bytes", "blocks", "backup_steps", "connections")
     servers = [{key: server.get(key) for key in keys} for server in status["servers"]]
     return json.dumps({"servers": servers, "streams": status["streams"], "last": status["epoch"]})
 

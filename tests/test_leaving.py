@@ -182,7 +182,7 @@ except forebay.Conflict as refused:
 
 @pytest.mark.parametrize("servers", [3, 4])
 @pytest.mark.parametrize("when", ["just before", "meanwhile"])
-def test_the_guardian_dies_as_the_home_leaves(
+def test_the_backup_dies_as_the_home_leaves(
     own_place: Path, monkeypatch: pytest.MonkeyPatch, servers: int, when: str
 ) -> None:
     """One death costs nothing: what a dead server keeps is not elsewhere, and one copy is not enough to go."""
@@ -191,15 +191,15 @@ def test_the_guardian_dies_as_the_home_leaves(
         with producer(group, "s", replicas=2, keep=1000) as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(400), lambda number: reference(SHAPE, "f8", number))
-            guardian = process_of(group, 1)
+            backup = process_of(group, 1)
             if when == "just before":
-                os.kill(guardian, signal.SIGKILL)
+                os.kill(backup, signal.SIGKILL)
                 leave_surely(group, 0)
             else:
                 leaving = threading.Thread(target=leave_surely, args=[group, 0])
                 leaving.start()
                 wait_until(lambda: "leaves the group" in group.output())
-                os.kill(guardian, signal.SIGKILL)
+                os.kill(backup, signal.SIGKILL)
                 leaving.join()
             wait_until(lambda: ids(group) == list(range(2, servers)))
         with consumer(group, "s", start="oldest") as reader:

@@ -180,7 +180,7 @@ def test_copies_go_with_their_step(own_place: Path) -> None:
                 with reader.next() as found:
                     np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
         wait_until(lambda: is_given_back(group))
-        wait_until(lambda: sum(server["guarded_steps"] for server in told(group)["servers"]) == 0)
+        wait_until(lambda: sum(server["backup_steps"] for server in told(group)["servers"]) == 0)
 
 
 def test_more_replicas_than_servers(two: forebay.LocalGroup) -> None:
@@ -203,7 +203,7 @@ def put_all(steps: Iterator[Any], array: np.ndarray[Any, Any]) -> None:
             step.put("U", array)
 
 
-def test_a_guardian_without_room(own_place: Path) -> None:
+def test_a_backup_without_room(own_place: Path) -> None:
     """On one host copies take none; so what is put is bounded by the budget of the server that it is put to."""
     with forebay.local(servers=2, budget_bytes=8 << 20) as group:
         with consumer(group, window=2), producer(group, replicas=2, policy="block", timeout=2) as sim:
@@ -242,24 +242,24 @@ def all_have_copies(group: Path, inside: list[str]) -> bool:
 
 @pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinates", "is a home"])
 @pytest.mark.parametrize("durability", ["local", "replicated"])
-def test_a_guardian_reads_what_was_said_before_a_death(
+def test_a_backup_reads_what_was_said_before_a_death(
     own_place: Path, child: Callable[..., Child], durability: str, coordinator: int
 ) -> None:
-    """On one host nobody waits until a guardian has read what it is to keep: it does before it takes over."""
+    """On one host nobody waits until a backup has read what it is to keep: it does before it takes over."""
     # The third one makes the home sure of its lease.
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         stream = name_at(group, coordinator)
-        home, guardian = (process_of(group, number) for number in range(2))
+        home, backup = (process_of(group, number) for number in range(2))
         ranks = open_ranks(child, group.path, stream, 2, durability=durability, size=1)
         run(ranks, range(5))
-        stand_still(guardian)
+        stand_still(backup)
         try:
             # As many as its socket has room for.
             run(ranks, range(5, 20))
             os.kill(home, signal.SIGKILL)
             wait_until(lambda: not is_alive(home))
         finally:
-            os.kill(guardian, signal.SIGCONT)
+            os.kill(backup, signal.SIGCONT)
         check_all(group, stream, range(20), size=1)
         run(ranks, range(20, 25))
         end(ranks)

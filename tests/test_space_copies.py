@@ -274,10 +274,10 @@ def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> Non
                 wait_until(lambda: not any(told("blocks").values()))
             first.put("T", np.zeros(1000), step=0)
             holder = (max(told("staged_bytes").items(), key=lambda one: one[1])[0] + 1) % 5
-            guardian, owner = (holder + 1) % 5, (holder + 2) % 5
+            backup, owner = (holder + 1) % 5, (holder + 2) % 5
             name = next(name for name, owned_by in owners.items() if owned_by == owner)
             known = told("blocks")[owner]
-            pid = told("pid")[guardian]
+            pid = told("pid")[backup]
             putting = threading.Thread(target=space.put, args=[name, np.arange(1000.0)], kwargs={"step": 0})
             stand_still(pid)
             try:

@@ -56,9 +56,9 @@ pub enum Bug {
     ClosesBeforeAllHaveTold,
     /// A rank that may not know that it has joined begins another run when it joins again.
     BeginsAnotherRun,
-    /// Guardians tell only of ranks that have no home beside them.
+    /// Backups tell only of ranks that have no home beside them.
     TellsOnlyOfRanksAway,
-    /// Guardians are not told again which ranks have gone, and nobody that all of a run have.
+    /// Backups are not told again which ranks have gone, and nobody that all of a run have.
     TellsOnceWhoHasGone,
     /// A server that leaves gives away a part of a step for all of it.
     GivesAPartForAll,
@@ -70,11 +70,11 @@ pub enum Bug {
     ForgetsCutsOfThoseGone,
     /// A rank's leaving is answered before the coordinator knows of it.
     AnswersLeavesAtOnce,
-    /// A guardian says that it keeps what it does not.
+    /// A backup says that it keeps what it does not.
     KeepsNothing,
-    /// Copies that a dead guardian had are not made again.
+    /// Copies that a dead backup had are not made again.
     MakesNoCopiesAgain,
-    /// Guardians are not told what is needed no more.
+    /// Backups are not told what is needed no more.
     FreesOnlyItsOwn,
     /// What ranks told a dead home is not told to coordinators by who kept it.
     TellsNothingForTheDead,

@@ -21,7 +21,7 @@ impl Application for Node {
     ) -> Option<PeerMessage> {
         match message {
             PeerMessage::Replication(replication::Message::OfferArena { arena, bytes }) => {
-                self.guard(from, arena, bytes, file);
+                self.on_arena_offered(from, (arena, bytes), file);
                 None
             }
             message => Some(message),
@@ -33,21 +33,21 @@ impl Application for Node {
     }
 
     fn on_former_peer_gone(&self, peer: ServerId) {
-        self.unguard(peer);
+        self.forget_primary(peer);
     }
 
     fn on_roster(&self, change: &RosterChange<'_>) {
         let (before, after) = (&change.before, &change.after);
         let mut state = self.state.lock();
-        let mut guarded = BTreeSet::new();
+        let mut taken_over = BTreeSet::new();
         for server in &change.left {
-            guarded.extend(self.guarded_streams(&state, *server));
-            self.take_guarded(&mut state, *server, &after.view);
+            taken_over.extend(state.replication.backups.streams_of(*server));
+            self.take_over_primary(&mut state, *server, &after.view);
         }
         if !state.common.members.gone().iter().any(|id| after.view.members.contains(id)) {
             self.space_gone_since(&mut state, after.roster.epoch);
         }
-        state.answers.forget(&change.left);
+        state.replication.successors.on_servers_left(&change.left);
         state.common.members.keep_members(&after.view.members);
         let orphans = self.streams_coordinated_by(&state, &change.left);
         self.keep_places(&mut state, &after.view);
@@ -63,12 +63,12 @@ impl Application for Node {
             self.space_register_again(&mut state, &before.roster.shards);
         }
         orphans.iter().for_each(|stream| self.tell_again(&mut state, stream));
-        guarded.retain(|stream| !orphans.contains(stream));
-        self.tell_guarded(&mut state, &guarded);
+        taken_over.retain(|stream| !orphans.contains(stream));
+        self.report_for_the_dead(&mut state, &taken_over);
         // This server hears itself before the others may have told all.
         self.drain(&mut state);
         self.tell_places(&mut state, &after.view);
-        self.keep_again(&mut state, &change.left);
+        self.replicas_on_members(&mut state, &change.left);
         for server in &change.came {
             self.tell_of_attachments(&mut state, *server);
         }

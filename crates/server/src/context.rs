@@ -2,8 +2,8 @@
 //! questions to them.
 
 use crate::members::Members;
-use crate::node::Shared;
 use crate::questions::{Answer, QuestionSubject, Questions};
+use crate::shared::Shared;
 use forebay_cluster::peers::SendOutcome;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::PeerMessage;
@@ -53,6 +53,11 @@ impl Context<'_> {
     /// The members that are there or gone, and who leaves.
     pub(crate) fn members(&self) -> &Members {
         &self.common.members
+    }
+
+    /// Whether a server is a member that is not known to have gone.
+    pub(crate) fn is_member(&self, server: ServerId) -> bool {
+        self.server.standing().view.members.contains(&server) && !self.members().is_gone(server)
     }
 
     /// Tells a server something, maybe this one itself. `false` if it is gone.

@@ -5,34 +5,35 @@
 //! - `node`: the server's state, shared by all its tasks; `node/dispatch` is what each message does to it;
 //! - `sessions`: one task for each connection, by role;
 //! - `streams`: what the server knows of streams: those it coordinates, who coordinates the others, and its ranks;
-//! - `replicas`: what other servers hold of what this one holds; `guarded`: what this one holds for others; `answers`:
-//!   who answers for what dead servers held; `offer`: how a server that was given up and wakes offers what it held;
-//! - `leaving`: how a server gives all that it has to the others, and leaves;
+//! - `replication`: copies: what backups hold of what this server holds, what it holds for others, who answers for the dead;
+//! - `draining`: how a server gives all that it has to the others, and leaves;
 //! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
-mod answers;
 mod application;
 mod context;
 mod directory;
-mod guarded;
-mod leaving;
+mod draining;
+mod held;
 mod members;
 mod node;
-mod offer;
 pub mod options;
 mod pipelines;
 mod questions;
-mod replicas;
+mod replication;
 mod sessions;
-#[cfg(test)]
-mod simulation;
+mod shared;
 mod space;
 mod spawner;
 mod status;
 mod streams;
+
+/// Whole servers in a simulated environment. It stands beside the sources, and sees what the server's own tests see.
+#[cfg(test)]
+#[path = "../simulation/mod.rs"]
+mod simulation;
 
 pub use options::ServerOptions;
 
@@ -42,7 +43,7 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::{Error, Result};
 use forebay_transport::{Address, Listener};
 use node::Node;
-use offer::Offer;
+use replication::rejoin::HeldBefore;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ enum End {
     /// It was told to.
     Told,
     /// The group has gone on without it, which it did not want: what it held, and how long it was a member.
-    Evicted(Box<Offer>, Duration),
+    Evicted(Box<HeldBefore>, Duration),
 }
 
 /// Runs a server until it is told to end. `ready` is called when it is first a member of its group. One that its group gave up,
@@ -77,10 +78,10 @@ enum End {
 pub fn run(mut options: ServerOptions, ready: impl FnOnce(ServerId)) -> Result<()> {
     let mut ready = Some(ready);
     let mut first = |id| ready.take().map_or((), |ready| ready(id));
-    let (mut offer, mut times, mut joins_at) = (None, 0, Instant::now());
-    while let End::Evicted(held, member_for) = run_once(&options, offer.take(), joins_at, &mut first)? {
+    let (mut held_before, mut times, mut joins_at) = (None, 0, Instant::now());
+    while let End::Evicted(held, member_for) = run_once(&options, held_before.take(), joins_at, &mut first)? {
         options.leash = None;
-        offer = Some(*held);
+        held_before = Some(*held);
         times = times_soon(times, member_for);
         let rest = rest(times);
         if !rest.is_zero() {
@@ -108,7 +109,7 @@ fn rest(times: u32) -> Duration {
 
 fn run_once(
     options: &ServerOptions,
-    offer: Option<Offer>,
+    held: Option<HeldBefore>,
     joins_at: Instant,
     ready: impl FnOnce(ServerId),
 ) -> Result<End> {
@@ -119,7 +120,7 @@ fn run_once(
         .enable_all()
         .build()
         .map_err(|e| Error::io("cannot start the server's runtime", &e))?;
-    let result = runtime.block_on(serve(options, offer, joins_at, ready));
+    let result = runtime.block_on(serve(options, held, joins_at, ready));
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }
@@ -131,7 +132,7 @@ pub fn new_lineage() -> Result<Lineage> {
 
 async fn serve(
     options: &ServerOptions,
-    offer: Option<Offer>,
+    held: Option<HeldBefore>,
     joins_at: Instant,
     ready: impl FnOnce(ServerId),
 ) -> Result<End> {
@@ -153,9 +154,9 @@ async fn serve(
     };
     tokio::pin!(told_to_end);
     let forms = async {
-        match &offer {
-            Some(offer) => {
-                forming::join_again(&options.cluster, offer.lineage, offer.former, joins_at.into()).await
+        match &held {
+            Some(held) => {
+                forming::join_again(&options.cluster, held.lineage, held.former, joins_at.into()).await
             }
             None => {
                 let lineage = options.cluster.lineage.map_or_else(new_lineage, Ok)?;
@@ -180,7 +181,7 @@ async fn serve(
     });
     let ports: Vec<SocketAddr> = ports.collect();
     let (node, spawns) = Node::new(options, formed);
-    start(&node, offer, ports);
+    start(&node, held, ports);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -214,12 +215,12 @@ async fn serve(
         remove_place(options);
     }
     let evicted = by == By::Released && !node.state.lock().common.members.goes();
-    Ok(if evicted { End::Evicted(Box::new(node.what_it_held()), member_since.elapsed()) } else { End::Told })
+    Ok(if evicted { End::Evicted(Box::new(node.held_before()), member_since.elapsed()) } else { End::Told })
 }
 
-/// A server that has become a member begins its work: `offer` is what it held before it was one, `ports` where it listens.
-fn start(node: &Arc<Node>, offer: Option<Offer>, ports: Vec<SocketAddr>) {
-    offer.into_iter().for_each(|offer| node.offer(offer));
+/// A server that has become a member begins its work: `held` is what it held before it was one, `ports` where it listens.
+fn start(node: &Arc<Node>, held: Option<HeldBefore>, ports: Vec<SocketAddr>) {
+    held.into_iter().for_each(|held| node.rejoin_with(held));
     node.introduce();
     tokio::spawn(node::housekeeping(node.clone()));
     node.cluster.start(ports);

@@ -136,4 +136,16 @@ impl Members {
         self.informed.retain(|id| members.contains(id));
         self.leaving.retain(|id| members.contains(id));
     }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> Result<(), String> {
+        if self.phase == Phase::Stays && !self.informed.is_empty() {
+            return Err(format!("{:?} know that this server leaves, which it does not", self.informed));
+        }
+        if self.given_up && self.phase == Phase::Goes {
+            return Err("this server was given up, and goes all the same".to_owned());
+        }
+        Ok(())
+    }
 }

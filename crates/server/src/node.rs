@@ -3,30 +3,32 @@
 //! - this module: the state, and asking other servers;
 //! - [`dispatch`]: which component each message between servers goes to;
 //! - [`decisions`]: what follows from what a stream's coordinator decides;
+//! - [`departures`]: what other servers say and ask before they leave;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
 //! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
+//! - [`directory`], [`replication`], [`space`]: the same for what ranks end, for copies, and for the space; what waits for them;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
 mod decisions;
+mod departures;
+mod directory;
 mod dispatch;
 mod locations;
 mod pipelines;
+mod replication;
+mod space;
 mod takeover;
 
-pub(crate) use crate::streams::holdings::Held;
-pub(crate) use takeover::known_of_runs;
+pub(crate) use replication::copies_late;
 
-mod space;
-
-use crate::ServerOptions;
-use crate::answers::Answers;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
-use crate::guarded::Guarded;
+use crate::options::ServerOptions;
 use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{Answer, QuestionSubject};
-use crate::replicas::Replicas;
+use crate::replication::Replication;
+use crate::shared::Shared;
 use crate::space::Space;
 use crate::spawner::{Spawner, Spawns};
 use crate::streams::attachments::Attachments;
@@ -35,20 +37,15 @@ use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use forebay_cluster::Cluster;
-use forebay_cluster::environment::HashMap;
 use forebay_cluster::forming::FormedMember;
-use forebay_cluster::peers::SendOutcome;
 use forebay_cluster::watched::Watched;
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::ServerId;
 use forebay_core::steps::StreamCoordinator;
 use forebay_core::tiles::TileCache;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Store;
 use forebay_store::budget::default_budget;
-use forebay_transport::asynchronous::Outbox;
-use forebay_wire::frame::Header;
 use forebay_wire::peer::PeerMessage;
-use forebay_wire::protocol::Message;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -63,6 +60,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Node {
     shared: Shared,
+    /// For tasks that outlive the call that starts them.
+    pub(crate) me: Weak<Node>,
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<Components>,
 }
@@ -72,37 +71,6 @@ impl Deref for Node {
 
     fn deref(&self) -> &Shared {
         &self.shared
-    }
-}
-
-/// What all of a server may use without the lock of its state.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// This server's part in its group. The roster in force is locked after `state`.
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) seal_payload: bool,
-    pub(crate) started: Instant,
-    /// Locked after the state, never the other way round.
-    pub(crate) store: Mutex<Store>,
-    /// A cut was decided: those who attach look whether it was theirs.
-    pub(crate) agreed: Notify,
-    /// All others have told which streams they coordinate in this server's place.
-    pub(crate) places_known: Notify,
-    /// Memory became free: those who wait for room look again.
-    pub(crate) memory_freed: Notify,
-    /// Whether this server leaves: its sessions let their ranks go.
-    pub(crate) leaves: Watched<bool>,
-    /// Starts workers.
-    pub(crate) spawner: Spawner,
-    /// For tasks that outlive the call that starts them.
-    pub(crate) me: Weak<Node>,
-}
-
-impl Deref for Shared {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        &self.cluster
     }
 }
 
@@ -127,12 +95,31 @@ pub(crate) struct Components {
     pub(crate) directory: Directory,
     /// Which servers answer for which parts of fields.
     pub(crate) tiles: TileCache,
-    pub(crate) replicas: Replicas,
-    /// What is held for other servers.
-    pub(crate) guarded: HashMap<ServerId, Guarded>,
-    pub(crate) answers: Answers,
+    pub(crate) replication: Replication,
     /// How many connections there are, by role.
     pub(crate) connections: BTreeMap<&'static str, u64>,
+}
+
+#[cfg(test)]
+impl Components {
+    /// Checks what always holds between two events.
+    pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        let found = [
+            ("members", self.common.members.sanity_check()),
+            ("coordination", self.coordination.sanity_check()),
+            ("locations", self.locations.sanity_check()),
+            ("ranks", self.ranks.sanity_check()),
+            ("attachments", self.attachments.sanity_check()),
+            ("holdings", self.holdings.sanity_check()),
+            ("directory", self.directory.sanity_check()),
+            ("replication", self.replication.sanity_check()),
+            ("space", self.space.sanity_check()),
+            ("pipelines", self.pipelines.sanity_check()),
+        ];
+        let mut wrong =
+            found.into_iter().filter_map(|(what, found)| Some(format!("{what}: {}", found.err()?)));
+        wrong.next().map_or(Ok(()), Err)
+    }
 }
 
 impl Node {
@@ -142,7 +129,6 @@ impl Node {
         let servers = (options.cluster.servers as usize).max(formed.roster.members.len());
         let budget = options.budget.unwrap_or_else(|| default_budget(servers as u64));
         let shared = |me: &Weak<Node>| Shared {
-            me: me.clone(),
             cluster: Cluster::new(formed, me.clone()),
             seal_payload,
             started: Instant::now(),
@@ -153,7 +139,7 @@ impl Node {
             leaves: Watched::new(false),
             spawner,
         };
-        let node = Arc::new_cyclic(|me| Node { shared: shared(me), state: Mutex::default() });
+        let node = Arc::new_cyclic(|me| Node { shared: shared(me), me: me.clone(), state: Mutex::default() });
         node.cluster.dial_all();
         (node, spawns)
     }
@@ -200,16 +186,6 @@ impl Node {
     /// Tells a server something, maybe itself. `false` if it is gone.
     pub(crate) fn tell(&self, state: &mut Components, to: ServerId, message: impl Into<PeerMessage>) -> bool {
         self.context(state).tell(to, message)
-    }
-
-    /// Tells another server something.
-    pub(crate) fn send(
-        &self,
-        state: &mut Components,
-        to: ServerId,
-        message: impl Into<PeerMessage>,
-    ) -> SendOutcome {
-        self.context(state).send(to, message)
     }
 
     /// What a component is given with an event.
@@ -305,42 +281,6 @@ impl Node {
     }
 }
 
-impl Shared {
-    pub(crate) fn header(&self, request: u64) -> Header {
-        Header { request, epoch: self.epoch(), sealed_payload: self.seal_payload, ..Header::default() }
-    }
-
-    /// Tells a client something; one that is gone is noticed by its session.
-    pub(crate) fn tell_client<M: Message>(&self, outbox: &Outbox, message: &M) {
-        let _ = outbox.push(self.header(0), message);
-    }
-
-    /// A client that may have had arenas mapped is gone, with its mappings.
-    pub(crate) fn on_reader_gone(&self, reader: u64) {
-        if self.store.lock().on_reader_gone(reader) {
-            self.memory_freed.notify_waiters();
-        }
-    }
-
-    /// Frees ranges and lets those who wait for memory look again.
-    pub(crate) fn free(&self, held: impl IntoIterator<Item = Held>) {
-        self.free_unseen(held, 0);
-    }
-
-    /// The same where it is not known who may still look at them, of those who were told of them in a term before this one:
-    /// they are free when these are gone.
-    pub(crate) fn free_unseen(&self, held: impl IntoIterator<Item = Held>, before: Epoch) {
-        let mut store = self.store.lock();
-        for Held { arena, offset, generation } in held {
-            if let Err(error) = store.free_unseen(arena, offset, generation, before) {
-                tracing::warn!("a range was freed twice: {error}");
-            }
-        }
-        drop(store);
-        self.memory_freed.notify_waiters();
-    }
-}
-
 /// The error for a stream whose coordinator has died.
 pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
     Error::unreachable(format!("{coordinator}, which coordinates stream '{stream}', is gone"))
@@ -357,8 +297,8 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
             return;
         }
         node.store.lock().trim();
-        node.expire_endings();
+        node.give_up_overdue_owners();
         node.look_for_the_lost();
-        node.forget_replicas(&mut node.state.lock());
+        node.forget_replicas();
     }
 }

@@ -3,7 +3,7 @@
 //! - this module: the greeting, and what every client's session does alike ([`RoleSession`]);
 //! - [`client`]: a client's connection, as all sessions use it;
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
-//! - [`reading`], [`writing`]: what several roles do: reading blocks, and writing them;
+//! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
 //! - [`rank`]: what a rank has done, as its home keeps it for the connection;
 
 mod admin;
@@ -11,6 +11,7 @@ mod client;
 mod consumer;
 mod driving;
 mod fetch;
+mod payload;
 mod placement;
 mod producer;
 mod rank;
@@ -214,12 +215,4 @@ fn is_fatal(error: &Error) -> bool {
 /// The error for a message of a protocol that this role does not speak.
 fn not_spoken(role: &str, protocol: Protocol) -> Error {
     Error::protocol(format!("the protocol '{}' is not spoken on a connection of {role}", protocol.name()))
-}
-
-/// An error if a payload comes with a message that has none: its bytes would be taken for the next messages.
-fn check_no_payload(frame: &Frame) -> Result<()> {
-    match frame.header.payload {
-        0 => Ok(()),
-        _ => Err(Error::protocol("a payload with a message that has none")),
-    }
 }

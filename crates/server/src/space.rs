@@ -22,7 +22,7 @@ pub(crate) use field_at_step::FieldAtStep;
 pub(crate) use group::Group;
 
 use crate::context::Context;
-use crate::node::Held;
+use crate::held::Held;
 use crate::questions::Answer;
 use forebay_core::ids::{BlockKey, Epoch, ServerId};
 use forebay_wire::peer::replication::{ReplicaUnit, SpaceBlock};

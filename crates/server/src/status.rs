@@ -1,6 +1,5 @@
 //! What `forebay status` shows of one server, as JSON.
 
-use crate::guarded::Guarded;
 use crate::node::Node;
 use forebay_core::attr::{Attr, AttrValues, Attrs};
 use forebay_core::contract::Field;
@@ -24,9 +23,9 @@ impl Node {
         // A block that touches tiles of several owners is counted at each of them.
         let coordinated =
             state.coordination.all().map(|(_, stream)| stream).map(StreamCoordinator::directory_size);
-        let parts = coordinated.chain([state.space.size(), state.directory.size()]);
+        let parts = coordinated.chain([state.space.size(), state.directory.owner.size()]);
         let (blocks, directory_bytes) = parts.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        let (replicated, lacking) = state.replicas.status();
+        let (replicated, lacking) = state.replication.primary.status();
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
@@ -45,10 +44,10 @@ impl Node {
             "arena_bytes": usage.touched,
             "directory_bytes": directory_bytes,
             "blocks": blocks,
-            "held_records_bytes": state.directory.held_bytes(),
+            "held_records_bytes": state.directory.holder.bytes(),
             "replicated_steps": replicated,
             "steps_lacking_copies": lacking,
-            "guarded_steps": state.guarded.values().map(Guarded::steps).sum::<usize>(),
+            "backup_steps": state.replication.backups.len(),
             "connections": state.connections,
             "streams": streams,
             "streams_left_out": streams_left_out,

@@ -26,7 +26,7 @@ pub struct Usage {
 const AHEAD_MAX: u64 = 32 << 20;
 
 /// The largest arena of another server: larger ones cannot be mapped.
-const GUARDED_MAX: u64 = 1 << 46;
+const BACKUP_ARENA_MAX: u64 = 1 << 46;
 
 /// A free range whose pages are to be touched before somebody reserves them.
 #[derive(Debug)]
@@ -107,8 +107,8 @@ impl Store {
 
     /// Makes an arena in which blocks of another server are held too, each in the range that it has there: in that
     /// server's own memory if this is its descriptor, else in as large a one.
-    pub fn guard(&mut self, file: Option<OwnedFd>, size: u64) -> Result<u32> {
-        if size > GUARDED_MAX {
+    pub fn add_backup_arena(&mut self, file: Option<OwnedFd>, size: u64) -> Result<u32> {
+        if size > BACKUP_ARENA_MAX {
             return Err(Error::protocol(format!("an arena of {size} bytes")));
         }
         let arena = match file {
@@ -123,12 +123,12 @@ impl Store {
     }
 
     /// Nothing of another server is held in this arena any more, whatever is there.
-    pub fn unguard(&mut self, arena: u32) {
+    pub fn remove_backup_arena(&mut self, arena: u32) {
         self.arenas.remove(&arena);
     }
 
     /// What another server needs to hold blocks of this arena, too: its descriptor and size.
-    pub fn guarded_descriptor(&mut self, arena: u32) -> Result<(OwnedFd, u64)> {
+    pub fn backup_descriptor(&mut self, arena: u32) -> Result<(OwnedFd, u64)> {
         let arena = &self.entry(arena)?.arena;
         Ok((arena.writable_descriptor()?, arena.size()))
     }
@@ -139,7 +139,7 @@ impl Store {
     }
 
     /// Holds a block of another server in this range. `false` if there is no room.
-    pub fn guard_range(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<bool> {
+    pub fn hold_at(&mut self, arena: u32, offset: u64, generation: u64, bytes: u64) -> Result<bool> {
         let before = self.usage().staged;
         let entry = self.entry(arena)?;
         if !entry.arena.take_at(offset, generation, bytes) {
@@ -446,42 +446,42 @@ mod tests {
         let file = first.writable_descriptor(a).unwrap();
 
         let mut second = Store::new(1 << 20);
-        let guarded = second.guard(Some(file), size).unwrap();
-        assert!(second.guard_range(guarded, held.offset, held.generation, 5000).unwrap());
-        assert!(second.guard_range(guarded, held.offset, held.generation + 5, 5000).is_err());
-        assert!(second.guard_range(guarded, size, 9, 5000).is_err(), "beyond it");
-        assert!(second.guard_range(guarded, seen.offset, seen.generation, 5000).unwrap());
+        let copied = second.add_backup_arena(Some(file), size).unwrap();
+        assert!(second.hold_at(copied, held.offset, held.generation, 5000).unwrap());
+        assert!(second.hold_at(copied, held.offset, held.generation + 5, 5000).is_err());
+        assert!(second.hold_at(copied, size, 9, 5000).is_err(), "beyond it");
+        assert!(second.hold_at(copied, seen.offset, seen.generation, 5000).unwrap());
         assert_eq!(second.usage().staged, 0);
         drop(first);
-        second.adopt(guarded);
+        second.adopt(copied);
         assert_eq!((second.usage().staged, second.usage().touched), (16384, 16384));
-        second.check_committed(guarded, held.offset, held.generation, 5000).unwrap();
+        second.check_committed(copied, held.offset, held.generation, 5000).unwrap();
         let mut found = [0; 2];
-        let (reader, _) = second.readable_descriptor(guarded, 1, 4).unwrap();
-        second.mapping(guarded).unwrap().read(held.offset + 4998, &mut found).unwrap();
+        let (reader, _) = second.readable_descriptor(copied, 1, 4).unwrap();
+        second.mapping(copied).unwrap().read(held.offset + 4998, &mut found).unwrap();
         assert_eq!(found, [7; 2]);
-        second.mapping(guarded).unwrap().read(other.offset, &mut found).unwrap();
+        second.mapping(copied).unwrap().read(other.offset, &mut found).unwrap();
         assert_eq!(found, [9; 2], "whoever looked at it does so still");
-        let mapping = second.mapping(guarded).unwrap();
-        second.free_unseen(guarded, seen.offset, seen.generation, 5).unwrap();
-        assert!(second.check_committed(guarded, seen.offset, seen.generation, 5000).is_err());
-        second.free(guarded, held.offset, held.generation).unwrap();
+        let mapping = second.mapping(copied).unwrap();
+        second.free_unseen(copied, seen.offset, seen.generation, 5).unwrap();
+        assert!(second.check_committed(copied, seen.offset, seen.generation, 5000).is_err());
+        second.free(copied, held.offset, held.generation).unwrap();
         assert_eq!(second.usage().touched, 0);
         mapping.read(seen.offset, &mut found).unwrap();
         assert_eq!(found, [8; 2], "readers that mapped it at the first one may look at it");
-        assert!(second.check_committed(guarded, held.offset, held.generation, 5000).is_err());
+        assert!(second.check_committed(copied, held.offset, held.generation, 5000).is_err());
         assert_eq!(rustix::fs::fstat(&reader).unwrap().st_blocks * 512, 16384, "only of what is free");
     }
 
     #[test]
     fn copies_of_another_servers_blocks_count() {
         let mut store = Store::new(16 << 10);
-        let copies = store.guard(None, 1 << 20).unwrap();
-        assert!(store.guard_range(copies, 8 << 10, 1, 9000).unwrap());
+        let copies = store.add_backup_arena(None, 1 << 20).unwrap();
+        assert!(store.hold_at(copies, 8 << 10, 1, 9000).unwrap());
         assert_eq!(store.usage().staged, 12 << 10);
-        assert!(!store.guard_range(copies, 64 << 10, 2, 9000).unwrap(), "no room");
+        assert!(!store.hold_at(copies, 64 << 10, 2, 9000).unwrap(), "no room");
         store.free(copies, 8 << 10, 1).unwrap();
-        assert!(store.guard_range(copies, 64 << 10, 2, 9000).unwrap());
+        assert!(store.hold_at(copies, 64 << 10, 2, 9000).unwrap());
         let (own, _) = store.create_arena().unwrap();
         assert_eq!(store.reserve(own, 5000).unwrap(), None);
         store.adopt(copies);

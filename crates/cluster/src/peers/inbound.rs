@@ -1,5 +1,5 @@
 //! What a server of this host had said before it died, it has said: its messages lie in this one's socket, and all of them
-//! are handled before the group goes on without it. So a home need not wait until a guardian has read what it is to keep:
+//! are handled before the group goes on without it. So a home need not wait until a backup has read what it is to keep:
 //! see [`crate::peers::SendOutcome::There`].
 
 use crate::environment::HashMap;

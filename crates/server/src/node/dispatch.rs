@@ -7,7 +7,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::steps::{Joined, Rejoin, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
-use forebay_wire::peer::{PeerMessage, cluster, directory, replication};
+use forebay_wire::peer::{PeerMessage, cluster};
 use std::sync::Arc;
 
 impl Node {
@@ -28,9 +28,9 @@ impl Node {
     fn on_cluster(&self, state: &mut Components, from: ServerId, message: cluster::Message) {
         use cluster::Message as M;
         match message {
-            M::Leaving { token, may_go } => self.leaves(state, from, token, may_go),
+            M::Leaving { token, may_go } => self.on_leaving(state, from, token, may_go),
             M::LeavingAnswer { token, result } => state.common.questions.answer(token, Answer::Done(result)),
-            M::Stays => self.stays(state, from),
+            M::Stays => self.on_stays(state, from),
             // The cluster takes these by itself.
             M::Join(_)
             | M::QueryRoster
@@ -40,40 +40,6 @@ impl Node {
             | M::Pong(_)
             | M::Swim(_)
             | M::GroupEnds => {}
-        }
-    }
-
-    fn on_replication(&self, state: &mut Components, from: ServerId, message: replication::Message) {
-        use replication::Message as M;
-        match message {
-            // Its descriptor comes with it: the connection takes it.
-            M::OfferArena { .. } => {}
-            M::WithdrawArena { arena } => self.guard_no_more(state, from, arena),
-            M::NoteRun { stream, coordinator, known } => {
-                self.guard_run(state, from, &stream, coordinator, *known);
-            }
-            M::NoteRankGone { stream, run, rank, died } => {
-                if let Some(guarded) = state.guarded.get_mut(&from) {
-                    guarded.rank_gone(&stream, run, rank, died);
-                }
-            }
-            M::Replicate { token, replica } => self.keep_for(state, from, token, replica),
-            M::Replicated { token, result } => state.common.questions.answer(token, Answer::Done(result)),
-            M::Release { token, unit } => self.guarded_no_more(state, from, token, unit),
-            M::Released { token } => self.kept_no_more(state, from, token),
-        }
-    }
-
-    fn on_directory(&self, state: &mut Components, from: ServerId, message: directory::Message) {
-        use directory::Message as M;
-        match message {
-            M::Register { token, id, owned, held } => {
-                self.step_register(state, from, token, id, (owned, held));
-            }
-            M::Registered { token, refused, error } => self.step_registered(state, token, refused, error),
-            M::Unregister { token, id, blocks } => self.step_unregister(state, from, token, &id, &blocks),
-            M::Unregistered { token } => self.step_registered(state, token, Vec::new(), None),
-            M::HandOver { id, owned } => self.step_know(state, &id, owned),
         }
     }
 
@@ -95,7 +61,7 @@ impl Node {
             M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
             M::RunOver { stream, run } => {
                 state.ranks.on_run_over(&stream, run);
-                state.guarded.values_mut().for_each(|guarded| guarded.run_over(&stream, run));
+                state.replication.backups.on_run_over(&stream, run);
             }
             M::StreamForgotten { stream } => self.coordinates_no_more(state, from, &stream),
             M::Define { .. } | M::SetAttr { .. } => self.on_declaration(state, from, message),
@@ -356,8 +322,8 @@ impl Node {
             let effects = self.coordinator(state, &stream).on_server_gone(peer);
             self.apply(state, &stream, effects);
         }
-        self.keep_without(state, peer);
-        self.endings_peer_gone(state, peer);
+        self.replicas_backup_lost(state, peer);
+        self.registrations_peer_gone(state, peer);
         state.common.questions.on_server_gone(peer);
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);

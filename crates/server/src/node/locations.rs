@@ -2,6 +2,9 @@
 //! known. (Design note 10.)
 
 use super::{Components, Node};
+use crate::shared::Shared;
+use crate::streams::coordination::Coordination;
+use crate::streams::locations::Locations;
 use forebay_core::ids::{Epoch, RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::view::View;
@@ -10,11 +13,7 @@ use forebay_wire::peer::streams;
 impl Node {
     /// The server that coordinates a stream, as far as this one knows.
     pub(crate) fn coordinator_of(&self, state: &Components, stream: &str) -> ServerId {
-        if state.coordination.has(stream) {
-            return self.id;
-        }
-        let elsewhere = state.locations.elsewhere(stream);
-        elsewhere.or_else(|| self.standing().view.coordinator_of(stream)).unwrap_or(self.id)
+        coordinator(&self.shared, &state.coordination, &state.locations, stream)
     }
 
     /// It is heard that a server coordinates a stream. If it takes the place of one that has died, this may be before that
@@ -132,7 +131,7 @@ impl Node {
             state.coordination.all().map(|(stream, _)| stream).filter(astray).cloned().collect();
         let arenas = {
             let store = self.store.lock();
-            state.answers.by(self.id, |arena| store.has_arena(arena))
+            state.replication.successors.of_server(self.id, |arena| store.has_arena(arena))
         };
         for server in view.members.iter().filter(|id| **id != self.id) {
             let (epoch, streams, arenas) = (view.epoch, streams.clone(), arenas.clone());
@@ -151,7 +150,7 @@ impl Node {
         arenas: Vec<(ServerId, u32, u32)>,
     ) {
         for (dead, theirs, arena) in arenas {
-            state.answers.add((dead, theirs), from, arena);
+            state.replication.successors.add((dead, theirs), from, arena);
         }
         let standing = self.standing();
         for stream in streams {
@@ -186,4 +185,18 @@ impl Node {
             self.places_known.notify_waiters();
         }
     }
+}
+
+/// The server that coordinates a stream, as far as this one knows.
+pub(super) fn coordinator(
+    server: &Shared,
+    coordination: &Coordination,
+    locations: &Locations,
+    stream: &str,
+) -> ServerId {
+    if coordination.has(stream) {
+        return server.id;
+    }
+    let elsewhere = locations.elsewhere(stream);
+    elsewhere.or_else(|| server.standing().view.coordinator_of(stream)).unwrap_or(server.id)
 }

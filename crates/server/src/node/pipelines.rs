@@ -2,12 +2,13 @@
 
 mod streams;
 
-use super::{Components, Node, Shared};
+use super::{Components, Node};
 use crate::context::Context;
 use crate::pipelines::{
     Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
 use crate::questions::Answer;
+use crate::shared::Shared;
 use forebay_cluster::failure::process::Process;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};
@@ -43,7 +44,7 @@ impl Node {
             coordination: &mut state.coordination,
             attachments: &mut state.attachments,
             have_all_told,
-            are_holders_members: state.answers.is_empty(),
+            are_holders_members: state.replication.successors.is_empty(),
             consequences: Vec::new(),
         };
         let mut cx = Context { server: &self.shared, common: &mut state.common };
@@ -82,7 +83,7 @@ impl Node {
                 state.pipelines.workers_mut().on_stop(&pipeline, creation)
             }
             M::Execute { pipeline, mut order } => {
-                state.directory.complete(&mut order.report);
+                state.directory.holder.complete(&mut order.report);
                 self.with_pipelines(state, |pipelines, cx, _| {
                     pipelines.workers_mut().on_execute(cx, from, pipeline, order);
                 });

@@ -9,8 +9,9 @@ mod registration;
 mod remove;
 
 use super::{Components, Node};
-use crate::answers::Answers;
 use crate::context::Context;
+use crate::replication::primary::Unneeded;
+use crate::replication::successors::Successors;
 use crate::space::holder::UnusedBlock;
 use crate::space::{FieldAtStep, Group, Space};
 use crate::streams::locations::Locations;
@@ -29,7 +30,7 @@ const OWNERS_PATIENCE: Duration = Duration::from_secs(20);
 /// The components that the space asks.
 struct Below<'a> {
     tiles: &'a mut TileCache,
-    answers: &'a Answers,
+    successors: &'a Successors,
     locations: &'a mut Locations,
 }
 
@@ -39,7 +40,7 @@ impl Group for Below<'_> {
     }
 
     fn successors(&self, server: ServerId, arena: u32) -> Vec<(ServerId, u32)> {
-        self.answers.get((server, arena))
+        self.successors.of_arena((server, arena))
     }
 
     fn all_reported(&self, cx: &Context<'_>) -> bool {
@@ -58,11 +59,12 @@ impl Node {
         state: &mut Components,
         event: impl FnOnce(&mut Space, &mut Context<'_>, &mut dyn Group) -> R,
     ) -> R {
-        let Components { common, space, tiles, answers, locations, .. } = &mut *state;
+        let Components { common, space, tiles, replication, locations, .. } = &mut *state;
         let cx = &mut Context { server: &self.shared, common };
-        let result = event(space, cx, &mut Below { tiles, answers, locations });
+        let result = event(space, cx, &mut Below { tiles, successors: &replication.successors, locations });
         for UnusedBlock { key, range, unseen_before, asked_to_free } in space.holder.take_unused() {
-            self.keep_no_more(state, ReplicaUnit::Space(key), vec![range], unseen_before, asked_to_free);
+            let unneeded = Unneeded { held: vec![range], unseen_before, asked_to_free };
+            self.release(state, ReplicaUnit::Space(key), unneeded);
         }
         result
     }

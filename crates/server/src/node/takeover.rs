@@ -2,7 +2,6 @@
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
 use super::{Components, Node};
-use crate::guarded::Guarded;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, RankLedger, RunReport, StepContribution};
@@ -16,12 +15,12 @@ const UNTOLD_MAX: usize = 4096;
 impl Components {
     /// The streams of which this server knows ranks, steps, workers or attachments.
     pub(crate) fn known_streams(&self) -> BTreeSet<String> {
-        let held = self.holdings.steps().chain(self.directory.steps()).map(|id| &id.stream);
+        let held = self.holdings.steps().chain(self.directory.owner.steps()).map(|id| &id.stream);
         let ranks = self.ranks.streams().chain(self.ranks.ledger().streams());
         let workers = self.pipelines.workers().streams();
-        let guarded = self.guarded.values().flat_map(Guarded::streams);
+        let replicated = self.replication.backups.streams();
         let attached = self.attachments.streams();
-        held.chain(ranks).chain(workers).chain(guarded).chain(attached).cloned().collect()
+        held.chain(ranks).chain(workers).chain(replicated).chain(attached).cloned().collect()
     }
 }
 
@@ -42,7 +41,8 @@ impl Node {
         let to = self.coordinator_of(state, stream);
         let mut messages = self.inherited_attachments(state, epoch, stream);
         messages.extend(known_of_runs(state, epoch, stream));
-        let known = state.holdings.steps().chain(state.directory.steps()).filter(|id| id.stream == stream);
+        let known =
+            state.holdings.steps().chain(state.directory.owner.steps()).filter(|id| id.stream == stream);
         let steps: BTreeSet<(RunNumber, StepNumber)> = known.map(|id| (id.run, id.step)).collect();
         let steps = steps.into_iter().collect();
         messages.push(streams::Message::StepsHeld { epoch, stream: stream.to_owned(), steps });

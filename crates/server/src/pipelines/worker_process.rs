@@ -3,7 +3,7 @@
 
 use super::local_worker::LINE_MAX;
 use super::local_workers::{LocalWorkers, WorkerStart};
-use crate::node::Shared;
+use crate::shared::Shared;
 use forebay_wire::client::worker::Request;
 use forebay_wire::execution::PipelineSpec;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! An administrator's connection.
 
 use super::client::{Client, log_unanswered};
-use super::{PATIENCE_MAX, RoleSession, check_no_payload, not_spoken};
+use super::{PATIENCE_MAX, RoleSession, not_spoken, payload};
 use forebay_cluster::membership::Healed;
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
@@ -26,7 +26,7 @@ impl RoleSession for Session {
     }
 
     async fn on_frame(&mut self, frame: Frame) -> Result<()> {
-        check_no_payload(&frame)?;
+        payload::check_none(&frame)?;
         if frame.protocol()? != Protocol::Admin {
             return Err(not_spoken("an administrator", frame.protocol()?));
         }

@@ -68,6 +68,15 @@ impl Client {
         }
     }
 
+    /// What says that something is kept is said only while the group stands behind this server; nothing is said where nobody
+    /// asked.
+    pub(super) async fn may_acknowledge(&self, request: u64) -> Result<()> {
+        match request {
+            0 => Ok(()),
+            _ => self.node.may_acknowledge(self.patience).await,
+        }
+    }
+
     /// Waits until the client has closed its connection, or its process has ended: what is done for it needs not go on.
     pub(super) async fn left(&self) {
         tokio::select! {

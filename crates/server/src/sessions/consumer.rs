@@ -2,7 +2,7 @@
 
 use super::client::{Client, log_unanswered};
 use super::reading::Reading;
-use super::{RoleSession, check_no_payload, not_spoken};
+use super::{RoleSession, not_spoken, payload};
 use crate::node::Node;
 use crate::streams::attachments::Delivery;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
@@ -31,7 +31,7 @@ impl RoleSession for Session {
     }
 
     async fn on_frame(&mut self, frame: Frame) -> Result<()> {
-        check_no_payload(&frame)?;
+        payload::check_none(&frame)?;
         let request = frame.header.request;
         let failed = match frame.protocol()? {
             Protocol::Consumer => {

@@ -4,12 +4,11 @@
 //! coordinator of the stream says that nothing holds the step any more.
 
 use super::client::{Client, log_unanswered};
-use super::receive::BlockDestination;
+use super::receive::{self, BlockDestination};
 use super::writing::Writing;
-use super::{RoleSession, check_no_payload, not_spoken};
-use crate::leaving::leaves;
-use crate::node::Held;
-use forebay_core::ids::{RunNumber, StepId, StepNumber, check_name};
+use super::{RoleSession, not_spoken, payload};
+use crate::held::Held;
+use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::BytesLocation;
@@ -70,21 +69,14 @@ impl RoleSession for Session {
         let header = frame.header;
         let failed = match frame.protocol()? {
             Protocol::Placement => {
-                let request = frame.message()?;
-                if !matches!(request, Request::Place { .. }) {
-                    check_no_payload(&frame)?;
-                }
+                let places = |request: &Request| matches!(request, Request::Place { .. });
+                let request = payload::message(&frame, places)?;
                 let answer = self.on_request(&header, request).await;
                 self.client.finish(header.request, answer)?
             }
             Protocol::Writing => {
-                check_no_payload(&frame)?;
-                let request = frame.message()?;
-                let answer = match &mut self.rank {
-                    Some(rank) => rank.target().on_request(&self.client, request).await,
-                    None => Err(not_opened()),
-                };
-                self.client.finish(header.request, answer)?
+                let target = self.rank.as_mut().map(Rank::target).ok_or_else(not_opened);
+                receive::on_frame(&self.client, target, &frame).await?
             }
             other => return Err(not_spoken("a rank to a server that is not its home", other)),
         };
@@ -143,14 +135,6 @@ impl Session {
         Ok(())
     }
 
-    /// What says that something is kept is said only while the group stands behind this server.
-    async fn may_acknowledge(&self, header: &Header) -> Result<()> {
-        match header.request {
-            0 => Ok(()),
-            _ => self.client.node.may_acknowledge(self.client.patience).await,
-        }
-    }
-
     /// Holds a block's bytes.
     async fn place(
         &mut self,
@@ -166,7 +150,7 @@ impl Session {
         let location = rank.target().take_bytes(&mut self.client, header, bytes, size).await?;
         rank.open = Some(step);
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
-        let held = Held { arena: location.arena, offset: location.offset, generation: location.generation };
+        let held = Held::from(&location);
         let node = self.client.node.clone();
         {
             let mut state = node.state.lock();
@@ -180,8 +164,8 @@ impl Session {
             let ranges = vec![BlockRange::from(&location)];
             if rank.copies_at_once() {
                 let (copies, patience) = (rank.copies, self.client.patience);
-                node.keep_in_time(ReplicaUnit::Step(id), copies, ranges, patience).await?;
-                self.may_acknowledge(header).await?;
+                node.replicate_in_time(ReplicaUnit::Step(id), copies, ranges, patience).await?;
+                self.client.may_acknowledge(header.request).await?;
             } else {
                 rank.ranges.extend(ranges);
             }
@@ -199,8 +183,8 @@ impl Session {
         rank.writing.abort_all(&node);
         let ranges = std::mem::take(&mut rank.ranges);
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
-        node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, self.client.patience).await?;
-        self.may_acknowledge(header).await?;
+        node.replicate_in_time(ReplicaUnit::Step(id), rank.copies, ranges, self.client.patience).await?;
+        self.client.may_acknowledge(header.request).await?;
         Ok(Some(Reply::Done))
     }
 
@@ -220,4 +204,9 @@ impl Session {
         }
         node.drain(&mut state);
     }
+}
+
+/// The error for what a server that leaves is asked to take.
+fn leaves(server: ServerId) -> Error {
+    Error::unreachable(format!("{server} leaves the group"))
 }

@@ -3,11 +3,12 @@
 use super::client::Client;
 use super::driving::Driving;
 use super::rank::{OpenStep, Rank};
+use super::receive;
 use super::writing::Writing;
-use super::{RoleSession, check_no_payload, not_spoken};
-use crate::node::Held;
+use super::{RoleSession, not_spoken, payload};
+use crate::held::Held;
+use crate::node::copies_late;
 use crate::questions::Answer;
-use crate::replicas::copies_late;
 use crate::streams::local_ranks::MayBegin;
 use forebay_core::attr::Attr;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
@@ -67,21 +68,13 @@ impl RoleSession for Session {
         let header = frame.header;
         let failed = match frame.protocol()? {
             Protocol::Producer => {
-                let request = frame.message()?;
-                if !matches!(request, Request::Put(_)) {
-                    check_no_payload(&frame)?;
-                }
+                let request = payload::message(&frame, |request| matches!(request, Request::Put(_)))?;
                 let answer = self.answer(&header, request).await;
                 self.client.finish(header.request, answer)?
             }
             Protocol::Writing => {
-                check_no_payload(&frame)?;
-                let request = frame.message()?;
-                let answer = match &mut self.rank {
-                    Some(rank) => rank.target().on_request(&self.client, request).await,
-                    None => Err(not_joined()),
-                };
-                self.client.finish(header.request, answer)?
+                let target = self.rank.as_mut().map(Rank::target).ok_or_else(not_joined);
+                receive::on_frame(&self.client, target, &frame).await?
             }
             other => return Err(not_spoken("a rank to its home", other)),
         };
@@ -131,10 +124,10 @@ impl Session {
 
     /// Handles one request. What says that something is kept is said only while the group stands behind this server.
     async fn answer(&mut self, header: &Header, request: Request) -> Result<Option<Reply>> {
-        let acknowledges = header.request != 0 && self.acknowledges(&request);
+        let acknowledges = self.acknowledges(&request);
         let answer = self.on_request(header, request).await?;
         if acknowledges && matches!(answer, Some(Reply::Done | Reply::Placed(_))) {
-            self.client.node.may_acknowledge(self.client.patience).await?;
+            self.client.may_acknowledge(header.request).await?;
         }
         Ok(answer)
     }
@@ -462,10 +455,8 @@ impl Session {
         let told = match self.check_put(&block) {
             Ok(told) => told,
             Err(error) => {
-                if let BytesLocation::Granted { offset, generation, .. } = block.bytes {
-                    self.rank()?.writing.abort(&node, offset, generation);
-                }
-                self.client.receiver.discard_payload(header).await?;
+                let writing = self.rank.as_mut().map(|rank| &mut rank.writing);
+                payload::refuse(&mut self.client, writing, header, &block.bytes).await?;
                 return Err(error);
             }
         };
@@ -515,11 +506,7 @@ impl Session {
         // The servers that are told of it refuse anything else, and all of the step with it.
         check_blocks(field, std::slice::from_ref(&record))?;
         if here {
-            open.held.push(Held {
-                arena: location.arena,
-                offset: location.offset,
-                generation: location.generation,
-            });
+            open.held.push(Held::from(&location));
         }
         open.told += told;
         open.keys.insert((block.field.clone(), block.number));
@@ -528,8 +515,13 @@ impl Session {
         if here && at_once {
             let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
             let (copies, patience) = (rank.copies, self.client.patience);
-            node.keep_in_time(ReplicaUnit::Step(id), copies, vec![BlockRange::from(&location)], patience)
-                .await?;
+            node.replicate_in_time(
+                ReplicaUnit::Step(id),
+                copies,
+                vec![BlockRange::from(&location)],
+                patience,
+            )
+            .await?;
             return Ok(Reply::Placed(location));
         }
         Ok(Reply::Done)
@@ -632,7 +624,7 @@ impl Session {
             .map(|block| BlockRange::from(&block.location))
             .collect();
         let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
-        node.keep_in_time(ReplicaUnit::Step(id), rank.copies, ranges, patience).await
+        node.replicate_in_time(ReplicaUnit::Step(id), rank.copies, ranges, patience).await
     }
 
     /// Waits until the coordinator is told of the steps that the rank has ended: not for long, another time will do.

@@ -2,8 +2,9 @@
 
 use super::receive::BlockDestination;
 use super::writing::Writing;
-use crate::directory::Done;
-use crate::node::{Components, Held, Node};
+use crate::directory::registration::Done;
+use crate::held::Held;
+use crate::node::{Components, Node};
 use crate::streams::local_ranks::RankKey;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
@@ -163,7 +164,7 @@ impl Rank {
         // In a run of too many ranks records do not travel with its steps.
         let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
         if register || self.copies > 0 {
-            node.end_in_order(&mut state, id, rank, ended, register, (self.copies, done));
+            node.end_step(&mut state, (id, rank), ended, register, (self.copies, done));
         } else {
             node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended), false);
         }
@@ -237,7 +238,7 @@ impl Rank {
     /// Whether the rank is between two steps, all that it told of those before has come, and the coordinator is told.
     pub(super) fn is_between_steps(&self, node: &Node) -> bool {
         let state = node.state.lock();
-        if !node.is_told(&state, &self.key()) {
+        if !state.directory.registrations.is_told(&self.key()) {
             return false;
         }
         // From now on it asks before it begins another step; it may have begun one by itself.

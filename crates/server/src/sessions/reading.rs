@@ -35,7 +35,7 @@ impl Reading {
             Request::CloseArena { reader } => {
                 // Only its own: what another one looks at is not to be used again.
                 if self.readers.remove(&reader) {
-                    node.on_reader_gone(reader);
+                    node.reader_gone(reader);
                 }
                 Ok(None)
             }
@@ -43,7 +43,7 @@ impl Reading {
             Request::FindBlocks { id, field, region, skip } => {
                 let patience = client.patience.min(SUCCESSORS_PATIENCE);
                 let found = node.find_blocks(&id, &field, region.as_ref(), skip as usize);
-                timeout(patience, found).await.map_err(|_| not_told())?.map(Some)
+                timeout(patience, found).await.map(Some).map_err(|_| not_told())
             }
             Request::FindSuccessors { server, arena } => {
                 let deadline = Instant::now() + client.patience.min(SUCCESSORS_PATIENCE);
@@ -77,7 +77,7 @@ impl Reading {
     /// The client looks at nothing any more.
     pub(super) fn close_all(&mut self, node: &Node) {
         for reader in std::mem::take(&mut self.readers) {
-            node.on_reader_gone(reader);
+            node.reader_gone(reader);
         }
     }
 }

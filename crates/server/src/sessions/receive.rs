@@ -1,14 +1,15 @@
 //! Memory for a rank's blocks, waited for as its stream's policy says, and bytes that come over the network into it.
 
 use super::client::Client;
+use super::payload;
 use super::writing::{Writing, held};
-use crate::node::Held;
+use crate::held::Held;
 use forebay_core::block::Location;
 use forebay_core::steps::Policy;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::block::{BytesLocation, Grant};
 use forebay_wire::client::writing::{Reply, Request};
-use forebay_wire::frame::Header;
+use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::streams;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -23,9 +24,24 @@ pub(super) struct BlockDestination<'a> {
     pub(super) policy: Policy,
 }
 
+/// Handles what a rank that writes blocks asks for: where they go, or why they go nowhere. Returns what failed where nobody
+/// asked.
+pub(super) async fn on_frame(
+    client: &Client,
+    target: Result<BlockDestination<'_>>,
+    frame: &Frame,
+) -> Result<Option<Error>> {
+    let request = payload::message(frame, |_| false)?;
+    let answer = match target {
+        Ok(mut target) => target.on_request(client, request).await,
+        Err(error) => Err(error),
+    };
+    client.finish(frame.header.request, answer)
+}
+
 impl BlockDestination<'_> {
     /// What a rank that writes blocks asks for.
-    pub(super) async fn on_request(&mut self, client: &Client, request: Request) -> Result<Option<Reply>> {
+    async fn on_request(&mut self, client: &Client, request: Request) -> Result<Option<Reply>> {
         match request {
             Request::Reserve { bytes, patience_ms } => {
                 let grant = self.reserve(client, bytes, Duration::from_millis(patience_ms)).await?;
@@ -116,20 +132,8 @@ impl BlockDestination<'_> {
                         return Err(refused.err().unwrap_or_else(|| Error::new(ErrorKind::Full, full)));
                     }
                 };
-                let mapping = node.store.lock().mapping(grant.arena);
-                let mapping = match mapping {
-                    Ok(mapping) => mapping,
-                    Err(error) => {
-                        self.writing.abort(&node, grant.offset, grant.generation);
-                        client.receiver.discard_payload(header).await?;
-                        return Err(error);
-                    }
-                };
-                if grant.fresh {
-                    mapping.populate(grant.offset, size);
-                }
-                client.receiver.payload_into(&mapping, grant.offset, header).await?;
                 let range = held(&grant);
+                payload::take_into(client, header, range, grant.fresh).await?;
                 self.writing.commit(&node, range, size)?;
                 range
             }

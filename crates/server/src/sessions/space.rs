@@ -4,8 +4,8 @@ use super::client::{Client, log_unanswered};
 use super::reading::Reading;
 use super::searches::Searches;
 use super::writing::Writing;
-use super::{RoleSession, check_no_payload, not_spoken};
-use crate::node::Held;
+use super::{RoleSession, not_spoken, payload};
+use crate::held::Held;
 use crate::space::FieldAtStep;
 use forebay_core::directory::check_block_fits;
 use forebay_core::steps::check_replicas;
@@ -39,20 +39,16 @@ impl RoleSession for Session {
         let header = frame.header;
         let failed = match frame.protocol()? {
             Protocol::Space => {
-                let request = frame.message()?;
-                if !matches!(request, Request::Put(_)) {
-                    check_no_payload(&frame)?;
-                }
+                let request = payload::message(&frame, |request| matches!(request, Request::Put(_)))?;
                 let answer = self.on_request(&header, request).await;
                 self.client.finish_reading(header.request, answer)?
             }
             Protocol::Writing => {
-                check_no_payload(&frame)?;
-                let answer = self.on_writing(frame.message()?);
+                let answer = self.on_writing(payload::message(&frame, |_| false)?);
                 self.client.finish_reading(header.request, answer)?
             }
             Protocol::Reading => {
-                check_no_payload(&frame)?;
+                payload::check_none(&frame)?;
                 self.reading.on_frame(&self.client, &frame).await?
             }
             other => return Err(not_spoken("the space", other)),
@@ -100,7 +96,7 @@ impl Session {
                 if !self.client.node.space_remove(&FieldAtStep { field, step }).await? {
                     return Ok(Some(Reply::NotOwned));
                 }
-                self.may_acknowledge(header).await?;
+                self.client.may_acknowledge(header.request).await?;
                 Ok(Some(Reply::Done))
             }
         }
@@ -126,14 +122,6 @@ impl Session {
         self.writing.as_mut().ok_or_else(|| Error::step_order("ask for an arena to write to first"))
     }
 
-    /// What says that something is kept is said only while the group stands behind this server.
-    async fn may_acknowledge(&self, header: &Header) -> Result<()> {
-        match header.request {
-            0 => Ok(()),
-            _ => self.client.node.may_acknowledge(self.client.patience).await,
-        }
-    }
-
     /// Puts a block to be kept.
     async fn put(&mut self, header: &Header, put: SpacePut) -> Result<Option<Reply>> {
         let (field, block) = (&put.field, &put.block);
@@ -148,12 +136,7 @@ impl Session {
         let bytes = match checked {
             Ok(bytes) if !leaves => bytes,
             refused => {
-                if let (BytesLocation::Granted { offset, generation, .. }, Some(writing)) =
-                    (&block.bytes, &mut self.writing)
-                {
-                    writing.abort(&node, *offset, *generation);
-                }
-                self.client.receiver.discard_payload(header).await?;
+                payload::refuse(&mut self.client, self.writing.as_mut(), header, &block.bytes).await?;
                 return refused.map(|_| Some(Reply::LetGo));
             }
         };
@@ -166,7 +149,7 @@ impl Session {
             _ => self.take(header, block, bytes).await?,
         };
         let put = match node.space_put(put, bytes, held, self.client.patience).await {
-            Ok(()) => self.may_acknowledge(header).await,
+            Ok(()) => self.client.may_acknowledge(header.request).await,
             failed => failed,
         };
         put.map(|()| Some(Reply::Done))
@@ -174,33 +157,28 @@ impl Session {
 
     /// Takes the bytes of a block that come over the connection.
     async fn take(&mut self, header: &Header, block: &PutBlock, bytes: u64) -> Result<Held> {
-        let receiver = &mut self.client.receiver;
         let sent = match &block.bytes {
             BytesLocation::Inline(given) => given.len() as u64,
             _ => header.payload,
         };
         if sent != bytes {
-            receiver.discard_payload(header).await?;
+            self.client.receiver.discard_payload(header).await?;
             return Err(Error::protocol(format!("{sent} bytes for a block of {bytes}")));
         }
         let node = self.client.node.clone();
         let (held, fresh) = match node.space_reserve(bytes) {
             Ok(reserved) => reserved,
             Err(error) => {
-                receiver.discard_payload(header).await?;
+                self.client.receiver.discard_payload(header).await?;
                 return Err(error);
             }
         };
-        let mapping = node.store.lock().mapping(held.arena);
-        let filled = match (mapping, &block.bytes) {
-            (Err(error), _) => Err(error),
-            (Ok(mapping), BytesLocation::Inline(given)) => mapping.write(held.offset, given),
-            (Ok(mapping), _) => {
-                if fresh {
-                    mapping.populate(held.offset, bytes);
-                }
-                receiver.payload_into(&mapping, held.offset, header).await
+        let filled = match &block.bytes {
+            BytesLocation::Inline(given) => {
+                let mapping = node.store.lock().mapping(held.arena);
+                mapping.and_then(|mapping| mapping.write(held.offset, given))
             }
+            _ => payload::take_into(&mut self.client, header, held, fresh).await,
         };
         let committed =
             filled.and_then(|()| node.store.lock().commit(held.arena, held.offset, held.generation, bytes));

@@ -2,7 +2,7 @@
 
 use super::client::{Client, log_unanswered};
 use super::reading::Reading;
-use super::{RoleSession, check_no_payload, not_spoken};
+use super::{RoleSession, not_spoken, payload};
 use crate::pipelines::WorkerHost;
 use forebay_core::Result;
 use forebay_wire::client::worker::{Reply, Request};
@@ -38,7 +38,7 @@ impl RoleSession for Session {
     }
 
     async fn on_frame(&mut self, frame: Frame) -> Result<()> {
-        check_no_payload(&frame)?;
+        payload::check_none(&frame)?;
         let request = frame.header.request;
         let failed = match frame.protocol()? {
             Protocol::Worker => {

@@ -1,7 +1,8 @@
 //! The arena that a client writes to, and what was granted to it there.
 
 use super::client::Client;
-use crate::node::{Held, Node};
+use crate::held::Held;
+use crate::node::Node;
 use crate::streams::begin_page::BeginPage;
 use forebay_cluster::environment::{HashMap, off_thread};
 use forebay_core::{Error, Result};

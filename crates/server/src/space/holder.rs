@@ -11,7 +11,7 @@ pub(crate) mod registration;
 
 use super::{FieldAtStep, Group};
 use crate::context::Context;
-use crate::node::Held;
+use crate::held::Held;
 use descriptions::Descriptions;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::{BlockRecord, Location};

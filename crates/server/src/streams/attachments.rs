@@ -97,4 +97,15 @@ impl Attachments {
             (None, None) => {}
         }
     }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> Result<(), String> {
+        for (stream, known) in &self.records {
+            if known.is_empty() || known.len() > ATTACHMENTS_MAX {
+                return Err(format!("{} attachments of stream '{stream}' are remembered", known.len()));
+            }
+        }
+        Ok(())
+    }
 }

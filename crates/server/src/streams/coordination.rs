@@ -3,6 +3,8 @@
 use crate::context::Context;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::steps::StreamCoordinator;
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many streams that nobody uses any more are remembered, for `forebay ls`.
@@ -93,5 +95,22 @@ impl Coordination {
             }
         }
         forgotten
+    }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> Result<(), String> {
+        for (stream, coordinator) in &self.coordinators {
+            coordinator.sanity_check().map_err(|error| format!("stream '{stream}': {error}"))?;
+        }
+        let distinct: BTreeSet<&String> = self.idle.iter().collect();
+        if distinct.len() < self.idle.len() || self.idle.len() > IDLE_MAX {
+            return Err(format!(
+                "{} idle streams are remembered, {} of them once",
+                self.idle.len(),
+                distinct.len()
+            ));
+        }
+        Ok(())
     }
 }

@@ -1,29 +1,8 @@
 //! The blocks of steps that are in this server's memory.
 
+use crate::held::Held;
 use forebay_cluster::environment::HashMap;
-use forebay_core::block::Location;
 use forebay_core::ids::StepId;
-use forebay_wire::peer::replication::BlockRange;
-
-/// A range that holds a block, and the arena it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Held {
-    pub(crate) arena: u32,
-    pub(crate) offset: u64,
-    pub(crate) generation: u64,
-}
-
-impl From<&Location> for Held {
-    fn from(location: &Location) -> Held {
-        Held { arena: location.arena, offset: location.offset, generation: location.generation }
-    }
-}
-
-impl From<&BlockRange> for Held {
-    fn from(range: &BlockRange) -> Held {
-        Held { arena: range.arena, offset: range.offset, generation: range.generation }
-    }
-}
 
 /// The ranges that each step's blocks hold.
 #[derive(Debug, Default)]
@@ -65,5 +44,19 @@ impl Holdings {
     /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_step.is_empty()
+    }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> Result<(), String> {
+        let mut seen: HashMap<Held, &StepId> = HashMap::default();
+        for (id, held) in self.all() {
+            for range in held {
+                if let Some(other) = seen.insert(*range, id) {
+                    return Err(format!("{range:?} holds a block of {other} and one of {id}"));
+                }
+            }
+        }
+        Ok(())
     }
 }

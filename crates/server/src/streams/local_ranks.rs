@@ -349,4 +349,10 @@ impl LocalRanks {
         let (stream, local) = self.streams.iter().find(|(_, local)| !local.ranks.is_empty())?;
         Some((stream, local.ranks.keys().map(|(_, rank)| *rank).min().unwrap_or(0)))
     }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        self.ledger.sanity_check()
+    }
 }

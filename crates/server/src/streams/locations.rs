@@ -94,4 +94,16 @@ impl Locations {
     pub(crate) fn take_deferred(&mut self) -> Vec<(ServerId, PeerMessage)> {
         std::mem::take(&mut self.deferred)
     }
+
+    /// Checks what always holds between two events.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> Result<(), String> {
+        if let Some((stream, _)) = self.moved.iter().find(|(_, before)| before.is_empty()) {
+            return Err(format!("nobody was thought to coordinate stream '{stream}' before"));
+        }
+        match self.deferred.len() {
+            0..=DEFERRED_MAX => Ok(()),
+            count => Err(format!("{count} messages wait")),
+        }
+    }
 }

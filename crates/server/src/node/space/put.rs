@@ -1,7 +1,7 @@
 //! Putting a block into the space: this server reserves memory, holds the block, registers it, and has copies made.
 
 use super::Node;
-use crate::node::Held;
+use crate::held::Held;
 use crate::space::FieldAtStep;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::ids::{BlockKey, ServerId};
@@ -87,7 +87,7 @@ impl Node {
             return Ok(());
         }
         let ranges = vec![BlockRange::from(&record.location)];
-        let copied = self.keep_in_time(ReplicaUnit::Space(record.key), copies, ranges, patience).await;
+        let copied = self.replicate_in_time(ReplicaUnit::Space(record.key), copies, ranges, patience).await;
         if copied.is_err() {
             self.in_space(|space, cx, _| space.holder.withdraw(cx, range));
         }

@@ -3,7 +3,7 @@
 use super::{HeldBlock, Holder};
 use crate::context::Context;
 use crate::directory::in_parts;
-use crate::node::Held;
+use crate::held::Held;
 use crate::space::Group;
 use crate::space::group::tiles_now;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};

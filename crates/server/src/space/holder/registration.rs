@@ -7,7 +7,7 @@
 
 use super::{Holder, range_at};
 use crate::context::Context;
-use crate::node::Held;
+use crate::held::Held;
 use crate::questions::Answer;
 use crate::space::{FieldAtStep, PendingAnswer};
 use forebay_core::block::{BlockRecord, Location};

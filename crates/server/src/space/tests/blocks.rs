@@ -1,6 +1,6 @@
 //! Blocks of fields that one server owns, or several.
 
-use crate::node::Held;
+use crate::held::Held;
 use crate::space::FieldAtStep;
 use crate::space::owner::search::Search;
 use forebay_core::block::{BlockRecord, Extent, Location};

@@ -3,7 +3,8 @@
 use super::below::Below;
 use super::blocks::Block;
 use crate::context::{Common, Context};
-use crate::node::{Held, Node};
+use crate::held::Held;
+use crate::node::Node;
 use crate::options::ServerOptions;
 use crate::questions::Answer;
 use crate::space::holder::registration::{OwnerQuestion, OwnerReply, OwnerRequest};

@@ -2,13 +2,13 @@
 
 use super::network::{Door, Network, Place, addresses};
 use crate::node::Node;
-use crate::offer::Offer;
 use crate::options::ServerOptions;
+use crate::replication::rejoin::HeldBefore;
 use crate::sessions;
 use forebay_cluster::forming;
 use forebay_core::Result;
 use forebay_core::block::Location;
-use forebay_core::ids::{Lineage, ServerId, StepId};
+use forebay_core::ids::{Lineage, StepId};
 use forebay_core::roster::{Candidate, Incarnation};
 use forebay_wire::peer::replication::ReplicaUnit;
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ pub(super) enum Ended {
     /// It has left.
     Left,
     /// Its group has gone on without it: what it held.
-    Evicted(Box<Offer>),
+    Evicted(Box<HeldBefore>),
     /// It could not become a member.
     Failed(String),
 }
@@ -56,7 +56,7 @@ pub(super) struct Start {
     pub(super) options: ServerOptions,
     pub(super) lineage: Lineage,
     pub(super) incarnation: u64,
-    pub(super) offer: Option<Box<Offer>>,
+    pub(super) held: Option<Box<HeldBefore>>,
     pub(super) door: Arc<Door>,
 }
 
@@ -67,14 +67,14 @@ pub(super) async fn run(start: Start, known: Known) {
 }
 
 async fn serve(start: Start, known: &Known) -> Result<Ended> {
-    let Start { network, process, host, options, lineage, incarnation, offer, door } = start;
+    let Start { network, process, host, options, lineage, incarnation, held, door } = start;
     let environment = Arc::new(Place::new(&network, host));
     let incarnation = Incarnation(incarnation);
-    let formerly = offer.as_ref().map(|offer| offer.former);
+    let formerly = held.as_ref().map(|held| held.former);
     let own = Candidate { incarnation, pid: process, addresses: addresses(process, host), formerly };
     let formed = forming::become_member(&options.cluster, lineage, own, environment).await?;
     let (node, _no_workers) = Node::new(&options, formed);
-    crate::start(&node, offer.map(|offer| *offer), Vec::new());
+    crate::start(&node, held.map(|held| *held), Vec::new());
     known.0.lock().node = Arc::downgrade(&node);
     let accepting = node.clone();
     tokio::spawn(async move {
@@ -90,7 +90,7 @@ async fn serve(start: Start, known: &Known) -> Result<Ended> {
         () = node.shutdown.notified() => return Ok(Ended::Left),
     }
     let left = node.state.lock().common.members.goes();
-    Ok(if left { Ended::Left } else { Ended::Evicted(Box::new(node.what_it_held())) })
+    Ok(if left { Ended::Left } else { Ended::Evicted(Box::new(node.held_before())) })
 }
 
 /// Whether a server holds the bytes of a block.
@@ -101,8 +101,8 @@ pub(super) fn holds(node: &Node, id: &StepId, block: &Location) -> bool {
     if block.server == node.id {
         arenas.push(block.arena);
     }
-    arenas
-        .extend(state.answers.get(key).into_iter().filter(|(by, _)| *by == node.id).map(|(_, arena)| arena));
+    let by = state.replication.successors.of_arena(key);
+    arenas.extend(by.into_iter().filter(|(by, _)| *by == node.id).map(|(_, arena)| arena));
     let is_there = |arena: u32, offset: u64, generation: u64| {
         arenas.contains(&arena) && (offset, generation) == (block.offset, block.generation)
     };
@@ -110,13 +110,9 @@ pub(super) fn holds(node: &Node, id: &StepId, block: &Location) -> bool {
         return true;
     }
     let id = ReplicaUnit::Step(id.clone());
-    state.guarded.iter().any(|(of, guarded)| {
-        let stands_for =
-            |theirs: u32| (*of, theirs) == key || state.answers.get(key).contains(&(*of, theirs));
-        guarded.ranges_here(&id).iter().any(|range| {
-            (range.offset, range.generation) == (block.offset, block.generation)
-                && guarded.arena_there(range.arena).is_some_and(stands_for)
-        })
+    let stands_for = |theirs| theirs == key || state.replication.successors.of_arena(key).contains(&theirs);
+    state.replication.backups.ranges_of(&id).into_iter().any(|(theirs, range)| {
+        (range.offset, range.generation) == (block.offset, block.generation) && stands_for(theirs)
     })
 }
 
@@ -130,7 +126,7 @@ pub(super) fn holds_open(node: &Node, id: &StepId, block: &Location) -> bool {
 fn was_told(node: &Node, id: &StepId, rank: u32) -> bool {
     let state = node.state.lock();
     state.ranks.ledger().contributions_to(id).iter().any(|(of, _)| *of == rank)
-        || state.guarded.values().any(|guarded| guarded.was_told(id, rank))
+        || state.replication.backups.has_report(id, rank)
 }
 
 /// Whether these servers have all that a rank has put in a step, which lies in these blocks; else what they lack.
@@ -169,9 +165,8 @@ pub(super) fn told_by(node: &Node) -> Vec<(StepId, u32, Vec<Location>)> {
 pub(super) fn leftovers(node: &Node) -> Option<String> {
     let state = node.state.lock();
     let staged = node.store.lock().usage().staged;
-    let guarded: Vec<(ServerId, usize)> =
-        state.guarded.iter().map(|(of, guarded)| (*of, guarded.steps())).filter(|(_, n)| *n > 0).collect();
-    let nothing = staged == 0 && state.holdings.is_empty() && guarded.is_empty();
+    let copies = state.replication.backups.counts();
+    let nothing = staged == 0 && state.holdings.is_empty() && copies.is_empty();
     let held: Vec<&StepId> = state.holdings.steps().collect();
-    (!nothing).then(|| format!("{} holds {staged} bytes, {held:?}, and for others {guarded:?}", node.id))
+    (!nothing).then(|| format!("{} holds {staged} bytes, {held:?}, and for others {copies:?}", node.id))
 }

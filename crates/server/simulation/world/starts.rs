@@ -1,0 +1,108 @@
+//! Starting servers, ranks and readers.
+
+use super::processes::Server;
+use super::{STREAM, World};
+use crate::options::ServerOptions;
+use crate::replication::rejoin::HeldBefore;
+use crate::simulation::caller::Client;
+use crate::simulation::network::{Network, Place};
+use crate::simulation::process::Process;
+use crate::simulation::rank::{self, RankPlan};
+use crate::simulation::reader::{self, ReaderPlan};
+use crate::simulation::server::{self, Known, Start};
+use forebay_cluster::ClusterOptions;
+use forebay_core::ids::Lineage;
+use forebay_core::steps::{Policy, RunOptions};
+use std::path::PathBuf;
+
+impl World {
+    pub(super) fn start_server(&mut self, host: Option<usize>, held: Option<Box<HeldBefore>>) {
+        let hosts = self.plan.hosts as u64;
+        let host = host.unwrap_or_else(|| self.chance(hosts) as usize);
+        let (number, seed) = (self.next_process(), self.chance(u64::MAX));
+        let options = ServerOptions {
+            cluster: ClusterOptions {
+                group: self.group(),
+                servers: self.plan.servers,
+                lineage: None,
+                bind: Vec::new(),
+                advertise: None,
+                ports: None,
+                seal_payload: false,
+                silence: Some(self.plan.silence),
+            },
+            budget: Some(self.plan.budget),
+            watch_parent: None,
+            private_place: None,
+            leash: None,
+        };
+        let came_back = held.is_some();
+        let start = Start {
+            network: self.network.clone(),
+            process: number,
+            host,
+            options,
+            lineage: Lineage([7; 16]),
+            incarnation: seed,
+            held,
+            door: self.network.open(number),
+        };
+        let known = Known::default();
+        let speed = 990 + self.chance(21);
+        let process = Process::start(self.now, speed, &number.to_string(), server::run(start, known.clone()));
+        let (process, stands_still, runs_since) = (Some(process), false, 0);
+        self.servers.push(Server { number, host, process, known, stands_still, runs_since, came_back });
+    }
+
+    fn client(&mut self) -> (Network, usize, PathBuf, u64) {
+        let hosts = self.plan.hosts as u64;
+        (self.network.clone(), self.chance(hosts) as usize, self.group(), self.chance(u64::MAX))
+    }
+
+    pub(super) fn start_rank(&mut self, rank: u32) {
+        let (network, host, group, random) = self.client();
+        let options = RunOptions {
+            size: self.plan.ranks,
+            policy: Policy::Block,
+            keep: 0,
+            queue_bytes: 1 << 20,
+            continues: None,
+            replicas: self.plan.replicas,
+            durability: self.plan.durability,
+        };
+        let plan = RankPlan {
+            stream: STREAM.into(),
+            rank,
+            options,
+            steps: self.plan.steps,
+            blocks: self.plan.blocks,
+            computes: self.plan.computes,
+        };
+        let book = self.book.clone();
+        let main = async move {
+            let place = Place::new(&network, host);
+            rank::run(Client { place, group, random }, plan, book).await;
+        };
+        self.clients.push(Process::start(self.now, 1000, &format!("rank {rank}"), main));
+    }
+
+    pub(super) fn start_reader(&mut self, every: u32, until: Option<u64>) {
+        let (network, host, group, random) = self.client();
+        let plan = ReaderPlan {
+            stream: STREAM.into(),
+            every,
+            window: 1 + self.chance(4) as u32,
+            ranks: self.plan.ranks,
+            blocks: self.plan.blocks,
+            until,
+            looks: self.plan.computes,
+        };
+        let book = self.book.clone();
+        let main = async move {
+            let place = Place::new(&network, host);
+            reader::run(Client { place, group, random }, plan, book).await;
+        };
+        self.readers += 1;
+        self.clients.push(Process::start(self.now, 1000, &format!("reader {}", self.readers), main));
+    }
+}

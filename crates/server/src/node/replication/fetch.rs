@@ -1,0 +1,137 @@
+//! Fetching the bytes of copies from a primary on another host.
+
+use super::super::Node;
+use crate::replication::backups::{FetchedRange, Order};
+use forebay_cluster::peers::dialling::dial;
+use forebay_core::ids::ServerId;
+use forebay_core::{Error, Result};
+use forebay_transport::asynchronous::{Outbox, Receiver};
+use forebay_transport::host;
+use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
+use forebay_wire::connection::{Hello, Role, Welcome};
+use forebay_wire::frame::Header;
+use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// How long it may take to be greeted by a server whose bytes are to be fetched.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// How long bytes may take that are fetched, and so many more seconds for each of this many.
+const FETCHED: Duration = Duration::from_secs(30);
+const FETCHED_A_SECOND: u64 = 10 << 20;
+
+type Connection = (Receiver, Arc<Outbox>);
+
+impl Node {
+    /// Does what a primary on another host wants, in order: fetches the blocks that are to be held.
+    pub(super) fn fetch_all(&self, from: ServerId, orders: mpsc::Receiver<Order>) {
+        tokio::spawn(follow(self.me.clone(), from, orders));
+    }
+}
+
+async fn follow(node: Weak<Node>, from: ServerId, mut orders: mpsc::Receiver<Order>) {
+    let mut connection = None;
+    while let Some(order) = orders.recv().await {
+        let Some(node) = node.upgrade() else { return };
+        match order {
+            Order::Release(unit) => {
+                node.with_replication(&mut node.state.lock(), |replication, cx, _| {
+                    replication.backups.let_go(cx, from, &unit);
+                });
+            }
+            Order::Hold(token, replica) => {
+                let new = node.with_replication(&mut node.state.lock(), |replication, cx, _| {
+                    replication.backups.begin_fetch(cx, from, &replica)
+                });
+                let result = match new {
+                    Ok(new) => fetch_new(&node, from, &mut connection, &replica.unit, new).await,
+                    Err(error) => Err(error),
+                };
+                let mut state = node.state.lock();
+                node.with_replication(&mut state, |replication, cx, _| {
+                    replication.backups.end_fetch(cx, from, (token, *replica), result);
+                });
+                node.drain(&mut state);
+            }
+        }
+    }
+}
+
+async fn fetch_new(
+    node: &Node,
+    from: ServerId,
+    connection: &mut Option<Connection>,
+    unit: &ReplicaUnit,
+    new: Vec<FetchedRange>,
+) -> Result<()> {
+    let mut result = Ok(());
+    for FetchedRange { theirs, mine } in new {
+        if result.is_ok() {
+            let patience = FETCHED + Duration::from_secs(theirs.bytes / FETCHED_A_SECOND);
+            result = match timeout(patience, fetch(node, from, connection, &theirs, &mine)).await {
+                Ok(fetched) => fetched,
+                Err(_) => Err(Error::timeout(format!("{from} does not send a block that is to be kept"))),
+            };
+            if result.is_err() {
+                *connection = None;
+            }
+        }
+        node.with_replication(&mut node.state.lock(), |replication, cx, _| {
+            replication.backups.on_fetched(cx, from, unit, &mine, result.is_ok());
+        });
+    }
+    result
+}
+
+async fn fetch(
+    node: &Node,
+    from: ServerId,
+    connection: &mut Option<Connection>,
+    theirs: &BlockRange,
+    mine: &BlockRange,
+) -> Result<()> {
+    if connection.is_none() {
+        *connection = Some(greet(node, from).await?);
+    }
+    let Some((receiver, outbox)) = connection else { return Err(Error::internal("no connection")) };
+    let mapping = node.store.lock().mapping(mine.arena)?;
+    let one = |n: u64| [n][..].into();
+    let part = Part { offset: one(0), shape: one(theirs.bytes), step: one(1) };
+    let BlockRange { arena, offset, generation, bytes } = *theirs;
+    let stored = one(bytes);
+    let fetch = Request::Fetch(Fetch { arena, offset, bytes, generation, stored, element: 1, part });
+    outbox.push(Header { request: 1, ..Header::default() }, &fetch)?;
+    let left = || Error::unreachable(format!("{from} ended the connection"));
+    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
+    match frame.message::<Result<Reply>>()?? {
+        Reply::Data if frame.header.payload == bytes => {
+            mapping.populate(mine.offset, bytes);
+            receiver.payload_into(&mapping, mine.offset, &frame.header).await
+        }
+        _ => Err(Error::protocol(format!("{from} sent something else than a block"))),
+    }
+}
+
+/// Connects to a server as one of its readers.
+async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
+    let standing = node.standing();
+    let member = standing.roster.members.iter().find(|member| member.id == from);
+    let gone = || Error::unreachable(format!("{from} is no member"));
+    let entry = forebay_cluster::membership::entry(member.ok_or_else(gone)?);
+    let (mut receiver, outbox) = dial(&*node.environment, &entry, &node.secret, &node.lineage).await?;
+    let hello = Hello {
+        role: Role::Consumer,
+        pid: std::process::id(),
+        host: host::process_space(),
+        shared_memory: false,
+        patience_ms: 0,
+    };
+    outbox.push(Header { request: 1, ..Header::default() }, &hello)?;
+    let silent = |_| Error::timeout(format!("{from} does not greet"));
+    let (frame, _) = timeout(GREETING, receiver.next()).await.map_err(silent)??.ok_or_else(gone)?;
+    frame.message::<Result<Welcome>>()??;
+    Ok((receiver, outbox))
+}
