@@ -4,13 +4,14 @@
 //! - [`client`]: a client's connection, as all sessions use it;
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
 //! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
-//! - [`rank`]: what a rank has done, as its home keeps it for the connection;
+//! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection;
 
 mod admin;
 mod client;
 mod consumer;
 mod driving;
 mod fetch;
+mod open_step;
 mod payload;
 mod placement;
 mod producer;

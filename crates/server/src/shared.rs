@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// A client that may have had arenas mapped is gone, with its mappings.
-    pub(crate) fn reader_gone(&self, reader: u64) {
+    pub(crate) fn on_reader_gone(&self, reader: u64) {
         if self.store.lock().on_reader_gone(reader) {
             self.memory_freed.notify_waiters();
         }

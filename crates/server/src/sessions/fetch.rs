@@ -35,7 +35,7 @@ struct Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.node.reader_gone(self.reader);
+        self.node.on_reader_gone(self.reader);
     }
 }
 

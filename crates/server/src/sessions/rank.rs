@@ -1,12 +1,11 @@
 //! A rank of a stream, as the session of its connection to its home server knows it.
 
+use super::open_step::OpenStep;
 use super::receive::BlockDestination;
 use super::writing::Writing;
 use crate::directory::registration::Done;
-use crate::held::Held;
 use crate::node::{Components, Node};
 use crate::streams::local_ranks::RankKey;
-use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
@@ -16,7 +15,7 @@ use forebay_core::steps::{
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Grant;
 use forebay_wire::peer::streams;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One rank of a stream, which has joined at this server, its home.
@@ -49,34 +48,6 @@ pub(super) struct Rank {
     pub(super) attempt: u32,
     /// Whether it stays: one that comes back may still give that up.
     pub(super) settled: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct OpenStep {
-    pub(super) number: StepNumber,
-    pub(super) time: f64,
-    pub(super) demand: Arc<Demand>,
-    pub(super) fields: BTreeMap<String, Vec<BlockRecord>>,
-    pub(super) held: Vec<Held>,
-    pub(super) keys: HashSet<(String, u64)>,
-    pub(super) sizes: Vec<(String, u64)>,
-    /// Bytes of what is told of this step, encoded.
-    pub(super) told: usize,
-}
-
-impl OpenStep {
-    pub(super) fn new(number: StepNumber, time: f64, demand: Arc<Demand>) -> OpenStep {
-        OpenStep {
-            number,
-            time,
-            demand,
-            fields: BTreeMap::new(),
-            held: Vec::new(),
-            keys: HashSet::new(),
-            sizes: Vec::new(),
-            told: 0,
-        }
-    }
 }
 
 impl Rank {

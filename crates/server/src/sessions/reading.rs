@@ -35,7 +35,7 @@ impl Reading {
             Request::CloseArena { reader } => {
                 // Only its own: what another one looks at is not to be used again.
                 if self.readers.remove(&reader) {
-                    node.reader_gone(reader);
+                    node.on_reader_gone(reader);
                 }
                 Ok(None)
             }
@@ -77,7 +77,7 @@ impl Reading {
     /// The client looks at nothing any more.
     pub(super) fn close_all(&mut self, node: &Node) {
         for reader in std::mem::take(&mut self.readers) {
-            node.reader_gone(reader);
+            node.on_reader_gone(reader);
         }
     }
 }
