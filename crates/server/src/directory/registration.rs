@@ -239,7 +239,8 @@ impl Registrations {
     /// Nothing more is waited for before others are told that a rank has ended a step: what they are told, if it is next.
     pub(crate) fn end_replicating(&mut self, key: &RankKey, step: StepNumber) -> Option<Arc<StepEnded>> {
         let queue = self.by_rank.get_mut(key)?;
-        match queue.pop_front_if(|item| item.replicates(step))? {
+        queue.front().filter(|item| item.replicates(step))?;
+        match queue.pop_front()? {
             Item::Replicating { ended, .. } => Some(ended),
             _ => None,
         }
