@@ -243,7 +243,8 @@ impl Registrations {
         step: StepNumber,
     ) -> Option<Arc<StepContribution>> {
         let queue = self.by_rank.get_mut(key)?;
-        match queue.pop_front_if(|item| item.replicates(step))? {
+        queue.front().filter(|item| item.replicates(step))?;
+        match queue.pop_front()? {
             Item::Replicating { ended, .. } => Some(ended),
             _ => None,
         }
