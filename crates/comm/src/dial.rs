@@ -4,12 +4,12 @@ use crate::hub::Hub;
 use crate::members::Gone;
 use crate::peers::{Link, PeerId};
 use crate::pump::pump;
-use crate::word::Word;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Requester;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::tcp::TcpLink;
 use forebay_transport::{Address, host};
+use forebay_wire::comm::CommMessage;
 use forebay_wire::connection::HostId;
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub(crate) async fn handshake(
                 let link = Link::new(outbox);
                 link.say(&hub.hello());
                 if state.closed {
-                    link.say(&Word::Goodbye);
+                    link.say(&CommMessage::Goodbye);
                 }
                 if let Some(peer) = state.peers.get(peer) {
                     peer.links.push(link.clone());
