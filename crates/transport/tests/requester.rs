@@ -176,6 +176,7 @@ fn a_peer_that_ends_within_data_is_named_and_so_is_one_that_ends_before() {
         let mapping = arena();
         let error = requester.fetch(&fetch(100), target(&mapping, 100), soon(), "a block").await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unreachable);
+        assert!(error.text.starts_with("server7: "), "{error}");
         assert_eq!(requester.ask(&fetch(1), soon(), "an answer").await.unwrap_err(), error);
     });
     with_peer(

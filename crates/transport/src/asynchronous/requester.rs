@@ -17,7 +17,8 @@ use tokio::time::{Instant, timeout_at};
 ///
 /// Each wait ends at its deadline, with an error that names the peer and what was awaited. What is answered after that is
 /// passed over. After an error of another kind than a time-out, or within the data of an answer, the connection is of no more
-/// use, and every later request fails with that error.
+/// use, and every later request fails with that error. A call that is given up before it returns leaves it of no more use, too:
+/// drop it then.
 #[derive(Debug)]
 pub struct Requester {
     peer: String,
@@ -50,7 +51,8 @@ impl Requester {
     pub async fn connect(link: Box<dyn Link>, door: &Door<'_>, deadline: Instant) -> Result<Requester> {
         let peer = door.name.to_owned();
         let shaken = timeout_at(deadline, super::connect(link, door)).await;
-        let (receiver, outbox) = shaken.unwrap_or_else(|_| Err(late(&peer, "its handshake")))?;
+        let shaken = shaken.map_err(|_| late(&peer, "its handshake"))?;
+        let (receiver, outbox) = shaken.map_err(|error| error.during(&peer))?;
         let (outbox, requests) = (Ending { outbox, is_given_away: false }, Requests::default());
         Ok(Requester { peer, receiver, outbox, requests, broken: None })
     }
@@ -146,7 +148,8 @@ impl Requester {
     }
 
     fn push<M: Message>(&self, request: u64, message: &M) -> Result<()> {
-        self.outbox.outbox.push(Header { request, ..Header::default() }, message)
+        let pushed = self.outbox.outbox.push(Header { request, ..Header::default() }, message);
+        pushed.map_err(|error| error.during(&self.peer))
     }
 
     /// Receives the next frame, and keeps it for whoever waits for it. Skips data before it that nobody waits for any more.
@@ -160,7 +163,7 @@ impl Requester {
         let received = match next.map_err(|_| late(&self.peer, what))? {
             Ok(Some((frame, files))) => self.requests.accept(frame, files),
             Ok(None) => Err(self.ended()),
-            Err(error) => Err(error),
+            Err(error) => Err(error.during(&self.peer)),
         };
         received.map_err(|error| self.break_with(error))
     }
@@ -172,7 +175,10 @@ impl Requester {
         taken: std::result::Result<Result<()>, tokio::time::error::Elapsed>,
         what: &str,
     ) -> Result<()> {
-        let taken = taken.unwrap_or_else(|_| Err(late(&self.peer, what)));
+        let taken = match taken {
+            Ok(taken) => taken.map_err(|error| error.during(&self.peer)),
+            Err(_) => Err(late(&self.peer, what)),
+        };
         taken.map_err(|error| self.break_with(error))?;
         self.requests.received_data(bytes);
         Ok(())
