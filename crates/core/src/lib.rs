@@ -5,7 +5,8 @@
 //!
 //! The modules, low to high: each uses only those before it.
 //!
-//! - [`error`]: what went wrong, of which kind, and what helps;
+//! - `server_id`: the number of a server;
+//! - [`error`]: what went wrong, of which kind, which server it is about, and what helps;
 //! - [`seeded`]: bugs that tests seed on purpose;
 //! - [`ids`]: names and numbers of servers, streams, runs, steps and blocks;
 //! - [`view`]: the members of a group at an epoch, and hashes that spread work over them;
@@ -49,6 +50,7 @@ pub mod region;
 pub mod roster;
 pub mod seats;
 pub mod seeded;
+mod server_id;
 #[cfg(test)]
 mod simulation;
 pub mod steps;

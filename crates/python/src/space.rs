@@ -93,9 +93,7 @@ impl Space {
                     Ok(found) if found.field() != &field => Ok(Err(found.field().clone())),
                     Ok(found) => Ok(Ok(found)),
                     // Who does not answer tells no shape either.
-                    Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable) => {
-                        Err(error)
-                    }
+                    Err(error) if error.is_retryable() => Err(error),
                     // The shape may be another one at this step.
                     Err(error) => match self.space.field(name, step, left()) {
                         Ok(now) if now != field => Ok(Err(now)),

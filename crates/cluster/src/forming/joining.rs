@@ -76,7 +76,7 @@ async fn join(
                         me.ok_or_else(|| Error::protocol(format!("{} admitted another server", member.id)))?;
                     return Ok((id, file.secret, roster, witness));
                 }
-                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                Err(error) if error.is_retryable() => {
                     tracing::info!("{error}");
                     one_answers |= error.kind != ErrorKind::Unreachable;
                     *last = Some(error);

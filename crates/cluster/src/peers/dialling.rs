@@ -46,9 +46,11 @@ pub async fn dial_to_ask(
     deadline: Instant,
 ) -> Result<Requester> {
     let late = |_| Err(Error::timeout(format!("the deadline passed before {} was connected to", server.id)));
-    let link = timeout_at(deadline, link_to(environment, server)).await.unwrap_or_else(late)?;
+    let about_it = |error: Error| error.about(server.id);
+    let link = timeout_at(deadline, link_to(environment, server)).await.unwrap_or_else(late);
     let door = Door { secret, lineage, name: &server.id.to_string() };
-    Requester::connect(link, &door, deadline.min(Instant::now() + HANDSHAKE)).await
+    let deadline = deadline.min(Instant::now() + HANDSHAKE);
+    Requester::connect(link.map_err(about_it)?, &door, deadline).await.map_err(about_it)
 }
 
 /// Connects to the first of a server's addresses that can be reached from here.
@@ -117,7 +119,7 @@ pub(crate) async fn ask(
     let mut requester = dial_to_ask(environment, server, &file.secret, &file.lineage, deadline).await?;
     requester.tell(&hello(NOBODY))?;
     requester.tell(&question)?;
-    match requester.next_event(deadline, what).await? {
+    match requester.next_event(deadline, what).await.map_err(|error| error.about(server.id))? {
         cluster::Message::Admission(result) => result.and_then(|roster| roster.check().map(|()| roster)),
         _ => Err(Error::protocol(format!("{} answered something else than a roster", server.id))),
     }
