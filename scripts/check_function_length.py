@@ -12,8 +12,8 @@ from file_order import without_tests
 
 LONGEST = 70
 REASON = "// Long because "
-# Crates that are not compared yet.
-LATER = ("server",)
+# Files that are not compared yet.
+LATER = ("crates/server/src/directory/endings.rs",)
 
 _FUNCTION = re.compile(r"\bfn\s+(\w+)")
 
@@ -62,10 +62,10 @@ def violations(root: Path) -> list[str]:
     """What is too long under the crates of the repository at `root`, one sentence for each."""
     found = []
     for path in sorted(root.glob("crates/*/src/**/*.rs")):
-        if path.relative_to(root).parts[1] in LATER:
+        where = path.relative_to(root)
+        if str(where) in LATER:
             continue
         for line, name, length in too_long(path.read_text(encoding="utf-8")):
-            where = path.relative_to(root)
             found.append(
                 f"{where}:{line} `{name}` has {length} lines: shorten it to {LONGEST}, or say above it `{REASON}...`"
             )
