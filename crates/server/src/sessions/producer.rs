@@ -474,29 +474,10 @@ impl Session {
             let field = rank.field(&block.field)?;
             block.extent.bytes(field.dtype)?
         };
-        let mut inline = None;
-        let location = match &block.bytes {
-            BytesLocation::Inline(given) => {
-                if given.len() as u64 != bytes || given.len() > INLINE_MAX {
-                    return Err(Error::protocol(format!(
-                        "{} bytes inside a message for a block of {bytes}",
-                        given.len()
-                    )));
-                }
-                inline = Some(given.clone());
-                Location { server: node.id, arena: 0, offset: 0, bytes, generation: 0 }
-            }
-            BytesLocation::Placed(location) => {
-                if location.bytes != bytes {
-                    return Err(Error::protocol(format!("{} bytes for a block of {bytes}", location.bytes)));
-                }
-                self.check_there(location).await?;
-                *location
-            }
-            given => {
-                let Some(rank) = &mut self.rank else { return Err(not_joined()) };
-                rank.target().take_bytes(&mut self.client, header, given, bytes).await?
-            }
+        let location = self.take_bytes(header, &block.bytes, bytes).await?;
+        let inline = match &block.bytes {
+            BytesLocation::Inline(given) => Some(given.clone()),
+            _ => None,
         };
         let rank = self.rank()?;
         let key = block.key(rank.rank);
@@ -533,6 +514,33 @@ impl Session {
             return Ok(Reply::Placed(location));
         }
         Ok(Reply::Done)
+    }
+
+    /// Takes the bytes of a block that is to have so many; where they are.
+    async fn take_bytes(&mut self, header: &Header, given: &BytesLocation, bytes: u64) -> Result<Location> {
+        match given {
+            BytesLocation::Inline(given) => {
+                if given.len() as u64 != bytes || given.len() > INLINE_MAX {
+                    return Err(Error::protocol(format!(
+                        "{} bytes inside a message for a block of {bytes}",
+                        given.len()
+                    )));
+                }
+                let server = self.client.node.id;
+                Ok(Location { server, arena: 0, offset: 0, bytes, generation: 0 })
+            }
+            BytesLocation::Placed(location) => {
+                if location.bytes != bytes {
+                    return Err(Error::protocol(format!("{} bytes for a block of {bytes}", location.bytes)));
+                }
+                self.check_there(location).await?;
+                Ok(*location)
+            }
+            given => {
+                let Some(rank) = &mut self.rank else { return Err(not_joined()) };
+                rank.target().take_bytes(&mut self.client, header, given, bytes).await
+            }
+        }
     }
 
     /// Checks that another server holds a block: of one that is gone, somebody who answers for what that held.
