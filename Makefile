@@ -129,6 +129,7 @@ sanitize: build ## tests under valgrind, AddressSanitizer and Miri
 check: $(STAMPS)/python $(STAMPS)/cargo-deny ## formats, lints, types, dependencies
 	@$(STEP) "cargo fmt" cargo fmt --all --check
 	@$(STEP) "crate order" $(VENV)/bin/python scripts/check_crate_order.py
+	@$(STEP) "function length" $(VENV)/bin/python scripts/check_function_length.py
 	@$(STEP) "one declaration" $(VENV)/bin/python scripts/generate_faces.py --check
 	@$(STEP) "cargo deny" scripts/check_dependencies.sh $(VENV)/bin/cargo-deny
 	@$(STEP) "ruff" $(VENV)/bin/ruff check .

@@ -182,7 +182,7 @@ module forebay
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
-   public :: fb_group_text, fb_version, fb_result_name, fb_result_is_retryable
+   public :: fb_group_text, fb_version, fb_result_name, fb_result_is_retryable, fb_error_server
 
    ! call fb_put(producer, field, array, [offset], [ghost_low], [ghost_high], [number], [level], [outcome], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.  One copy; the array is yours again
@@ -1344,12 +1344,10 @@ contains
       integer(int64), allocatable :: shape(:)
       type(fb_field_info) :: info
       integer :: result
-      character(1024) :: text
-      text = ''
-      call fb_step_field(step, field, info, result, text)
+      call fb_step_field(step, field, info, result)
       shape = info%shape
       if (result /= FB_OK) then
-         call refused(trim(text), stat, errmsg, result)
+         call told(int(result, c_int), stat, errmsg)
       else if (.not. info%placed) then
          call refused('field '''//trim(field)//''' has no global shape: its blocks have no place in one; see fb_step_block', &
                       stat, errmsg)
@@ -1793,6 +1791,12 @@ contains
       fb_result_is_retryable = c_result_is_retryable(int(result, c_int)) /= 0
    end function
 
+   ! The number of the server that the calling thread's last error is about: one that could not be reached, did not answer in
+   ! time or is not there, or that held what is lost.  -1 if it is about no server.
+   integer function fb_error_server()
+      fb_error_server = int(c_error_server())
+   end function
+
    ! Hands a result to the caller; without `stat` an error ends the program.
    subroutine told(result, stat, errmsg)
       integer(c_int), intent(in) :: result
@@ -1823,6 +1827,8 @@ contains
       integer :: result
       result = FB_OUT_OF_BOUNDS
       if (present(kind)) result = kind
+      ! So that the last error is this one in C, too, which is about no server.
+      result = int(c_error_set(int(result, c_int), c_text(text)))
       if (present(stat)) stat = result
       if (present(errmsg)) errmsg = text
       if (.not. present(stat)) call stop_with(text, result)

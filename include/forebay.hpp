@@ -49,20 +49,27 @@ namespace forebay {
 
 class Error : public std::runtime_error {
 public:
-    Error(int kind, const std::string &text) : std::runtime_error(text), kind_(kind) {}
+    Error(int kind, const std::string &text, std::optional<std::uint32_t> server = {})
+        : std::runtime_error(text), kind_(kind), server_(server) {}
     // One of FB_INVALID ... FB_IO.
     int kind() const noexcept { return kind_; }
     // Whether the same call may succeed later although you have changed nothing.
     bool is_retryable() const noexcept { return fb_result_is_retryable(kind_) != 0; }
     const char *name() const noexcept { return fb_result_name(kind_); }
+    // The number of the server that it is about: one that could not be reached, did not answer in time or is not there, or that
+    // held what is lost.  None if it is about no server.
+    std::optional<std::uint32_t> server() const noexcept { return server_; }
 
 private:
     int kind_;
+    std::optional<std::uint32_t> server_;
 };
 
 // Throws if a call of the C interface failed.
 inline void check(int result) {
-    if (result != FB_OK) throw Error(result, fb_error());
+    if (result == FB_OK) return;
+    const std::int64_t server = fb_error_server();
+    throw Error(result, fb_error(), server < 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(server)));
 }
 
 // ---- element types ----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Checks which crate depends on which, against the list in the design.
+"""Checks which crate depends on which, against the list in the design, and which file inside a crate imports which.
 
 A crate may use those above it in the list, never those below or beside it. Bindings use the client alone,
 so that every language gets the same; only their tests may use the server, to have something to talk to. The
-lowest crate does no input or output.
+lowest crate does no input or output. The order inside crates stands in `file_order.toml`, its rules in `file_order.py`.
 """
 
 import json
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import file_order
 
 PREFIX = "forebay-"
 
@@ -76,7 +78,8 @@ def workspace_metadata(root: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Prints the violations in this repository and returns the exit status."""
-    found = violations(workspace_metadata(Path(__file__).resolve().parent.parent))
+    root = Path(__file__).resolve().parent.parent
+    found = violations(workspace_metadata(root)) + file_order.all_violations(root, LAYER)
     for sentence in found:
         print(sentence)
     return 1 if found else 0

@@ -360,6 +360,18 @@ def test_doctor() -> None:
     assert "shared memory" in text
 
 
+def test_an_error_says_which_server_it_is_about(one: forebay.LocalGroup) -> None:
+    error = told("leave", "server7", "--group", one.path, code=1)
+    assert (error["error"], error["server"]) == ("NotFound", 7)
+    assert "server" not in told("get", "nothing", "U", "--group", one.path, "--timeout", 1, code=1)
+    with pytest.raises(forebay.NotFound, match="no server7") as raised:
+        forebay.Admin(group=one.path).remove_server(7)
+    assert raised.value.server == 7
+    with pytest.raises(forebay.Invalid) as raised:
+        forebay.Producer("s", rank=2, size=1, group=one.path)
+    assert raised.value.server is None
+
+
 def test_down_of_a_group_that_has_lost_a_server(own_place: Path) -> None:
     group = own_place / "g.json"
     up = told("up", "-n", 2, "--group", group, "--budget", "16M")

@@ -143,13 +143,15 @@ def test_the_only_server_is_killed_within_a_step(
                 assert sim.lost[1] >= 3
                 sim.close()
             else:
-                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)"):
+                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)") as raised:
                     go_on()
+                assert raised.value.server == 0
                 with contextlib.suppress(forebay.Error):
                     sim.close()
             for _ in range(2):
-                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)"):
+                with pytest.raises(forebay.Unreachable, match=r"server0 \(process \d+\)") as raised:
                     list(iter(reader.next, None))
+                assert raised.value.server == 0
             # What is mapped is there; what was fetched too.
             np.testing.assert_array_equal(view, reference(SHAPE))
             for use in (
@@ -237,8 +239,9 @@ def test_what_a_dead_server_held_is_lost_and_said_so(two: forebay.LocalGroup, tr
         victim = 1 - coordinator(two)
         os.kill(process_of(two, victim), signal.SIGKILL)
         with within(20):
-            with pytest.raises((forebay.Lost, forebay.Unreachable), match=f"server{victim}"):
+            with pytest.raises((forebay.Lost, forebay.Unreachable), match=f"server{victim}") as raised:
                 found["U"][...]
+            assert raised.value.server == victim
             survivors = 0
             for block in reader_blocks(found):
                 assert block.offset is not None

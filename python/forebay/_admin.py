@@ -160,7 +160,7 @@ class Admin:
         except json.JSONDecodeError:
             raise Unreachable(said) from None
         if done.returncode != 0:
-            raise by_name(answer["error"], answer["text"])
+            raise by_name(answer["error"], answer["text"], answer.get("server"))
         added: list[int] = answer["added"]
         return added
 

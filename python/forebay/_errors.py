@@ -11,6 +11,9 @@ class Error(Exception):
     """Its number in C, too."""
     retryable = False
     """Whether the same call may succeed later although its caller has changed nothing."""
+    server: int | None = None
+    """The number of the server that it is about: one that could not be reached, did not answer in time or is not there, or
+    that held what is lost. None if it is about no server."""
 
 
 # generated from interface/forebay.toml: errors
@@ -180,11 +183,18 @@ class Io(Error, OSError):
 _BY_CODE: dict[int, type[Error]] = {kind.code: kind for kind in Error.__subclasses__()}
 
 
-def make(code: int, text: str) -> Error:
+def make(code: int, text: str, server: int | None = None) -> Error:
     """The exception of this kind."""
-    return _BY_CODE.get(code, Internal)(text)
+    return _about(server, _BY_CODE.get(code, Internal)(text))
 
 
-def by_name(name: str, text: str) -> Error:
+def by_name(name: str, text: str, server: int | None = None) -> Error:
     """The same by its name."""
-    return next((kind for kind in _BY_CODE.values() if kind.__name__ == name), Internal)(text)
+    kind = next((kind for kind in _BY_CODE.values() if kind.__name__ == name), Internal)
+    return _about(server, kind(text))
+
+
+def _about(server: int | None, error: Error) -> Error:
+    if server is not None:
+        error.server = server
+    return error

@@ -34,7 +34,8 @@ def interfaces(declaration: Declaration, header: str) -> list[str]:
 
 def _prototypes(header: str) -> Iterator[tuple[str, str, list[str]]]:
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
-    for found in re.finditer(r"^(int|void|const char \*) *(fb_\w+)\(([^;{]*)\);", code, re.MULTILINE):
+    results = "|".join([*_NUMBERS, "void", r"const char \*"])
+    for found in re.finditer(rf"^({results}) *(fb_\w+)\(([^;{{]*)\);", code, re.MULTILINE):
         arguments = [" ".join(argument.split()) for argument in found[3].split(",")]
         yield found[1].strip(), found[2], [] if arguments == ["void"] else arguments
 
@@ -49,7 +50,7 @@ def _function(result: str, name: str, arguments: list[str], structs: set[str]) -
     lines += ["      import"]
     lines += [f"      {line}" for _, line in declared]
     if result != "void":
-        lines += [f"      {'integer(c_int)' if result == 'int' else 'type(c_ptr)'} :: r"]
+        lines += [f"      {_NUMBERS.get(result, 'type(c_ptr)')} :: r"]
     return [*lines, f"   end {word}"]
 
 

@@ -59,7 +59,7 @@ class Rust:
     def choices(self) -> str:
         """`crates/client/src/declared/choices.rs`."""
         lines = ["//! Which values each choice has.", "//!", f"//! {BANNER.capitalize()}.", ""]
-        lines += ["use super::{Choice, Named};"]
+        lines += ["use crate::choice::{Choice, Named};"]
         enums = [enum for enum in self._declaration.enums.values() if enum.rust is not None]
         lines += [f"use {enum.rust};" for enum in enums]
         for enum in enums:
@@ -77,7 +77,7 @@ class Rust:
 
     def options(self) -> str:
         """`crates/client/src/declared/options.rs`."""
-        used = {"crate::connection::group_options::GroupOptions"}
+        used = {"crate::group_options::GroupOptions"}
         lines: list[str] = []
         for struct in self._structs():
             lines += ["", *self._option_struct(struct, used)]

@@ -1,13 +1,14 @@
 //! The boundary with C: what happens to every call on its way in and out.
 #![allow(unsafe_code, reason = "handles are C's pointers")]
 
-use forebay_client::{Error, ErrorKind, Result};
-use std::cell::RefCell;
+use forebay_client::{Error, ErrorKind, Result, ServerId};
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static LAST_SERVER: Cell<Option<ServerId>> = const { Cell::new(None) };
 }
 
 /// Runs the body of the function called `name`: an error becomes its code and, under the function's name,
@@ -22,16 +23,17 @@ pub(crate) fn call(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
             Error::internal(format!("a defect of Forebay's, please report it: {text}"))
         }
     };
-    remember(&format!("{name}: {}", error.text));
+    remember(&format!("{name}: {}", error.text), error.server());
     error.kind.code()
 }
 
-/// Makes this the calling thread's last error.
-pub(crate) fn remember(text: &str) {
+/// Makes this the calling thread's last error, and this the server that it is about.
+pub(crate) fn remember(text: &str, server: Option<ServerId>) {
     let bytes: Vec<u8> = text.bytes().filter(|byte| *byte != 0).collect();
     if let Ok(text) = CString::new(bytes) {
         // A thread that is ending may have lost its text already.
         let _ = LAST.try_with(|last| last.replace(Some(text)));
+        LAST_SERVER.set(server);
     }
 }
 
@@ -39,6 +41,11 @@ pub(crate) fn remember(text: &str) {
 pub(crate) fn last() -> *const c_char {
     let text = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
     text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+/// The server that the calling thread's last error is about.
+pub(crate) fn last_server() -> Option<ServerId> {
+    LAST_SERVER.get()
 }
 
 /// What every handle holds beside its content: the process that made it, so that a forked child is told
@@ -115,6 +122,12 @@ mod tests {
         assert_eq!(call("fb_x", || Err(Error::invalid("a\0b"))), 1);
         // SAFETY: the text is this thread's.
         assert_eq!(unsafe { CStr::from_ptr(last()) }, c"fb_x: ab");
+        assert_eq!(last_server(), None);
+        call("fb_x", || Err(Error::unreachable("server3 is gone").about(ServerId(3))));
+        assert_eq!(last_server(), Some(ServerId(3)));
+        call("fb_x", || Ok(()));
+        assert_eq!(last_server(), Some(ServerId(3)), "a call that succeeds leaves it as it is");
+        std::thread::spawn(|| assert_eq!(last_server(), None)).join().unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Running the command `forebay`, for what only that can do: starting servers, and a pipeline's code.
 
-use forebay_client::{Error, ErrorKind, GroupOptions, Result, TransportChoice};
+use forebay_client::{Error, ErrorKind, GroupOptions, Result, ServerId, TransportChoice};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
@@ -49,7 +49,11 @@ pub(crate) fn run(options: &GroupOptions, arguments: &[&str]) -> Result<Value> {
     }
     let kind = ErrorKind::ALL.into_iter().find(|kind| value["error"].as_str() == Some(&kind.name()));
     match (kind, value["text"].as_str()) {
-        (Some(kind), Some(text)) => Err(Error::new(kind, text)),
+        (Some(kind), Some(text)) => {
+            let server = value["server"].as_u64().and_then(|server| u32::try_from(server).ok());
+            let error = Error::new(kind, text);
+            Err(server.map(ServerId).into_iter().fold(error, Error::about))
+        }
         _ => {
             let mut errors = errors;
             let why = content(&mut errors)?;

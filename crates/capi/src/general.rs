@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 
 use crate::arguments;
-use crate::boundary::{c_text, call, last, remember};
+use crate::boundary::{c_text, call, last, last_server, remember};
 use forebay_client::{Error, ErrorKind, Group, GroupOptions, Result};
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -12,12 +12,18 @@ pub(crate) extern "C" fn fb_error() -> *const c_char {
     last()
 }
 
+/// The number of the server that the calling thread's last error is about; -1 if it is about none.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn fb_error_server() -> i64 {
+    last_server().map_or(-1, |server| i64::from(server.0))
+}
+
 /// Makes a text the calling thread's last error.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_error_set(result: c_int, text: *const c_char) -> c_int {
     if !text.is_null() {
         // SAFETY: the header's terms.
-        remember(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        remember(&unsafe { CStr::from_ptr(text) }.to_string_lossy(), None);
     }
     result
 }

@@ -1,6 +1,8 @@
 // forebay::Admin: a group of two servers is looked after, and ended.  test_administration.py gives the code of a pipeline as
 // the argument.
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -9,10 +11,11 @@
 #define CHECK(condition) \
     ((condition) ? (void)0 : throw std::runtime_error("line " + std::to_string(__LINE__) + ": " #condition))
 
-template <class Action> static int kind_of(Action action) {
+template <class Action> static int kind_of(Action action, std::optional<std::uint32_t> about = {}) {
     try {
         action();
     } catch (const forebay::Error &error) {
+        CHECK(error.server() == about);
         return error.kind();
     }
     return FB_OK;
@@ -25,7 +28,7 @@ int main(int argc, char **argv) try {
     forebay::Admin admin(options);
     CHECK((admin.add_servers(2) == std::vector<std::uint32_t>{2, 3}));
     admin.remove_server(3);
-    CHECK(kind_of([&] { admin.remove_server(3); }) == FB_NOT_FOUND);
+    CHECK(kind_of([&] { admin.remove_server(3); }, 3) == FB_NOT_FOUND);
     forebay::PipelineOptions pipeline{"nothing", argv[1]};
     pipeline.stream = "s";
     pipeline.driven = true;

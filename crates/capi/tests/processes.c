@@ -248,8 +248,12 @@ CASE(servers_that_are_gone) {
     }
     FAILS(FB_UNREACHABLE, "fb_producer_lost", "server", fb_producer_lost(skipping, &skipped));
     CHECK(skipped >= 3 && skipped <= 4);
+    CHECK(fb_error_server() == 0 || fb_error_server() == 1);
     OK(fb_producer_close(skipping));
+    FAILS(FB_INVALID, "fb_put", "NULL", fb_put(failing, NULL));
+    CHECK(fb_error_server() == -1);
     FAILS(FB_UNREACHABLE, "fb_producer_begin", "server", fb_producer_begin(failing, 0, 0));
+    CHECK(fb_error_server() == 0 || fb_error_server() == 1);
     (void)fb_producer_close(failing);
     fb_step *step;
     /* The reader is told by its own server's end, or before by that of the producers' server, which to the one

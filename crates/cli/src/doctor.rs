@@ -18,8 +18,9 @@ struct Check {
     remedy: &'static str,
 }
 
-pub(crate) fn doctor(output: &Output) -> Result<ExitCode> {
-    let checks = [
+/// Looks at everything.
+fn checks() -> Vec<Check> {
+    vec![
         Check {
             name: "shared memory",
             needed: true,
@@ -82,7 +83,11 @@ pub(crate) fn doctor(output: &Output) -> Result<ExitCode> {
             result: compiler(&["gfortran", "flang", "ifx"]),
             remedy: "apt-get install gfortran: needed for simulations in Fortran",
         },
-    ];
+    ]
+}
+
+pub(crate) fn doctor(output: &Output) -> Result<ExitCode> {
+    let checks = checks();
     let value: Vec<Value> = checks
         .iter()
         .map(|check| {

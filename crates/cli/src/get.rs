@@ -116,25 +116,10 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
     let group = common.group_options()?;
     let status = Admin::open(&group)?.status()?;
     let stream = list(&status["streams"]).find(|stream| name(stream) == get.stream);
-    let keeps_nothing = |stream: &&Value| stream["over"] == true && stream["held"]["blocks"] == 0;
-    if let Some(stream) = stream.filter(keeps_nothing).filter(|_| get.step != StepChoice::Next) {
-        return Err(Error::not_found(format!(
-            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, \
-             to look at it afterwards",
-            get.stream, stream["steps"]["closed"]
-        )));
-    }
-    if let Some(stream) = stream
-        && get.step != StepChoice::Next
-        && is_not_offered(stream, &get.field)
+    if get.step != StepChoice::Next
+        && let Some(stream) = stream
     {
-        let offered: Vec<&str> = list(&stream["fields"]).map(name).collect();
-        return Err(Error::not_found(format!(
-            "stream '{}' has no field '{}'; it has {}",
-            get.stream,
-            get.field,
-            offered.join(", ")
-        )));
+        check_offered(stream, get)?;
     }
     let patience = common.timeout.unwrap_or(PATIENCE);
     if stream.is_none() {
@@ -184,6 +169,27 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
             _ => return Ok(step),
         }
     }
+}
+
+/// An error if it is known that nothing can be read, so that nobody waits for it.
+fn check_offered(stream: &Value, get: &Get) -> Result<()> {
+    if stream["over"] == true && stream["held"]["blocks"] == 0 {
+        return Err(Error::not_found(format!(
+            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, \
+             to look at it afterwards",
+            get.stream, stream["steps"]["closed"]
+        )));
+    }
+    if is_not_offered(stream, &get.field) {
+        let offered: Vec<&str> = list(&stream["fields"]).map(name).collect();
+        return Err(Error::not_found(format!(
+            "stream '{}' has no field '{}'; it has {}",
+            get.stream,
+            get.field,
+            offered.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 /// Whether a run is known not to have this field: when a step has been closed all fields are known.

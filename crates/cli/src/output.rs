@@ -37,7 +37,10 @@ impl Output {
     /// Prints an error.
     pub(crate) fn error(&self, error: &Error) {
         if self.json {
-            let value = json!({ "error": error.kind.name(), "text": error.text });
+            let mut value = json!({ "error": error.kind.name(), "text": error.text });
+            if let Some(server) = error.server() {
+                value["server"] = json!(server.0);
+            }
             let _ = writeln!(std::io::stdout().lock(), "{value:#}");
         }
         eprintln!("forebay: {}", error.text);

@@ -3,7 +3,7 @@
 //! From the bottom up:
 //!
 //! - [`deadline_mutex`]: locks that are waited for until a deadline;
-//! - [`group_options`], [`group`]: the connection file, and what it tells of the members;
+//! - [`group`]: the connection file, and what it tells of the members;
 //! - [`rpc`], [`receive`], [`call`]: one connection, its sending half, its receiving half, and requests that use both;
 //! - [`connect`]: how one is made;
 //! - [`probe`]: whether servers live, and how long to try again while a group gives up those that do not;
@@ -18,7 +18,6 @@ pub(crate) mod coordinator;
 pub(crate) mod deadline_mutex;
 pub(crate) mod fan_out;
 pub(crate) mod group;
-pub(crate) mod group_options;
 pub(crate) mod probe;
 pub(crate) mod receive;
 pub(crate) mod rpc;

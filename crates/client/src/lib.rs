@@ -23,10 +23,12 @@
 
 mod admin;
 mod check_dtype;
+mod choice;
 mod connection;
 mod consumer;
 mod declared;
 mod fork;
+mod group_options;
 mod on_loss;
 mod outcome;
 mod pipeline_handle;
@@ -38,10 +40,11 @@ mod space;
 mod worker;
 
 pub use admin::{Admin, FoundPipeline};
+pub use choice::{Choice, Named};
 pub use connection::group::Group;
-pub use connection::group_options::{GroupOptions, TransportChoice};
 pub use consumer::Consumer;
-pub use declared::{Choice, ConsumerOptions, Named, ProducerOptions, SpaceOptions};
+pub use declared::{ConsumerOptions, ProducerOptions, SpaceOptions};
+pub use group_options::{GroupOptions, TransportChoice};
 pub use on_loss::OnLoss;
 pub use outcome::Outcome;
 pub use pipeline_handle::{DriveOutcome, PipelineHandle, PipelineRequest};

@@ -1,8 +1,8 @@
 //! The worker's side of a pipeline: connects to its server, takes orders, reports.
 
 use crate::connection::group::Group;
-use crate::connection::group_options::GroupOptions;
 use crate::connection::rpc::Rpc;
+use crate::group_options::GroupOptions;
 use crate::reading::block_access::ARENAS_KEPT;
 use crate::reading::held_steps::{HeldSteps, HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;

@@ -4,11 +4,12 @@ use crate::hub::Hub;
 use crate::members::Gone;
 use crate::peers::{Link, PeerId};
 use crate::pump::pump;
-use crate::word::Word;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::Requester;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::tcp::TcpLink;
-use forebay_transport::{Address, asynchronous, host};
+use forebay_transport::{Address, host};
+use forebay_wire::comm::CommMessage;
 use forebay_wire::connection::HostId;
 use std::io;
 use std::sync::Arc;
@@ -73,25 +74,29 @@ pub(crate) async fn handshake(
     (address, link): (Address, Box<dyn forebay_transport::Link>),
 ) {
     let name = address.to_string();
-    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::connect(link, &hub.door(&name))).await;
+    let deadline = tokio::time::Instant::now() + HANDSHAKE;
+    let shaken = Requester::connect(link, &hub.door(&name), deadline).await;
     let made = {
         let mut state = hub.state.lock();
         if let Some(peer) = state.peers.get(peer) {
             peer.dialling = false;
         }
         match shaken {
-            Ok(Ok((receiver, outbox))) => {
+            Ok(requester) => {
+                let (receiver, outbox) = requester.into_halves();
                 let link = Link::new(outbox);
                 link.say(&hub.hello());
                 if state.closed {
-                    link.say(&Word::Goodbye);
+                    link.say(&CommMessage::Goodbye);
                 }
                 if let Some(peer) = state.peers.get(peer) {
                     peer.links.push(link.clone());
                 }
                 Some((receiver, link))
             }
-            Ok(Err(error)) => {
+            // The peer may only be slow: whoever still wants it dials again.
+            Err(error) if error.kind == ErrorKind::Timeout => None,
+            Err(error) => {
                 let why = match error.kind {
                     ErrorKind::Unreachable => "is gone: it ended while a connection was made".to_owned(),
                     _ => format!("cannot be reached: {}", error.text),
@@ -99,8 +104,6 @@ pub(crate) async fn handshake(
                 hub.lose(&mut state, peer, &Gone { kind: error.kind, why });
                 None
             }
-            // It may only be slow: whoever still wants it dials again.
-            Err(_) => None,
         }
     };
     hub.changed.notify_all();

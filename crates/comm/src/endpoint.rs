@@ -4,13 +4,13 @@ use crate::comm::Comm;
 use crate::hub::{Hub, State};
 use crate::peers::Link;
 use crate::pump::pump;
-use crate::word::Word;
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
 use forebay_transport::shm::ShmLink;
 use forebay_transport::tcp::TcpLink;
 use forebay_transport::{Address, Listener, asynchronous};
+use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::Secret;
 use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
@@ -117,7 +117,7 @@ impl Drop for Endpoint {
         {
             let mut state = self.hub.state.lock();
             state.closed = true;
-            state.peers.links().for_each(|link| link.say(&Word::Goodbye));
+            state.peers.links().for_each(|link| link.say(&CommMessage::Goodbye));
         }
         self.hub.changed.notify_all();
         self.hub.room.notify_waiters();

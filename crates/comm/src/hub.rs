@@ -3,9 +3,9 @@
 use crate::mail::{Admission, Mail};
 use crate::members::{Gone, Member, Members};
 use crate::peers::{Link, PeerId, Peers};
-use crate::word::{Label, Word};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::comm::{CommMessage, Label};
 use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl State {
         let State { waiting, peers, .. } = self;
         for (peer, comm) in waiting.extract_if(.., |(_, comm)| *comm <= opened) {
             if let Some(link) = peers.sending(peer).filter(|_| comm < opened) {
-                link.say(&Word::Left { comm });
+                link.say(&CommMessage::Left { comm });
             }
         }
     }
@@ -72,10 +72,10 @@ impl State {
             return;
         };
         members.broken = Some((rank, why.to_owned()));
-        let word = Word::Gone { comm, rank, why: why.to_owned() };
+        let gone = CommMessage::Gone { comm, rank, why: why.to_owned() };
         for (_, member) in members.others() {
             if let Some(link) = self.peers.sending(member.peer) {
-                link.say(&word);
+                link.say(&gone);
             }
         }
     }
@@ -87,9 +87,9 @@ impl Hub {
         Prologue { secret: &self.secret, lineage: &self.lineage, name: address }
     }
 
-    /// The endpoint's first word on every connection.
-    pub(crate) fn hello(&self) -> Word {
-        Word::Hello { addresses: self.addresses.clone(), name: self.name.clone() }
+    /// The endpoint's first message on every connection.
+    pub(crate) fn hello(&self) -> CommMessage {
+        CommMessage::Hello { addresses: self.addresses.clone(), name: self.name.clone() }
     }
 
     /// Opens a comm.
@@ -143,7 +143,7 @@ impl Hub {
         let Some(members) = state.comms.remove(&id) else { return };
         for (_, member) in members.others() {
             if let Some(link) = state.peers.sending(member.peer) {
-                link.say(&Word::Left { comm: id });
+                link.say(&CommMessage::Left { comm: id });
             }
             if let Some(peer) = state.peers.get(member.peer) {
                 peer.comms -= 1;
@@ -227,16 +227,16 @@ impl Hub {
     }
 
     /// What a peer said about a comm.
-    pub(crate) fn heard(&self, peer: PeerId, word: &Word) {
+    pub(crate) fn heard(&self, peer: PeerId, message: &CommMessage) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        match word {
-            Word::Wait { comm } => {
+        match message {
+            CommMessage::Wait { comm } => {
                 let answer = match state.comms.get(comm) {
                     Some(members) => {
-                        members.broken.clone().map(|(rank, why)| Word::Gone { comm: *comm, rank, why })
+                        members.broken.clone().map(|(rank, why)| CommMessage::Gone { comm: *comm, rank, why })
                     }
-                    None if state.mail.is_past(*comm) => Some(Word::Left { comm: *comm }),
+                    None if state.mail.is_past(*comm) => Some(CommMessage::Left { comm: *comm }),
                     None => {
                         if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) {
                             state.waiting.push((peer, *comm));
@@ -248,13 +248,13 @@ impl Hub {
                     link.say(&answer);
                 }
             }
-            Word::Left { comm } => {
+            CommMessage::Left { comm } => {
                 if let Some(members) = state.comms.get_mut(comm) {
                     members.lose(peer, &Gone::new("is gone: it has closed this communicator"));
                     self.changed.notify_all();
                 }
             }
-            Word::Gone { comm, rank, why } => {
+            CommMessage::Gone { comm, rank, why } => {
                 state.spread(*comm, *rank, why);
                 self.changed.notify_all();
             }

@@ -14,8 +14,8 @@
 //! - What has arrived and is not yet received is bounded ([`EARLY_MAX`], [`UNREAD_MAX`]); beyond that the
 //!   sender's connection is not read, and the sender waits.
 //!
-//! Inside, lowest first: `word` is what is said on a connection, `mail` the messages that wait, `peers` who
-//! is connected how, `hub` all of that under one lock, `pump` reads one connection, `dial` makes one.
+//! Inside, lowest first: `mail` is the messages that wait, `peers` who is connected how, `hub` all of that under one lock,
+//! `pump` reads one connection, `dial` makes one. What is said is [`forebay_wire::comm`].
 
 mod collectives;
 mod comm;
@@ -28,7 +28,6 @@ mod peers;
 mod point;
 mod pump;
 mod window;
-mod word;
 
 pub use comm::{Comm, TIMEOUT_DEFAULT};
 pub use endpoint::{Endpoint, EndpointOptions};

@@ -1,6 +1,6 @@
 //! Messages that have arrived and were not yet received, and how many bytes of them there may be. Sans-IO.
 
-use crate::word::Label;
+use forebay_wire::comm::Label;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Bytes of messages for comms that are not open here yet. Beyond that their senders wait.

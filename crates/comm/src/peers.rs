@@ -5,9 +5,9 @@
 //! when its last connection has ended: what it said on any of them was read by then.
 
 use crate::window::Window;
-use crate::word::Word;
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::{Address, host};
+use forebay_wire::comm::CommMessage;
 use forebay_wire::frame::Header;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl Link {
     }
 
     /// Says something short. That it cannot be said any more is noticed by who reads the connection.
-    pub(crate) fn say(&self, word: &Word) {
-        let _ = self.outbox.push(Header::default(), word);
+    pub(crate) fn say(&self, message: &CommMessage) {
+        let _ = self.outbox.push(Header::default(), message);
     }
 
     /// Says what is queued, then ends the connection for both sides.

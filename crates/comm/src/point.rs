@@ -5,9 +5,9 @@ use crate::hub::{Hub, State};
 use crate::members::Members;
 use crate::peers::Link;
 use crate::window::Taken;
-use crate::word::{Bytes, CHUNK, INLINE_MAX, Label, Word};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Payload;
+use forebay_wire::comm::{Bytes, CHUNK, CommMessage, INLINE_MAX, Label};
 use forebay_wire::frame::Header;
 use parking_lot::MutexGuard;
 use std::fmt;
@@ -115,8 +115,13 @@ impl Hub {
         drop(state);
         let (comm, label) = (task.comm, task.label(task.rank, tag));
         let number = link.next_number.fetch_add(1, Ordering::Relaxed);
-        let first =
-            |inline| Word::Data { comm, label, number, bytes: bytes.len() as u64, inline: Bytes(inline) };
+        let first = |inline| CommMessage::Data {
+            comm,
+            label,
+            number,
+            bytes: bytes.len() as u64,
+            inline: Bytes(inline),
+        };
         let long = bytes.len() > INLINE_MAX;
         // What is short and needs no marker goes in one frame; the rest as payloads.
         for (index, chunk) in chunks(bytes).enumerate() {
@@ -124,7 +129,7 @@ impl Hub {
                 Ok(Taken::Room { mark }) => mark,
                 Ok(Taken::TimedOut) => {
                     if index > 0 {
-                        link.say(&Word::Abandon { number });
+                        link.say(&CommMessage::Abandon { number });
                     }
                     let to = describe(&self.state.lock(), task, dest);
                     let size = bytes.len();
@@ -138,7 +143,7 @@ impl Hub {
             let pushed = match (index, mark) {
                 (0, false) => link.outbox.push(Header::default(), &first(chunk.to_vec())),
                 (0, true) => self.push(&link, &first(Vec::new()), chunk),
-                _ => self.push(&link, &Word::More { number }, chunk),
+                _ => self.push(&link, &CommMessage::More { number }, chunk),
             };
             pushed.map_err(|error| self.broken_link(task, dest, tag, &error))?;
             if index % 8 == 7 {
@@ -149,7 +154,7 @@ impl Hub {
     }
 
     /// Sends a payload. The one copy is here: the outbox sends from what it is given.
-    fn push(&self, link: &Link, word: &Word, chunk: &[u8]) -> Result<()> {
+    fn push(&self, link: &Link, message: &CommMessage, chunk: &[u8]) -> Result<()> {
         let mut given = Some((chunk.to_vec(), link.window.mark()));
         let generator = Box::new(move |out: &mut Vec<u8>| {
             if let Some((bytes, marker)) = given.take() {
@@ -161,7 +166,7 @@ impl Hub {
         let header =
             Header { sealed_payload: self.seal_payload.load(Ordering::Relaxed), ..Header::default() };
         let payload = Payload::Generated { generator, bytes: chunk.len() as u64 };
-        link.outbox.push_with(header, word, Vec::new(), Some(payload))
+        link.outbox.push_with(header, message, Vec::new(), Some(payload))
     }
 
     /// A message to oneself.
@@ -269,7 +274,7 @@ fn tell(state: &mut State, task: &Task, source: u32, link: &Link) {
     let member = state.comms.get_mut(&task.comm).and_then(|members: &mut Members| members.member(source));
     if let Some(member) = member.filter(|member| !member.told) {
         member.told = true;
-        link.say(&Word::Wait { comm: task.comm });
+        link.say(&CommMessage::Wait { comm: task.comm });
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::hub::Hub;
 use crate::peers::{Link, PeerId, meaningful};
-use crate::word::{CHUNK, Label, Word};
 use forebay_core::{Error, Result};
 use forebay_store::{Access, Mapping};
 use forebay_transport::asynchronous::Receiver;
+use forebay_wire::comm::{CHUNK, CommMessage, Label};
 use forebay_wire::frame::Header;
 use rustix::fd::AsFd;
 use rustix::fs::MemfdFlags;
@@ -62,23 +62,23 @@ impl Pump {
             // Answered first: it may be the last that is said here.
             self.link.say(&self.hub.hello());
             match first.map(|(frame, _)| frame.message()).transpose()? {
-                Some(Word::Hello { addresses, name }) => self.named(addresses, name),
+                Some(CommMessage::Hello { addresses, name }) => self.named(addresses, name),
                 _ => return Err(Error::protocol("a connection did not begin with hello")),
             }
         }
         let Some(peer) = self.peer else { return Ok(()) };
         while let Some((frame, _)) = self.receiver.next().await? {
             match frame.message()? {
-                Word::Hello { name, .. } => {
+                CommMessage::Hello { name, .. } => {
                     if let Some(peer) = self.hub.state.lock().peers.get(peer) {
                         peer.name = Some(name);
                     }
                 }
-                Word::Data { comm, label, number, bytes, inline } => {
+                CommMessage::Data { comm, label, number, bytes, inline } => {
                     let message = inline.0;
                     if !self.hub.admit(comm, label.source, bytes).await {
                         // Its sender learns that nobody listens.
-                        self.hub.heard(peer, &Word::Wait { comm });
+                        self.hub.heard(peer, &CommMessage::Wait { comm });
                         self.receiver.discard_payload(&frame.header).await?;
                     } else if frame.header.payload > 0 {
                         self.begin(number, Partial { comm, label, bytes, message })?;
@@ -90,15 +90,15 @@ impl Pump {
                         return Err(Error::protocol("a message's length is wrong"));
                     }
                 }
-                Word::More { number } => self.receive(number, &frame.header).await?,
-                Word::Abandon { number } => {
+                CommMessage::More { number } => self.receive(number, &frame.header).await?,
+                CommMessage::Abandon { number } => {
                     if let Some(partial) = self.partial.remove(&number) {
                         self.hub.abandon(partial.comm, partial.bytes);
                     }
                 }
-                Word::Goodbye => return Ok(()),
-                word @ (Word::Wait { .. } | Word::Left { .. } | Word::Gone { .. }) => {
-                    self.hub.heard(peer, &word)
+                CommMessage::Goodbye => return Ok(()),
+                about @ (CommMessage::Wait { .. } | CommMessage::Left { .. } | CommMessage::Gone { .. }) => {
+                    self.hub.heard(peer, &about)
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Pump {
         state.peers.unnamed -= 1;
         self.peer = Some(id);
         if state.closed {
-            self.link.say(&Word::Goodbye);
+            self.link.say(&CommMessage::Goodbye);
         }
         self.hub.bury(&mut state);
     }

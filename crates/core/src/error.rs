@@ -2,6 +2,7 @@
 
 mod kind;
 
+use crate::server_id::ServerId;
 pub use kind::ErrorKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,13 +19,14 @@ impl ErrorKind {
     }
 }
 
-/// A failure: its kind, and a text that says what failed, on what, and what to do.
+/// A failure: its kind, a text that says what failed, on what, and what to do, and the server that failed, if it was one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     /// The kind, by which programs decide.
     pub kind: ErrorKind,
     /// The text, for people.
     pub text: String,
+    server: Option<ServerId>,
 }
 
 /// The result of everything that can fail.
@@ -33,13 +35,31 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind with this text.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Error { kind, text: text.into() }
+        Error { kind, text: text.into(), server: None }
     }
 
     /// Whether the same call may succeed when it is tried again, although nobody changes anything: at the same server a moment
     /// later, or at another one that has taken its place.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
+    }
+
+    /// The server that it is about: one that could not be reached, did not answer in time or is not there, or that held what is
+    /// lost. None if it is about no server, or about several.
+    pub fn server(&self) -> Option<ServerId> {
+        self.server
+    }
+
+    /// The same error, about this server; one that is about a server already stays so, since whoever raised it knew better.
+    pub fn about(mut self, server: ServerId) -> Self {
+        self.server.get_or_insert(server);
+        self
+    }
+
+    /// The same error, about the server that another one is about which led to it.
+    pub fn about_that_of(mut self, other: &Error) -> Self {
+        self.server = self.server.or(other.server);
+        self
     }
 
     /// The same error with a clause before its text that says during what it happened.
@@ -113,5 +133,15 @@ mod tests {
             ErrorKind::ALL.into_iter().filter(|kind| kind.is_retryable()).collect();
         assert_eq!(retryable, [ErrorKind::Timeout, ErrorKind::Full, ErrorKind::Unreachable]);
         assert!(Error::timeout("a deadline").is_retryable());
+    }
+
+    #[test]
+    fn an_error_is_about_the_server_that_was_named_first() {
+        let gone = Error::unreachable("no answer").about(ServerId(2)).about(ServerId(1)).during("a put");
+        assert_eq!(gone.server(), Some(ServerId(2)));
+        let late = Error::timeout("the deadline passed after that");
+        assert_eq!(late.clone().about_that_of(&gone).server(), Some(ServerId(2)));
+        assert_eq!(gone.clone().about_that_of(&late), gone);
+        assert_eq!(late.server(), None);
     }
 }

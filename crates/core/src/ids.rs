@@ -1,5 +1,6 @@
 //! Names and numbers that identify things, the same on every server.
 
+pub use crate::server_id::ServerId;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,16 +10,6 @@ pub type StepNumber = u64;
 
 /// One life of a stream, counted from 1 by its coordinator.
 pub type RunNumber = u64;
-
-/// A server's place in the view that created the group; it never changes and is never given again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ServerId(pub u32);
-
-impl fmt::Display for ServerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "server{}", self.0)
-    }
-}
 
 /// One line of a group's history: made at random when the group is founded, renewed by force only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

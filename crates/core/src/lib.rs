@@ -5,7 +5,8 @@
 //!
 //! The modules, low to high: each uses only those before it.
 //!
-//! - [`error`]: what went wrong, of which kind, and what helps;
+//! - `server_id`: the number of a server;
+//! - [`error`]: what went wrong, of which kind, which server it is about, and what helps;
 //! - [`seeded`]: bugs that tests seed on purpose;
 //! - [`ids`]: names and numbers of servers, streams, runs, steps and blocks;
 //! - [`view`]: the members of a group at an epoch, and hashes that spread work over them;
@@ -48,6 +49,7 @@ pub mod placement;
 pub mod region;
 pub mod roster;
 pub mod seeded;
+mod server_id;
 pub mod shards;
 #[cfg(test)]
 mod simulation;

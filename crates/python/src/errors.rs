@@ -75,10 +75,10 @@ impl<T: Send> Drop for Freed<T> {
 /// The Python exception for an error.
 pub(crate) fn raise(error: Error) -> PyErr {
     Python::attach(|py| {
-        let made = py
-            .import("forebay._errors")
-            .and_then(|module| module.getattr("make"))
-            .and_then(|make| make.call1((error.kind.code(), error.text.clone())));
+        let made = py.import("forebay._errors").and_then(|module| module.getattr("make")).and_then(|make| {
+            let server = error.server().map(|server| server.0);
+            make.call1((error.kind.code(), error.text, server))
+        });
         match made {
             Ok(exception) => PyErr::from_value(exception),
             Err(failure) => failure,

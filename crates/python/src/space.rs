@@ -8,7 +8,7 @@ use crate::producer::{dims, extent, field};
 use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{ErrorKind, Selection, SpacePut};
+use forebay_client::{Selection, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -93,9 +93,7 @@ impl Space {
                     Ok(found) if found.field() != &field => Ok(Err(found.field().clone())),
                     Ok(found) => Ok(Ok(found)),
                     // Who does not answer tells no shape either.
-                    Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable) => {
-                        Err(error)
-                    }
+                    Err(error) if error.is_retryable() => Err(error),
                     // The shape may be another one at this step.
                     Err(error) => match self.space.field(name, step, left()) {
                         Ok(now) if now != field => Ok(Err(now)),

@@ -165,7 +165,7 @@ impl Node {
             if Instant::now() >= deadline {
                 let text = format!("{} cannot leave in time, and stays. It waited for {lacking}", self.id);
                 return Err(match refused {
-                    Some(Error { kind, text: why }) => Error::new(kind, format!("{text}: {why}")),
+                    Some(why) => why.during(text),
                     None => Error::timeout(text),
                 });
             }

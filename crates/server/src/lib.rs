@@ -153,19 +153,8 @@ async fn serve(
         }
     };
     tokio::pin!(told_to_end);
-    let forms = async {
-        match &held {
-            Some(held) => {
-                forming::join_again(&options.cluster, held.lineage, held.former, joins_at.into()).await
-            }
-            None => {
-                let lineage = options.cluster.lineage.map_or_else(new_lineage, Ok)?;
-                forming::form(&options.cluster, lineage).await.map(Some)
-            }
-        }
-    };
     let formed = tokio::select! {
-        formed = forms => formed?,
+        formed = form(options, held.as_ref(), joins_at) => formed?,
         by = &mut told_to_end => {
             if by == By::Orphaned {
                 remove_place(options);
@@ -201,14 +190,7 @@ async fn serve(
     node.stop_workers().await;
     // Where all end at once, the last one to close its door sees that all others have.
     accepting.shutdown().await;
-    let all_end = match by {
-        By::Orphaned | By::Shutdown => true,
-        // Of servers that were to found a group, the first one did.
-        By::Leash if node.id == ServerId(0) => true,
-        By::Leash | By::Signal => node.is_last().await,
-        By::Released | By::Abandoned => false,
-    };
-    if all_end {
+    if all_end(by, &node).await {
         node.remove_file();
     }
     if by == By::Orphaned {
@@ -216,6 +198,30 @@ async fn serve(
     }
     let evicted = by == By::Released && !node.state.lock().common.members.goes();
     Ok(if evicted { End::Evicted(Box::new(node.held_before()), member_since.elapsed()) } else { End::Told })
+}
+
+/// Founds the group or joins it; joins it again if it brings what it held before. Nothing if the group has ended meanwhile.
+async fn form(
+    options: &ServerOptions,
+    held: Option<&HeldBefore>,
+    joins_at: Instant,
+) -> Result<Option<(Vec<Listener>, forming::FormedMember)>> {
+    if let Some(held) = held {
+        return forming::join_again(&options.cluster, held.lineage, held.former, joins_at.into()).await;
+    }
+    let lineage = options.cluster.lineage.map_or_else(new_lineage, Ok)?;
+    forming::form(&options.cluster, lineage).await.map(Some)
+}
+
+/// Whether all servers of the group end with this one.
+async fn all_end(by: By, node: &Node) -> bool {
+    match by {
+        By::Orphaned | By::Shutdown => true,
+        // Of servers that were to found a group, the first one did.
+        By::Leash if node.id == ServerId(0) => true,
+        By::Leash | By::Signal => node.is_last().await,
+        By::Released | By::Abandoned => false,
+    }
 }
 
 /// A server that has become a member begins its work: `held` is what it held before it was one, `ports` where it listens.

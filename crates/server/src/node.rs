@@ -283,7 +283,8 @@ impl Node {
 
 /// The error for a stream whose coordinator has died.
 pub(crate) fn lost_coordinator(stream: &str, coordinator: ServerId) -> Error {
-    Error::unreachable(format!("{coordinator}, which coordinates stream '{stream}', is gone"))
+    let text = format!("{coordinator}, which coordinates stream '{stream}', is gone");
+    Error::unreachable(text).about(coordinator)
 }
 
 /// Gives unused pages back and silent servers up, from time to time. Idle servers do next to nothing.

@@ -1,10 +1,13 @@
-//! The asynchronous driver, on tokio: a [`Receiver`] and an [`Outbox`] for each connection.
+//! The asynchronous driver, on tokio: a [`Receiver`] and an [`Outbox`] for each connection, and a [`Requester`] on top of both
+//! where this process asks and is answered.
 
 mod outbox;
 mod receiver;
+mod requester;
 
 pub use outbox::{Generator, Outbox, Payload};
 pub use receiver::Receiver;
+pub use requester::{Requester, Target};
 
 use crate::link::{Link, check_user};
 use crate::readiness;

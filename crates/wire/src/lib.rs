@@ -7,11 +7,13 @@
 //!
 //! - [`client`]: the protocols between clients and servers, one for each role;
 //! - [`peer`]: the protocols between servers, one for each component;
+//! - [`comm`]: the protocol between the workers of a pipeline;
 //! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
 //! - [`datagram`]: what servers say past connections.
 
 pub mod client;
+pub mod comm;
 pub mod connection;
 pub mod datagram;
 pub mod drive;

@@ -60,7 +60,7 @@ protocols! {
     Worker = 8, "worker";
     /// An administrator and any server: [`crate::client::admin`].
     Admin = 9, "admin";
-    /// The workers of one pipeline among themselves; `comm` defines its messages.
+    /// The workers of one pipeline among themselves: [`crate::comm`].
     Comm = 10, "comm";
     /// Servers, about who is a member: [`crate::peer::cluster`].
     Cluster = 16, "cluster";

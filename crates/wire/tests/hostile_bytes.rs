@@ -140,7 +140,8 @@ macro_rules! messages {
             forebay_wire::peer::replication::Message,
             forebay_wire::peer::directory::Message,
             forebay_wire::peer::space::Message,
-            forebay_wire::peer::pipelines::Message
+            forebay_wire::peer::pipelines::Message,
+            forebay_wire::comm::CommMessage
         }
     };
 }

@@ -1,7 +1,7 @@
 //! The handle of somebody who looks after a group.
 
 use crate::connection::group::Group;
-use crate::connection::group_options::GroupOptions;
+use crate::group_options::GroupOptions;
 use forebay_core::Result;
 
 /// Looks after a group.

@@ -25,7 +25,7 @@ impl Admin {
         if !known.view.members.contains(&server) {
             let names: Vec<String> = known.view.members.iter().map(ToString::to_string).collect();
             let text = format!("the group has no {server}; there are {}", names.join(", "));
-            return Err(Error::not_found(text));
+            return Err(Error::not_found(text).about(server));
         }
         let patience = self.group.options().patience();
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -46,13 +46,13 @@ impl Admin {
                 let unanswered = error.is_some();
                 let server = self.wait_until_left(server, error, deadline)?;
                 match unanswered && self.was_given_up(server) {
-                    true => Err(Error::new(
-                        ErrorKind::Lost,
-                        format!(
+                    true => {
+                        let text = format!(
                             "the group has given up {server} before it could leave: what it alone held is lost, unless it \
                              comes back"
-                        ),
-                    )),
+                        );
+                        Err(Error::new(ErrorKind::Lost, text).about(server))
+                    }
                     false => Ok(server),
                 }
             }
@@ -70,8 +70,8 @@ impl Admin {
         let deadline = deadline.max(Instant::now() + LEFT);
         while self.group.refresh().is_ok() && self.group.known().view.members.contains(&server) {
             if Instant::now() >= deadline || blocking::interrupted() {
-                let late =
-                    || Error::timeout(format!("{server} has left, but the connection file does not tell so"));
+                let text = format!("{server} has left, but the connection file does not tell so");
+                let late = || Error::timeout(text).about(server);
                 return Err(error.unwrap_or_else(late));
             }
             pause_before_retry();
@@ -126,12 +126,11 @@ impl Admin {
         let names: Vec<String> =
             servers.map(|server| format!("{} (process {})", server.id, server.pid)).collect();
         let names = names.join(", ");
-        Err(Error::new(
-            error.kind,
-            format!(
-                "the deadline passed while waiting for {names} to end. The other servers end and tell so: each of these ends \
-                 when it goes on; to end one now, kill its process"
-            ),
-        ))
+        let text = format!(
+            "the deadline passed while waiting for {names} to end. The other servers end and tell so: each of these ends \
+             when it goes on; to end one now, kill its process"
+        );
+        let error = Error::new(error.kind, text);
+        Err(if let [(server, _)] = silent[..] { error.about(server) } else { error })
     }
 }

@@ -66,7 +66,7 @@ impl Rpc {
                 header.payload,
                 target.len()
             ));
-            return Err(lock(&self.receiver).break_with(error));
+            return Err(self.about_it(lock(&self.receiver).break_with(error)));
         }
         // While this call lives, its data is due to nobody else.
         self.receive_data(target, header.sealed_payload, Instant::now() + self.patience())
@@ -149,7 +149,7 @@ impl Rpc {
     fn decode<Q: Request>(&self, answer: RawAnswer) -> Result<Answer<Q::Reply>> {
         let RawAnswer { frame, beside: descriptors } = answer;
         let said: Result<Q::Reply> =
-            frame.message().map_err(|error| lock(&self.receiver).break_with(error))?;
+            frame.message().map_err(|error| self.about_it(lock(&self.receiver).break_with(error)))?;
         Ok(Answer { message: said?, header: frame.header, descriptors })
     }
 }

@@ -13,6 +13,10 @@ use std::time::Instant;
 impl Group {
     /// Connects to a server and greets it. While the server does not answer, this process looks whether it is still a member.
     pub(crate) fn connect(&self, id: ServerId, role: Role) -> Result<Rpc> {
+        self.connect_in_time(id, role).map_err(|error| error.about(id))
+    }
+
+    fn connect_in_time(&self, id: ServerId, role: Role) -> Result<Rpc> {
         if self.limit().is_zero() {
             return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
         }

@@ -48,7 +48,7 @@ struct Conversation {
 /// How far a server is after a step.
 enum Progress<R> {
     Waiting(Box<Target>),
-    Answered(R),
+    Answered(Result<R>),
 }
 
 impl Target {
@@ -71,12 +71,12 @@ impl Conversation {
         self.connection.sender.send(&header, question, &[], deadline)
     }
 
-    /// Takes what has come; the answer, if that is there. One that says what failed is an error.
-    fn answer<Q: Request>(&mut self, what: &str) -> Result<Option<Q::Reply>> {
+    /// Takes what has come; the answer, if that is there.
+    fn answer<Q: Request>(&mut self, what: &str) -> Result<Option<Result<Q::Reply>>> {
         while let Some(received) = self.connection.receiver.try_receive(what)? {
             self.requests.accept(received.frame, received.descriptors)?;
             if let Some(answer) = self.requests.take_answer(self.request) {
-                return answer.frame.message::<Result<Q::Reply>>()?.map(Some);
+                return answer.frame.message().map(Some);
             }
         }
         Ok(None)
@@ -115,7 +115,7 @@ impl Group {
             {
                 match self.target(id) {
                     Ok(target) => targets.push(target),
-                    Err(error) => drop(answers.insert(id, Err(error))),
+                    Err(error) => drop(answers.insert(id, Err(error.about(id)))),
                 }
             }
             if targets.is_empty() || answers.values().any(&is_enough) {
@@ -124,11 +124,12 @@ impl Group {
             let waited: Vec<_> = targets.iter().map(Target::waits_for).collect();
             let ready = wait_for_any(&waited, deadline)?;
             if !ready.contains(&true) {
-                let late = |name: &str| {
-                    Error::timeout(format!("the deadline passed while waiting for {name} {what}"))
+                let late = |id: ServerId, name: &str| {
+                    let text = format!("the deadline passed while waiting for {name} {what}");
+                    (id, Err(Error::timeout(text).about(id)))
                 };
-                answers.extend(targets.iter().map(|target| (target.id, Err(late(&target.name)))));
-                answers.extend(servers.map(|id| (id, Err(late(&id.to_string())))));
+                answers.extend(targets.iter().map(|target| late(target.id, &target.name)));
+                answers.extend(servers.map(|id| late(id, &id.to_string())));
                 return Ok(answers);
             }
             let mut ready = ready.into_iter();
@@ -139,8 +140,8 @@ impl Group {
                 let id = target.id;
                 match self.advance(target, question, what, deadline) {
                     Ok(Progress::Waiting(target)) => targets.push(*target),
-                    Ok(Progress::Answered(answer)) => drop(answers.insert(id, Ok(answer))),
-                    Err(error) => drop(answers.insert(id, Err(error))),
+                    Ok(Progress::Answered(answer)) => drop(answers.insert(id, answer)),
+                    Err(error) => drop(answers.insert(id, Err(error.about(id)))),
                 }
             }
         }
@@ -175,7 +176,7 @@ impl Group {
             }
             Stage::Welcome(mut conversation) => match conversation.answer::<Hello>("its welcome")? {
                 Some(welcome) => {
-                    check_welcome(target.id, welcome)?;
+                    check_welcome(target.id, welcome?)?;
                     conversation.ask(question, epoch, deadline)?;
                     Stage::Answer(conversation)
                 }

@@ -1,6 +1,6 @@
 //! A group as its connection file tells it: who its members are, and where each is reached.
 
-use crate::connection::group_options::{GroupOptions, TransportChoice};
+use crate::group_options::{GroupOptions, TransportChoice};
 use forebay_core::ids::ServerId;
 use forebay_core::view::View;
 use forebay_core::{Error, Result};

@@ -111,7 +111,8 @@ impl Group {
                     if !self.is_any_there() {
                         let advice =
                             "No server of the group answers: if it is gone, start it again with `forebay up`";
-                        return Err(Error::unreachable(format!("{}. {advice}", error.text)));
+                        let text = format!("{}. {advice}", error.text);
+                        return Err(Error::unreachable(text).about_that_of(&error));
                     }
                     pause_before_retry();
                 }

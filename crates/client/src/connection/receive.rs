@@ -32,7 +32,7 @@ impl Rpc {
         let event = self.wait(deadline, what, |inbox| {
             inbox.requests.take_event().map(|frame| frame.message().map(&mut take))
         })?;
-        event.map_err(|error| lock(&self.receiver).break_with(error))
+        event.map_err(|error| self.about_it(lock(&self.receiver).break_with(error)))
     }
 
     /// The answer to a request, no later than `deadline`.
@@ -42,6 +42,10 @@ impl Rpc {
 
     /// Receives the data of an answer that was taken, to where it belongs.
     pub(super) fn receive_data(&self, target: &mut [u8], sealed: bool, deadline: Instant) -> Result<()> {
+        self.receive_all(target, sealed, deadline).map_err(|error| self.about_it(error))
+    }
+
+    fn receive_all(&self, target: &mut [u8], sealed: bool, deadline: Instant) -> Result<()> {
         let mut at = 0;
         while at < target.len() {
             // No thread reads anything else while the data of a request that is still open comes next.
@@ -54,7 +58,11 @@ impl Rpc {
     }
 
     /// Waits until `find` finds something in the inbox: reads the socket, or waits for the thread that does.
-    fn wait<T>(
+    fn wait<T>(&self, deadline: Instant, what: &str, find: impl FnMut(&mut Inbox) -> Option<T>) -> Result<T> {
+        self.wait_until_found(deadline, what, find).map_err(|error| self.about_it(error))
+    }
+
+    fn wait_until_found<T>(
         &self,
         deadline: Instant,
         what: &str,

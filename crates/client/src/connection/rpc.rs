@@ -119,7 +119,15 @@ impl Rpc {
             return Ok(());
         }
         let text = format!("{} did not answer, and is no member of the group any more", self.peer);
-        Err(lock(&self.receiver).break_with(Error::unreachable(text)))
+        Err(self.about_it(lock(&self.receiver).break_with(Error::unreachable(text))))
+    }
+
+    /// An error of this connection, which is about its server; what a server answers is about no server, unless it says so.
+    pub(super) fn about_it(&self, error: Error) -> Error {
+        match &self.member {
+            Some((_, server)) => error.about(*server),
+            None => error,
+        }
     }
 
     pub(super) fn header(&self, request: u64) -> Header {
@@ -145,9 +153,13 @@ impl Rpc {
         work: impl FnOnce(&mut Sender) -> Result<T>,
     ) -> Result<T> {
         let what = format_args!("another thread to send something to {}", self.peer);
-        let result = work(&mut *self.sender.lock_until(deadline, what)?);
-        self.tell_released();
-        result
+        let result = self.sender.lock_until(deadline, what).and_then(|mut sender| {
+            let result = work(&mut sender);
+            drop(sender);
+            self.tell_released();
+            result
+        });
+        result.map_err(|error| self.about_it(error))
     }
 
     /// The caller has finished with what the answer to a request holds, or may hold once it comes. The server is told now, or by
@@ -207,6 +219,12 @@ impl Rpc {
     /// Ends the connection: nothing can be asked or told by it any more. Does not wait.
     pub(crate) fn hang_up(&self) {
         self.hangup.hang_up();
+    }
+
+    /// Whether a request has failed with this error since the connection has ended: the server is gone, or has ended it. Else the
+    /// server lives, and says of another one that it cannot be reached.
+    pub(crate) fn ended_with(&self, error: &Error) -> bool {
+        error.kind == ErrorKind::Unreachable && self.is_broken()
     }
 
     /// Whether this process knows that the connection is of no more use. Does not wait.

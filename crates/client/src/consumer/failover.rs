@@ -44,7 +44,8 @@ impl Consumer {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 // Whoever asks for the next step once more tries again.
-                return Err(Error::timeout(format!("the deadline passed after {}", gone.text)));
+                let text = format!("the deadline passed after {}", gone.text);
+                return Err(Error::timeout(text).about_that_of(&gone));
             }
             if !self.group.is_any_there() {
                 return Err(self.note_over(gone));

@@ -118,9 +118,7 @@ impl Consumer {
             }
             return match detached {
                 // A server that is gone, or does not answer, notices by itself that this reader has left.
-                Err(error) if !matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
-                    Err(error)
-                }
+                Err(error) if !error.is_retryable() => Err(error),
                 _ => Ok(()),
             };
         }

@@ -74,6 +74,7 @@ impl Consumer {
             ),
             Some(step) => format!("the last one that came was step {step}"),
         };
+        // No server is late here: none has a step to tell.
         Error::timeout(format!("{}; {hint}; a longer timeout waits for slower simulations", error.text))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
 
-use super::{Choice, Named};
-use crate::connection::group_options::TransportChoice;
+use crate::choice::{Choice, Named};
+use crate::group_options::TransportChoice;
 use crate::on_loss::OnLoss;
 use crate::outcome::Outcome;
 use forebay_core::contract::Association;

@@ -2,7 +2,7 @@
 //!
 //! Generated from interface/forebay.toml by scripts/generate_faces.py: change it there.
 
-use crate::connection::group_options::GroupOptions;
+use crate::group_options::GroupOptions;
 use crate::on_loss::OnLoss;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};

@@ -237,9 +237,7 @@ impl DriveRequest {
                     return Err(error);
                 }
                 // The home server has given up waiting, or is gone: the rank asks it again, or the next home.
-                Err(error)
-                    if error.kind == ErrorKind::Timeout
-                        || (error.kind == ErrorKind::Unreachable && rpc.is_broken()) => {}
+                Err(error) if error.kind == ErrorKind::Timeout || rpc.ended_with(&error) => {}
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) => return Err(error),
             }

@@ -4,7 +4,7 @@ use crate::connection::rpc::{Rpc, lock};
 use crate::producer::failover::DEATHS_MAX;
 use crate::producer::rank::{Producer, RankLock};
 use crate::put_target::PutTarget;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use std::sync::Arc;
 
 impl Producer {
@@ -39,7 +39,7 @@ impl Producer {
                 return Ok(None);
             }
             let asked = match home.rpc.is_broken() {
-                true => Err(Error::unreachable(format!("{} is gone", home.server))),
+                true => Err(Error::unreachable(format!("{} is gone", home.server)).about(home.server)),
                 false => ask(&home.rpc),
             };
             match asked {
@@ -67,11 +67,7 @@ impl Producer {
             let home = self.home();
             match ask(&home.rpc) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error)
-                    if error.kind == ErrorKind::Unreachable
-                        && deaths < DEATHS_MAX
-                        && home.rpc.is_broken() =>
-                {
+                Err(error) if deaths < DEATHS_MAX && home.rpc.ended_with(&error) => {
                     deaths += 1;
                     let mut state = lock(&self.state);
                     match home.rpc.was_let_go() {

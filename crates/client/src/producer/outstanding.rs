@@ -40,12 +40,11 @@ impl OutstandingPuts {
 
     /// What has failed, once.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
-        let (error, more) = self.failed.take()?;
-        if more == 0 {
-            return Some(error);
+        let (mut error, more) = self.failed.take()?;
+        if more > 0 {
+            error.text += &format!(" (and {more} more of the puts that were not waited for)");
         }
-        let text = format!("{} (and {more} more of the puts that were not waited for)", error.text);
-        Some(Error { text, ..error })
+        Some(error)
     }
 }
 

@@ -52,7 +52,8 @@ impl Producer {
     pub(super) fn note_stored(&self, home: &Arc<PutTarget>, block: StoredBlock) -> Result<()> {
         let mut state = lock(&self.state);
         if !Arc::ptr_eq(home, &self.home()) {
-            return Err(Error::unreachable(format!("{} is not the home of this rank any more", home.server)));
+            let text = format!("{} is not the home of this rank any more", home.server);
+            return Err(Error::unreachable(text).about(home.server));
         }
         if let Some(open) = state.open.as_mut() {
             open.stored.push(block);

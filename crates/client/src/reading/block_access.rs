@@ -57,7 +57,7 @@ impl ServerPool {
         let known = lock(&self.moved).get(&key).copied();
         let mut place = known.unwrap_or((location.server, location.arena));
         if known.is_none() && self.group.known().has_left(location.server) {
-            let why = Error::unreachable(format!("{} is gone", location.server));
+            let why = Error::unreachable(format!("{} is gone", location.server)).about(location.server);
             place = self.find_holder(location, location.server, &why)?;
             self.note_moved(key, place);
         }
@@ -123,6 +123,7 @@ impl ServerPool {
 
 /// A server's word that it does not hold a block.
 fn said_by(server: ServerId, location: &Location, error: Error) -> Error {
+    let error = error.about(location.server);
     if server == location.server {
         return error.during(server);
     }

@@ -93,7 +93,7 @@ pub(crate) fn find_records(
                 let text = format!(
                     "field '{name}' at {id}: where some of its blocks are is not known any more: {error}"
                 );
-                return Err(Error::new(ErrorKind::Lost, text));
+                return Err(Error::new(ErrorKind::Lost, text).about_that_of(&error));
             }
             records => return records,
         }

@@ -102,9 +102,8 @@ impl ServerPool {
                 let rpc = rpc.as_ref().map_err(Error::clone)?;
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(Error::timeout(format!(
-                        "the deadline passed before {server} was asked {what}"
-                    )));
+                    let text = format!("the deadline passed before {server} was asked {what}");
+                    return Err(Error::timeout(text).about(*server));
                 }
                 Ok((rpc.clone(), rpc.ask(&question(*server), None, left)?))
             })

@@ -189,12 +189,11 @@ impl Step {
         let (step, term) = (self.report.id.to_string(), self.report.term);
         let from = assemble::BlockSource { pool: &self.held.pool, step, term };
         let read = assemble::read(&from, &found.field, &records, selection, target);
-        read.map_err(|error| match error.kind {
-            ErrorKind::NotCovered if self.report.torn => {
-                let text = format!("{} (the step is torn: a rank died in it, or left it out)", error.text);
-                Error { text, ..error }
+        read.map_err(|mut error| {
+            if error.kind == ErrorKind::NotCovered && self.report.torn {
+                error.text += " (the step is torn: a rank died in it, or left it out)";
             }
-            _ => error,
+            error
         })
     }
 

@@ -41,10 +41,14 @@ impl ServerPool {
                     return Err(blocking::interrupted_while("another server to say who holds a block"));
                 }
                 Some(_) if window.may_retry(&self.group) && self.group.is_any_there() => pause_before_retry(),
-                Some(Error { kind, text }) => return Err(Error::new(kind, format!("{}; {text}", why.text))),
+                Some(undecided) => {
+                    let text = format!("{}; {}", why.text, undecided.text);
+                    return Err(Error::new(undecided.kind, text).about_that_of(&undecided));
+                }
                 // The data had one holder, and that is gone.
                 None => {
-                    return Err(Error::new(ErrorKind::Lost, format!("{why}; what it held is lost")));
+                    let lost = Error::new(ErrorKind::Lost, format!("{why}; what it held is lost"));
+                    return Err(lost.about(location.server));
                 }
             }
         }

@@ -95,5 +95,6 @@ fn random() -> u64 {
 
 /// The error of a server that does not own what the connection file has it own: one of the two is behind.
 pub(super) fn not_owned(server: ServerId, field: &str, step: StepNumber) -> Error {
-    Error::unreachable(format!("{server} does not own what was asked of field '{field}' at step {step}"))
+    let text = format!("{server} does not own what was asked of field '{field}' at step {step}");
+    Error::unreachable(text).about(server)
 }

@@ -128,7 +128,7 @@ impl Space {
         match rpc.call_within(&message, payload, rpc.patience(), "to keep an array")?.message {
             Reply::LetGo => {
                 lock(&self.leaving).push(server);
-                Err(Error::unreachable(format!("{server} leaves the group")))
+                Err(Error::unreachable(format!("{server} leaves the group")).about(server))
             }
             _ => Ok(()),
         }

@@ -191,21 +191,23 @@ pub(crate) async fn run(cluster: Arc<Cluster>, listening: Vec<SocketAddr>) {
     }
 }
 
+/// A socket for datagrams at the first of these addresses that has one.
+async fn bind(addresses: Vec<SocketAddr>) -> Option<UdpSocket> {
+    for address in addresses {
+        match UdpSocket::bind(address).await {
+            Ok(bound) => return Some(bound),
+            Err(error) => tracing::info!("no datagrams at {address}: {error}"),
+        }
+    }
+    None
+}
+
 async fn watch(
     cluster: Arc<Cluster>,
     listening: Vec<SocketAddr>,
     inbox: &mut mpsc::Receiver<SwimAction>,
 ) -> Result<()> {
-    let mut socket = None;
-    for address in listening {
-        match UdpSocket::bind(address).await {
-            Ok(bound) => {
-                socket = Some(bound);
-                break;
-            }
-            Err(error) => tracing::info!("no datagrams at {address}: {error}"),
-        }
-    }
+    let socket = bind(listening).await;
     let seed = cluster.incarnation.0;
     let config = config(cluster.silence);
     let me = ProbedMember { id: cluster.id, life: 0 };

@@ -69,16 +69,14 @@ async fn join(
             )));
         }
         for member in &file.servers {
-            let asked = timeout(ADMISSION, ask_to_join(options, environment, own, member, &file)).await;
-            let silent = || Err(Error::timeout(format!("{} does not have this server admitted", member.id)));
-            match asked.unwrap_or_else(|_| silent()) {
+            match ask_to_join(options, environment, own, member, &file).await {
                 Ok(roster) => {
                     let me = roster.find(own.incarnation).map(|member| member.id);
                     let id =
                         me.ok_or_else(|| Error::protocol(format!("{} admitted another server", member.id)))?;
                     return Ok((id, file.secret, roster, witness));
                 }
-                Err(error) if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                Err(error) if error.is_retryable() => {
                     tracing::info!("{error}");
                     one_answers |= error.kind != ErrorKind::Unreachable;
                     *last = Some(error);
@@ -105,11 +103,13 @@ async fn ask_to_join(
     member: &ServerEntry,
     file: &ConnectionFile,
 ) -> Result<Arc<Roster>> {
+    let deadline = Instant::now() + ADMISSION;
     // Before it is a member, so that nothing is to be undone.
     if options.silence.is_some() || options.seal_payload {
-        check_settings(options, ask_roster(environment, member, file).await?.settings)?;
+        check_settings(options, ask_roster(environment, member, file, deadline).await?.settings)?;
     }
-    ask(environment, member, file, cluster::Message::Join(own.clone())).await
+    let question = cluster::Message::Join(own.clone());
+    ask(environment, member, file, question, deadline, "the admission of this server").await
 }
 
 /// What all servers of a group do alike that this one founds.

@@ -4,7 +4,6 @@
 use crate::cluster::Cluster;
 use crate::environment::{Environment, off_thread};
 use crate::peers::dialling;
-use forebay_core::ErrorKind;
 use forebay_core::ids::{Epoch, Lineage, ServerId};
 use forebay_core::membership::{Evidence, Message};
 use forebay_core::roster::Roster;
@@ -14,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often a member that has lost others looks whether the group has gone on without it, and one that is not the first
 /// whether the connection file tells of the roster in force.
@@ -121,11 +121,10 @@ async fn reconcile(cluster: &Arc<Cluster>) {
         return;
     }
     for server in &file.servers {
-        match tokio::time::timeout(ASK, dialling::ask_roster(&*cluster.environment, server, &file)).await {
-            Ok(Ok(roster)) => return cluster.heard_of_members(server.id, Message::InForce(roster), None),
-            Ok(Err(error)) if error.kind == ErrorKind::Unreachable => {}
-            Ok(Err(error)) => tracing::info!("{} does not tell its roster: {error}", server.id),
-            Err(_) => {}
+        match dialling::ask_roster(&*cluster.environment, server, &file, Instant::now() + ASK).await {
+            Ok(roster) => return cluster.heard_of_members(server.id, Message::InForce(roster), None),
+            Err(error) if error.is_retryable() => {}
+            Err(error) => tracing::info!("{} does not tell its roster: {error}", server.id),
         }
     }
 }

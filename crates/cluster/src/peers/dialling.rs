@@ -1,21 +1,21 @@
-//! Dialling other servers: a connection, and the question which roster is in force.
+//! Dialling other servers: a connection over which this server tells, one over which it asks, and the question which roster is
+//! in force.
 
 use crate::cluster::Cluster;
 use crate::environment::Environment;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::Roster;
 use forebay_core::{Error, Result};
-use forebay_transport::asynchronous::{self, Outbox, Receiver};
+use forebay_transport::asynchronous::{Outbox, Receiver, Requester};
 use forebay_transport::connection_file::{ConnectionFile, ServerEntry};
-use forebay_transport::{Address, host};
+use forebay_transport::{Address, Link, host};
 use forebay_wire::connection::{Hello, Role};
-use forebay_wire::frame::Header;
 use forebay_wire::handshake::{Prologue, Secret};
 use forebay_wire::peer::cluster;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long one handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -24,13 +24,37 @@ const KNOCK: Duration = Duration::from_millis(300);
 /// Who has no id yet.
 pub(crate) const NOBODY: ServerId = ServerId(u32::MAX);
 
-/// Dials a server; on the same host through shared memory.
+/// Dials a server; on the same host through shared memory. For a connection over which this server tells and nobody asks.
 pub async fn dial(
     environment: &dyn Environment,
     server: &ServerEntry,
     secret: &Secret,
     lineage: &Lineage,
 ) -> Result<(Receiver, Arc<Outbox>)> {
+    let link = link_to(environment, server).await?;
+    let door = Prologue { secret, lineage, name: &server.id.to_string() };
+    let requester = Requester::connect(link, &door, Instant::now() + HANDSHAKE).await?;
+    Ok(requester.into_halves())
+}
+
+/// As [`dial`], until a deadline, for a connection over which this server asks: it greets next.
+pub async fn dial_to_ask(
+    environment: &dyn Environment,
+    server: &ServerEntry,
+    secret: &Secret,
+    lineage: &Lineage,
+    deadline: Instant,
+) -> Result<Requester> {
+    let late = |_| Err(Error::timeout(format!("the deadline passed before {} was connected to", server.id)));
+    let about_it = |error: Error| error.about(server.id);
+    let link = timeout_at(deadline, link_to(environment, server)).await.unwrap_or_else(late);
+    let door = Prologue { secret, lineage, name: &server.id.to_string() };
+    let deadline = deadline.min(Instant::now() + HANDSHAKE);
+    Requester::connect(link.map_err(about_it)?, &door, deadline).await.map_err(about_it)
+}
+
+/// Connects to the first of a server's addresses that can be reached from here.
+async fn link_to(environment: &dyn Environment, server: &ServerEntry) -> Result<Box<dyn Link>> {
     let mut last = Error::unreachable(format!("{} has no address that can be reached from here", server.id));
     for address in server.parsed()? {
         if matches!(&address, Address::Shm { host, .. } if host != environment.host()) {
@@ -38,12 +62,7 @@ pub async fn dial(
         }
         match environment.connect(address.clone()).await {
             Err(e) => last = Error::unreachable(format!("cannot reach {} at {address}: {e}", server.id)),
-            Ok(link) => {
-                let door = Prologue { secret, lineage, name: &server.id.to_string() };
-                return timeout(HANDSHAKE, asynchronous::connect(link, &door))
-                    .await
-                    .map_err(|_| Error::timeout(format!("{} does not answer the handshake", server.id)))?;
-            }
+            Ok(link) => return Ok(link),
         }
     }
     Err(last)
@@ -65,12 +84,13 @@ pub(crate) fn ask_members(
     let file = Arc::new(ConnectionFile::of(&cluster.standing().roster, cluster.secret.clone()));
     let is_none = |server: &ServerEntry| !file.servers.iter().any(|member| member.id == server.id);
     let servers = file.servers.iter().cloned().chain(also.into_iter().filter(is_none));
+    let deadline = Instant::now() + patience;
     let mut asked = JoinSet::new();
     for server in servers.filter(|server| server.id != cluster.id) {
         let (environment, file) = (cluster.environment.clone(), file.clone());
         asked.spawn(async move {
-            let answer = timeout(patience, ask_roster(&*environment, &server, &file)).await;
-            Some((server.id, answer.ok()?.ok()?))
+            let answer = ask_roster(&*environment, &server, &file, deadline).await;
+            Some((server.id, answer.ok()?))
         });
     }
     asked
@@ -81,34 +101,27 @@ pub(crate) async fn ask_roster(
     environment: &dyn Environment,
     server: &ServerEntry,
     file: &ConnectionFile,
+    deadline: Instant,
 ) -> Result<Arc<Roster>> {
-    ask(environment, server, file, cluster::Message::QueryRoster).await
+    ask(environment, server, file, cluster::Message::QueryRoster, deadline, "its roster").await
 }
 
+/// Asks a server something that it answers with a roster. Messages between servers have no request numbers: this server, which is
+/// no member there, asks nothing else over the connection.
 pub(crate) async fn ask(
     environment: &dyn Environment,
     server: &ServerEntry,
     file: &ConnectionFile,
     question: cluster::Message,
+    deadline: Instant,
+    what: &str,
 ) -> Result<Arc<Roster>> {
-    let (mut receiver, outbox) = dial(environment, server, &file.secret, &file.lineage).await?;
-    let outbox = Closing(outbox);
-    outbox.0.push(Header::default(), &hello(NOBODY))?;
-    outbox.0.push(Header::default(), &question)?;
-    let left = || Error::unreachable(format!("{} ended the connection", server.id));
-    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    match frame.message::<cluster::Message>()? {
+    let mut requester = dial_to_ask(environment, server, &file.secret, &file.lineage, deadline).await?;
+    requester.tell(&hello(NOBODY))?;
+    requester.tell(&question)?;
+    match requester.next_event(deadline, what).await.map_err(|error| error.about(server.id))? {
         cluster::Message::Admission(result) => result.and_then(|roster| roster.check().map(|()| roster)),
         _ => Err(Error::protocol(format!("{} answered something else than a roster", server.id))),
-    }
-}
-
-/// A connection that ends with this, also where its answer is not waited for any more.
-struct Closing(Arc<Outbox>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod step;
 
-pub(crate) use step::RegisteredStep;
+pub(crate) use step::{Done, RegisteredStep};
 
 use crate::context::Context;
 use crate::streams::local_ranks::RankKey;
@@ -34,9 +34,6 @@ pub(crate) struct Registrations {
     /// Questions to owners, by token.
     asked: HashMap<u64, RankKey>,
 }
-
-/// Who waits until a step is as safe as it is to be.
-pub(crate) type Done = oneshot::Sender<Result<()>>;
 
 /// Something that a rank has done.
 #[derive(Debug)]

@@ -28,16 +28,9 @@ impl Node {
                     }
                 }
                 Effect::Decide(decision) => {
-                    for server in self.standing().view.members.iter().copied() {
-                        let demand = (*decision.demand).clone();
-                        let decide = streams::Message::Cut {
-                            stream: name(),
-                            run: decision.run,
-                            from: decision.from,
-                            demand,
-                        };
-                        self.tell(state, server, decide);
-                    }
+                    let (run, from) = (decision.run, decision.from);
+                    let demand = (*decision.demand).clone();
+                    self.tell_members(state, &streams::Message::Cut { stream: name(), run, from, demand });
                 }
                 Effect::Deliver(attachment, report) => {
                     self.deliver(state, stream, attachment, report);
@@ -63,19 +56,12 @@ impl Node {
                     }
                 }
                 Effect::Cuts { run, cuts, agreeing } => {
-                    for server in self.standing().view.members.iter().copied() {
-                        let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
-                        self.tell(
-                            state,
-                            server,
-                            streams::Message::Cuts { stream, run, demand, cuts, agreeing },
-                        );
-                    }
+                    let (stream, (demand, cuts)) = (name(), cuts_to_tell(&cuts));
+                    let told = streams::Message::Cuts { stream, run, demand, cuts, agreeing };
+                    self.tell_members(state, &told);
                 }
                 Effect::Over(run) => {
-                    for server in self.standing().view.members.iter().copied() {
-                        self.tell(state, server, streams::Message::RunOver { stream: name(), run });
-                    }
+                    self.tell_members(state, &streams::Message::RunOver { stream: name(), run });
                 }
                 Effect::RankError { server, run, rank, error } => {
                     self.tell(
@@ -87,6 +73,13 @@ impl Node {
             }
         }
         self.forget_idle(state, stream);
+    }
+
+    /// Tells all members the same, this server among them.
+    fn tell_members(&self, state: &mut Components, message: &streams::Message) {
+        for server in self.standing().view.members.iter().copied() {
+            self.tell(state, server, message.clone());
+        }
     }
 
     /// Tells an attachment of a step.

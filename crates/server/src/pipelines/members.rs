@@ -177,5 +177,6 @@ impl Pipeline {
 
 /// An error with which a pipeline's worker is told to be gone.
 fn worker_gone(pipeline: &str, server: ServerId, why: &str) -> Error {
-    Error::unreachable(format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}"))
+    let text = format!("the worker of pipeline '{pipeline}' on {server} is gone: {why}");
+    Error::unreachable(text).about(server)
 }

@@ -28,7 +28,8 @@ impl Producer {
 
     /// The home server has let this rank go, which is to look for another home.
     pub(in crate::producer) fn on_let_go(&self, state: &mut ProducerState) {
-        state.staging.give_up(Error::unreachable(format!("{} has left the group", self.home().server)));
+        let server = self.home().server;
+        state.staging.give_up(Error::unreachable(format!("{server} has left the group")).about(server));
         state.home_choice.note_home(HomeState::LetGo);
     }
 
@@ -100,10 +101,8 @@ impl Producer {
                 if self.on_loss == OnLoss::Fail
                     && let Some(why) = state.staging.resume()
                 {
-                    state.staging.give_up(Error::unreachable(format!(
-                        "{}; no other server takes this rank: {}",
-                        why.text, error.text
-                    )));
+                    let text = format!("{}; no other server takes this rank: {}", why.text, error.text);
+                    state.staging.give_up(Error::unreachable(text).about_that_of(&why));
                 }
                 state.retry_at = Some(Instant::now() + BETWEEN);
             }

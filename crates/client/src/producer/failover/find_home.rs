@@ -70,7 +70,7 @@ impl Producer {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {
                     candidates.defer(server);
-                    Error::unreachable(format!("{server} leaves the group"))
+                    Error::unreachable(format!("{server} leaves the group")).about(server)
                 }
                 Err(error) if error.kind == ErrorKind::NotFound => return Err(error),
                 Err(error) => {

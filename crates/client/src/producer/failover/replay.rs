@@ -107,7 +107,9 @@ pub(super) fn begin_again(home: &PutTarget, step: StepNumber, time: f64) -> Resu
     match answer.message {
         Reply::Begun { deferred: Some(error), .. } => Err(error),
         Reply::Begun { demand, grants, .. } => Ok((demand.unwrap_or_default(), grants)),
-        Reply::LetGo => Err(Error::unreachable(format!("{} leaves the group", home.server))),
+        Reply::LetGo => {
+            Err(Error::unreachable(format!("{} leaves the group", home.server)).about(home.server))
+        }
         other => Err(unexpected(&other)),
     }
 }

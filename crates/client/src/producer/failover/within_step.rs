@@ -51,7 +51,7 @@ impl Producer {
             }
             Err(why) => {
                 let text = format!("{}; the step does not go on at another server: {}", error.text, why.text);
-                let error = Error::unreachable(text);
+                let error = Error::unreachable(text).about_that_of(&error);
                 *failed_move = Some((home.clone(), error.clone()));
                 Err(error)
             }

@@ -23,7 +23,6 @@ impl StreamCoordinator {
         if let Some(run) = run.filter(|run| run.offer.is_complete()) {
             attachment.needs.check_against(&self.name, run.offer.fields.values())?;
         }
-        let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
         if let Start::Cursor(run, _) = start
             && run > self.last_run
             && !self.is_taking_over()
@@ -46,31 +45,7 @@ impl StreamCoordinator {
             (Start::Cursor(run, step) | Start::Rejoin(run, step), _) => (start, (run, step)),
             (Start::Next | Start::Oldest, None) => (start, (0, 0)),
         };
-        match start {
-            Start::Next => {}
-            Start::Oldest => {
-                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
-                if run_is_over && !attachment.queue.is_empty() {
-                    // It reads what is left, and ends with that.
-                    attachment.phase = Phase::TakesPart(self.last_run, 0);
-                }
-            }
-            Start::Cursor(run, step) => {
-                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
-                attachment.last = step.checked_sub(1).map(|last| (run, last));
-                attachment.first = first;
-                if (run < self.last_run || run_is_over) && !attachment.follow {
-                    attachment.phase = Phase::TakesPart(run, step);
-                }
-            }
-            Start::Rejoin(run, step) => {
-                self.enqueue_closed(&mut attachment, first, stood_in.as_ref());
-                attachment.last = first.1.checked_sub(1).map(|last| (first.0, last));
-                attachment.first = first;
-                attachment.resumes_at = Some((run, step));
-                self.resume(&mut attachment);
-            }
-        }
+        self.queue_what_is_held(&mut attachment, start, first, stood_in.as_ref());
         self.take_held(&mut attachment);
         // The servers know already what they were told of it before.
         attachment.told = known;
@@ -84,6 +59,43 @@ impl StreamCoordinator {
         self.deliver(id, &mut effects);
         self.end_if_over(&mut effects);
         Ok(effects)
+    }
+
+    /// Queues the closed steps for a new attachment that it is to read from its start on. `first` is the first step that it may
+    /// be told of, `stood_in` what kept its place.
+    fn queue_what_is_held(
+        &mut self,
+        attachment: &mut Attachment,
+        start: Start,
+        first: (RunNumber, StepNumber),
+        stood_in: Option<&Attachment>,
+    ) {
+        let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
+        match start {
+            Start::Next => {}
+            Start::Oldest => {
+                self.enqueue_closed(attachment, first, stood_in);
+                if run_is_over && !attachment.queue.is_empty() {
+                    // It reads what is left, and ends with that.
+                    attachment.phase = Phase::TakesPart(self.last_run, 0);
+                }
+            }
+            Start::Cursor(run, step) => {
+                self.enqueue_closed(attachment, first, stood_in);
+                attachment.last = step.checked_sub(1).map(|last| (run, last));
+                attachment.first = first;
+                if (run < self.last_run || run_is_over) && !attachment.follow {
+                    attachment.phase = Phase::TakesPart(run, step);
+                }
+            }
+            Start::Rejoin(run, step) => {
+                self.enqueue_closed(attachment, first, stood_in);
+                attachment.last = first.1.checked_sub(1).map(|last| (first.0, last));
+                attachment.first = first;
+                attachment.resumes_at = Some((run, step));
+                self.resume(attachment);
+            }
+        }
     }
 
     /// Tells the servers what they do not know yet of attachments.

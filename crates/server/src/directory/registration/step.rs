@@ -1,18 +1,21 @@
 //! A step that a rank has ended: who is to register its blocks, who has, and what the coordinator is told then.
 
-use super::Done;
 use forebay_cluster::environment::HashMap;
-use forebay_core::Error;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::shards::Shards;
 use forebay_core::steps::{FieldContribution, FieldReport, RegisteredBlocks, StepContribution};
 use forebay_core::tiles::{TileCache, hash_in_stream};
+use forebay_core::{Error, Result};
 use forebay_wire::peer::directory::Message;
 use forebay_wire::peer::replication::BlockRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+/// Who waits until a step is as safe as it is to be.
+pub(crate) type Done = oneshot::Sender<Result<()>>;
 
 /// A step that a rank has ended.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! How a group is found and reached, as the user says.
 
-use crate::declared::Choice;
+use crate::choice::Choice;
 use crate::seconds::sane;
 use forebay_core::Result;
 use std::time::Duration;

@@ -1,30 +1,31 @@
-//! What the endpoints say to each other.
+//! What the workers of one pipeline say to each other; the crate `comm` is built on it. A message of a comm is one of the user's,
+//! from one rank to another: a frame carries it whole, or a part of it.
 
-use forebay_wire::protocol::{Message, Protocol};
+use crate::protocol::speaks;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// A message of up to this many bytes travels inside its frame; a longer one as payloads of [`CHUNK`].
-pub(crate) const INLINE_MAX: usize = 16 << 10;
+pub const INLINE_MAX: usize = 16 << 10;
 /// How much of a long message one frame carries.
-pub(crate) const CHUNK: usize = 512 << 10;
+pub const CHUNK: usize = 512 << 10;
 
 /// What tells messages apart, besides the comm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Label {
+pub struct Label {
     /// The rank that sent it.
-    pub(crate) source: u32,
+    pub source: u32,
     /// 0 for the user's messages, else the number of the collective: so neither mixes with the other, nor
     /// one collective with the next.
-    pub(crate) space: u64,
+    pub space: u64,
     /// The user's tag, or the round of a collective.
-    pub(crate) tag: u64,
+    pub tag: u64,
 }
 
 /// One frame's message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub enum CommMessage {
     /// The first from either side: who it is.
     Hello {
         /// Where it listens.
@@ -78,13 +79,11 @@ pub(crate) enum Word {
     Goodbye,
 }
 
-impl Message for Word {
-    const PROTOCOL: Protocol = Protocol::Comm;
-}
+speaks!(Comm: CommMessage);
 
 /// Bytes that are encoded as one run, not one by one.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
+pub struct Bytes(pub Vec<u8>);
 
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,40 +123,41 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_wire::frame::{Decoder, Frame, HEADER, Header, encode};
+    use crate::frame::{Decoder, Frame, HEADER, Header, encode};
+    use crate::protocol::Protocol;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_word_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..9) {
+        fn any_bytes_are_a_message_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..9) {
             if let Some(first) = body.first_mut() {
                 *first = kind;
             }
             let (header, protocol) = (Header::default(), Protocol::Comm as u8);
-            if let Ok(word) = (Frame { header, protocol, body }).message::<Word>() {
+            if let Ok(message) = (Frame { header, protocol, body }).message::<CommMessage>() {
                 let mut bytes = Vec::new();
-                encode(&header, &word, None, &mut bytes).unwrap();
+                encode(&header, &message, None, &mut bytes).unwrap();
                 let body = bytes.split_off(HEADER);
-                prop_assert_eq!((Frame { header, protocol, body }).message::<Word>().unwrap(), word);
+                prop_assert_eq!((Frame { header, protocol, body }).message::<CommMessage>().unwrap(), message);
             }
         }
     }
 
     #[test]
-    fn words_round_trip() {
+    fn messages_round_trip() {
         let label = Label { source: 3, space: u64::MAX, tag: 1 << 40 };
-        for word in [
-            Word::Hello { addresses: vec!["tcp:[::1]:1".into()], name: "π".into() },
-            Word::Data { comm: 7, label, number: 1, bytes: 3, inline: Bytes(vec![1, 200, 3]) },
-            Word::Gone { comm: 7, rank: 2, why: "killed".into() },
-            Word::Goodbye,
+        for message in [
+            CommMessage::Hello { addresses: vec!["tcp:[::1]:1".into()], name: "π".into() },
+            CommMessage::Data { comm: 7, label, number: 1, bytes: 3, inline: Bytes(vec![1, 200, 3]) },
+            CommMessage::Gone { comm: 7, rank: 2, why: "killed".into() },
+            CommMessage::Goodbye,
         ] {
             let mut bytes = Vec::new();
-            encode(&Header::default(), &word, None, &mut bytes).unwrap();
+            encode(&Header::default(), &message, None, &mut bytes).unwrap();
             let mut decoder = Decoder::new(None);
             decoder.space()[..bytes.len()].copy_from_slice(&bytes);
             decoder.on_filled(bytes.len());
-            assert_eq!(decoder.next_frame().unwrap().unwrap().message::<Word>().unwrap(), word);
+            assert_eq!(decoder.next_frame().unwrap().unwrap().message::<CommMessage>().unwrap(), message);
         }
     }
 }
