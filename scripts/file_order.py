@@ -8,7 +8,7 @@ defines. Three things follow from that:
 - A parent may use its children, or a child its parent, but not both: that would be a circle.
 - Tests do not count: what stands under a `cfg` that names `test`, and files that are declared so.
 
-Methods are not seen, since they are called without a path.
+Methods are not seen, since they are called without a path. Who may use something (`pub(in path)`) is no import.
 
 Two rules hold in every crate that has a list in `file_order.toml`. No file imports itself by way of others, and no folder does:
 a folder with all that is in it is taken as one, beside its neighbours. And what is in a list imports only what stands above it
@@ -61,6 +61,7 @@ _NO_CODE = re.compile(
 _TESTS = re.compile(r"#\[cfg\((?=[^\]]*\btest)(?![^\]]*\bnot\()[^\]]*\)\]")
 _DEFINES = re.compile(r"\b(?:struct|enum|union|trait|type|const|static|fn|macro_rules!)\s+(\w+)")
 _USE = re.compile(r"\b(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
+_VISIBILITY = re.compile(r"\bpub\s*\(\s*in\s+[^)]*\)")
 _PATH = re.compile(r"(?<![\w:])\w+(?:\s*::\s*\w+)+")
 
 
@@ -164,6 +165,7 @@ class Crate:
                     continue
                 yield from self._import(module, used, start)
         code = _USE.sub(lambda found: blank(found[0]), module.code)
+        code = _VISIBILITY.sub(lambda found: blank(found[0]), code)
         for path in _PATH.finditer(code):
             parts = re.split(r"\s*::\s*", path[0])
             first = parts[0]

@@ -14,7 +14,7 @@ use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{BlockKey, ServerId, StepId, StepNumber};
 use forebay_core::steps::StepContribution;
 use forebay_core::tiles::TileCache;
-use forebay_core::{Error, Result};
+use forebay_core::Error;
 use forebay_wire::peer::directory::Message;
 use forebay_wire::peer::streams;
 use std::collections::VecDeque;
