@@ -14,6 +14,7 @@
 
 mod driven;
 mod events;
+mod execute;
 mod execution;
 mod history;
 mod local_worker;

@@ -17,6 +17,14 @@ impl Pipeline {
         PipelineHistory { done: self.last_step, counts, open: self.open.clone() }
     }
 
+    /// Goes on from what all servers with workers know together, if another server has coordinated the pipeline.
+    pub(super) fn adopt_history(&mut self) {
+        if let Some(told) = self.inherited.take() {
+            let history = merged(&told);
+            (self.last_step, self.counts, self.open) = (history.done, history.counts, history.open);
+        }
+    }
+
     /// The last step that was run, and what became of all: what was open at the coordinator before was over, if nothing of
     /// its step is known any more. Ranks may put that again.
     pub(super) fn seen(
@@ -65,7 +73,7 @@ fn count_past(open: &OpenExecution, done: &mut Option<(RunNumber, StepNumber)>, 
 
 /// What all know together. The last execution that any was ordered to take part in was begun when all before it were over;
 /// it is over itself if all that take part say so.
-pub(super) fn merged(told: &BTreeMap<ServerId, PipelineHistory>) -> PipelineHistory {
+fn merged(told: &BTreeMap<ServerId, PipelineHistory>) -> PipelineHistory {
     let last = told.values().map(|history| history.counts.last).max().unwrap_or_default();
     let is_latest = |history: &&PipelineHistory| history.counts.last == last;
     // The coordinator before may have said how it ended.

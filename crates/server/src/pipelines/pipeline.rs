@@ -4,7 +4,6 @@
 
 use super::driven::DrivenSteps;
 use super::execution::Execution;
-use super::history;
 use super::streams::Streams;
 use crate::context::Context;
 use forebay_core::contract::Needs;
@@ -144,10 +143,7 @@ impl Pipeline {
         if self.attachment.is_some() || (self.inherited.is_some() && !streams.have_all_told()) {
             return Ok(());
         }
-        if let Some(told) = self.inherited.take() {
-            let history = history::merged(&told);
-            (self.last_step, self.counts, self.open) = (history.done, history.counts, history.open);
-        }
+        self.adopt_history();
         let id = self.attachment_id();
         let start = self.start(streams);
         let needs = self.spec.needs.clone().unwrap_or(Needs::All { every: 1 });

@@ -2,7 +2,7 @@
 
 use super::steps::{DrivenStep, Outcome};
 use super::{Pipeline, Streams};
-use crate::pipelines::execution::too_long;
+use crate::pipelines::execute::too_long;
 use crate::pipelines::pipeline::QueuedStep;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, StepReport, StreamCoordinator};
