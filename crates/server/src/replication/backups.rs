@@ -2,11 +2,14 @@
 //!
 //! - this module: what primaries say, each to its own [`Backup`];
 //! - [`backup`]: what is held for one primary;
+//! - [`order`]: what a primary wants done, where bytes are fetched for it;
 //! - [`takeover`]: a primary is dead, and this server holds in its place what it held for it.
 
 mod backup;
+mod order;
 mod takeover;
 
+pub(crate) use order::{FetchedRange, Order};
 pub(crate) use takeover::{TakenOver, TakenUnit};
 
 use crate::context::Context;
@@ -30,24 +33,6 @@ const ORDERS: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
     primaries: HashMap<ServerId, Backup>,
-}
-
-/// What a primary on another host wants done, in order.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// To hold a replica, with the token of that question.
-    Hold(u64, Box<Replica>),
-    /// To hold it no more.
-    Release(ReplicaUnit),
-}
-
-/// A range that is to be fetched.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FetchedRange {
-    /// Where it is at the primary.
-    pub(crate) theirs: BlockRange,
-    /// Where it will be here.
-    pub(crate) mine: BlockRange,
 }
 
 impl Backups {

@@ -1,6 +1,6 @@
 //! What is held for one primary.
 
-use super::{FetchedRange, Order};
+use super::order::{FetchedRange, Order};
 use crate::context::Context;
 use crate::held::Held;
 use forebay_cluster::environment::HashMap;
