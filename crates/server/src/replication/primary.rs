@@ -11,10 +11,11 @@ mod release;
 mod request;
 mod runs;
 mod unit;
+mod unneeded;
 
 pub(crate) use candidates::candidates;
-pub(crate) use release::Unneeded;
 pub(crate) use request::{Part, PartReplication, Replies, Request};
+pub(crate) use unneeded::Unneeded;
 
 use crate::context::Context;
 use forebay_cluster::environment::HashMap;
@@ -22,10 +23,10 @@ use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::StepContribution;
 use forebay_wire::peer::replication::{BlockRange, Message, ReplicaUnit};
-use release::Release;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use unit::ReplicatedUnit;
+use unneeded::Release;
 
 /// What other servers hold for this one.
 #[derive(Debug, Default)]

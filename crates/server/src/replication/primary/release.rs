@@ -1,36 +1,11 @@
 //! What is needed no more: its memory is free when no backup holds it any more.
 
+use super::unneeded::{Release, Unneeded};
 use super::{Consequence, Primary};
 use crate::context::Context;
-use crate::held::Held;
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::ServerId;
 use forebay_core::seeded::{Bug, seeded};
 use forebay_wire::peer::replication::{Message, ReplicaUnit};
-use std::collections::BTreeSet;
-
-/// Memory of blocks that nobody needs any more.
-#[derive(Debug)]
-pub(crate) struct Unneeded {
-    pub(crate) held: Vec<Held>,
-    /// Readers may still look at it who were told of it in a term before this one.
-    pub(crate) unseen_before: Epoch,
-    /// Who asked this server to free it, with questions of these tokens.
-    pub(crate) asked_to_free: Vec<(ServerId, u64)>,
-}
-
-/// Memory that backups may still take for that of a block.
-#[derive(Debug)]
-pub(super) struct Release {
-    unneeded: Unneeded,
-    held_by: BTreeSet<ServerId>,
-}
-
-impl Release {
-    /// Whether no backup holds it any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.held_by.is_empty()
-    }
-}
 
 impl Primary {
     /// A unit is needed no more, here or where it has copies. Its memory is free when its backups have heard so: a backup that
