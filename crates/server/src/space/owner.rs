@@ -7,6 +7,7 @@
 
 mod changes;
 mod field;
+mod free_requests;
 mod leases;
 mod letting_go;
 pub(crate) mod removal;
@@ -25,8 +26,8 @@ use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
 use forebay_core::steps::FieldReport;
 use forebay_core::{Error, Result};
 use forebay_wire::peer::space::Message;
+use free_requests::FreeRequests;
 use leases::Leases;
-use letting_go::FreeRequests;
 use std::collections::BTreeMap;
 
 /// What this server knows as an owner.

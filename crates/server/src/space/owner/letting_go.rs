@@ -1,44 +1,17 @@
 //! An owner lets go of blocks: it tells their holders to free them, and knows until they have that it did.
 
 use super::field::OwnedField;
+use super::free_requests::FreeRequest;
 use super::{FieldAtStep, Owner};
 use crate::context::Context;
 use crate::space::Group;
-use forebay_cluster::environment::HashMap;
 use forebay_core::block::Location;
 use forebay_core::ids::ServerId;
 use forebay_wire::peer::space::Message;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Blocks that one message frees: more would not fit into it.
 const FREED_AT_ONCE: usize = 1 << 18;
-
-/// What this owner has let go of, by the number with which it told the holder. If the holder dies, the servers that hold
-/// copies may not have heard of it, and hand those blocks over.
-#[derive(Debug, Default)]
-pub(super) struct FreeRequests(HashMap<u64, FreeRequest>);
-
-/// Blocks that a holder was told to free, and may hold still.
-#[derive(Debug)]
-struct FreeRequest {
-    holder: ServerId,
-    locations: Vec<Location>,
-}
-
-impl FreeRequests {
-    /// Where all blocks are that may not be free yet.
-    pub(super) fn locations(&self) -> HashSet<&Location> {
-        self.0.values().flat_map(|request| &request.locations).collect()
-    }
-
-    /// Checks that each of them names something.
-    pub(super) fn sanity_check(&self) -> Result<(), String> {
-        match self.0.values().find(|request| request.locations.is_empty()) {
-            Some(request) => Err(format!("{} was told to free nothing", request.holder)),
-            None => Ok(()),
-        }
-    }
-}
 
 impl Owner {
     /// Whether holders have freed all that this owner has let go of.
