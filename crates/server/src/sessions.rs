@@ -1,10 +1,10 @@
 //! One task for each connection: greets, then serves by role until the peer is gone.
 //!
-//! - this module: the greeting, and what every client's session does alike ([`RoleSession`]);
+//! - this module: the greeting, and how a session of any role ([`role_session`]) is served;
 //! - [`client`]: a client's connection, as all sessions use it;
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
 //! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
-//! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection;
+//! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection.
 
 mod admin;
 mod client;
@@ -18,6 +18,7 @@ mod producer;
 mod rank;
 mod reading;
 mod receive;
+mod role_session;
 mod searches;
 mod space;
 mod worker;
@@ -26,13 +27,12 @@ mod writing;
 use crate::node::Node;
 use client::Client;
 use forebay_cluster::failure::process::Process;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::{self, Outbox, Receiver};
 use forebay_transport::{Kind, Link, host};
 use forebay_wire::connection::{CloseReason, Hello, Role, Welcome};
-use forebay_wire::frame::Frame;
 use forebay_wire::handshake::Prologue;
-use forebay_wire::protocol::Protocol;
+use role_session::{PATIENCE_MAX, RoleSession};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -43,43 +43,6 @@ const GREETING: Duration = Duration::from_secs(10);
 
 /// How long to look for the end of a step that is expected at once.
 const LOOK: Duration = Duration::from_micros(30);
-
-/// The longest that a client can ask a server to wait on its behalf by default.
-const PATIENCE_MAX: Duration = Duration::from_secs(600);
-
-/// What a connection does in one role.
-trait RoleSession {
-    /// The connection.
-    fn client(&self) -> &Client;
-    fn client_mut(&mut self) -> &mut Client;
-
-    /// The peer was welcomed.
-    fn on_welcomed(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Handles one message, and answers it if it asks. An error ends the connection.
-    async fn on_frame(&mut self, frame: Frame) -> Result<()>;
-
-    /// This server begins to leave its group: whether the connection is to end now.
-    async fn on_leaving(&mut self) -> bool {
-        false
-    }
-
-    /// Whether all is said: the connection ends.
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    /// Whether the next message is expected at once.
-    fn expects_more_at_once(&self) -> bool {
-        false
-    }
-
-    /// The connection has ended: releases what the peer held. What it may still write to or look at in shared memory is given
-    /// back only when its process has ended. `dubious`: it ended by an error.
-    async fn on_end(&mut self, dubious: bool);
-}
 
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
@@ -206,14 +169,4 @@ async fn converse_as(session: &mut impl RoleSession, request: u64) -> Result<()>
             session.client_mut().receiver.spin(LOOK);
         }
     }
-}
-
-/// Whether a connection cannot go on after an error.
-fn is_fatal(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Protocol | ErrorKind::Unreachable)
-}
-
-/// The error for a message of a protocol that this role does not speak.
-fn not_spoken(role: &str, protocol: Protocol) -> Error {
-    Error::protocol(format!("the protocol '{}' is not spoken on a connection of {role}", protocol.name()))
 }

@@ -1,7 +1,8 @@
 //! An administrator's connection.
 
 use super::client::{Client, log_unanswered};
-use super::{PATIENCE_MAX, RoleSession, not_spoken, payload};
+use super::payload;
+use super::role_session::{PATIENCE_MAX, RoleSession, not_spoken};
 use forebay_cluster::membership::Healed;
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};

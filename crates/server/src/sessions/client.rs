@@ -1,6 +1,5 @@
 //! A client's connection, as the sessions of all roles use it.
 
-use super::is_fatal;
 use crate::node::Node;
 use forebay_cluster::failure::process::{self, Process};
 use forebay_core::ids::ServerId;
@@ -118,4 +117,9 @@ pub(super) fn log_unanswered(error: Option<Error>) {
     if let Some(error) = error {
         tracing::info!("an unanswered message failed: {error}");
     }
+}
+
+/// Whether a connection cannot go on after an error.
+fn is_fatal(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Protocol | ErrorKind::Unreachable)
 }

@@ -1,8 +1,9 @@
 //! A reader's connection: attaches to a stream, is told of steps, releases them; and reads blocks.
 
 use super::client::{Client, log_unanswered};
+use super::payload;
 use super::reading::Reading;
-use super::{RoleSession, not_spoken, payload};
+use super::role_session::{RoleSession, not_spoken};
 use crate::node::Node;
 use crate::streams::attachments::Delivery;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};

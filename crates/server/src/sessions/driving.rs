@@ -1,8 +1,8 @@
 //! A rank drives a pipeline: its home asks the server that coordinates that, so that servers have no connections to ranks
 //! of other homes.
 
-use super::PATIENCE_MAX;
 use super::client::Client;
+use super::role_session::PATIENCE_MAX;
 use crate::node::Node;
 use crate::questions::Answer;
 use forebay_core::{Error, ErrorKind, Result};

@@ -4,9 +4,10 @@
 //! coordinator of the stream says that nothing holds the step any more.
 
 use super::client::{Client, log_unanswered};
+use super::payload;
 use super::receive::{self, BlockDestination};
+use super::role_session::{RoleSession, not_spoken};
 use super::writing::Writing;
-use super::{RoleSession, not_spoken, payload};
 use crate::held::Held;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber, check_name};
 use forebay_core::steps::{Durability, Policy};

@@ -1,10 +1,11 @@
 //! The connection of a user of the space: puts, finds and removes arrays; writes and reads blocks.
 
 use super::client::{Client, log_unanswered};
+use super::payload;
 use super::reading::Reading;
+use super::role_session::{RoleSession, not_spoken};
 use super::searches::Searches;
 use super::writing::Writing;
-use super::{RoleSession, not_spoken, payload};
 use crate::held::Held;
 use crate::space::FieldAtStep;
 use forebay_core::directory::check_block_fits;

@@ -1,8 +1,9 @@
 //! The connection of a pipeline's worker beside this server.
 
 use super::client::{Client, log_unanswered};
+use super::payload;
 use super::reading::Reading;
-use super::{RoleSession, not_spoken, payload};
+use super::role_session::{RoleSession, not_spoken};
 use crate::pipelines::WorkerHost;
 use forebay_core::Result;
 use forebay_wire::client::worker::{Reply, Request};
