@@ -13,6 +13,7 @@
 //! - [`local_workers`]: the workers beside this server, and [`worker_process`], the supervisor of their processes.
 
 mod driven;
+mod driven_steps;
 mod events;
 mod execute;
 mod execution;

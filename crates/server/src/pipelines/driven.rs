@@ -4,16 +4,14 @@
 //! so that the server that takes the place of one which has died learns it from the next question. Which workers run a step is
 //! fixed when the first rank activates it. A step is retired when all ranks have deactivated it, or have left the run.
 //!
-//! - [`steps`]: the steps that are active, and who waits for what of them;
+//! - [`super::driven_steps`]: the steps that are active, and who waits for what of them;
 //! - [`orders`]: what ranks ask for;
 //! - [`executions`]: which steps are run, and who is told of that.
 
 mod executions;
 mod orders;
-mod steps;
 
-pub(super) use steps::{Asker, DrivenSteps};
-
+use super::driven_steps::{Asker, DrivenStep, DrivenSteps, RETIRED_MAX};
 use super::pipeline::Pipeline;
 use super::streams::Streams;
 use crate::context::Context;
@@ -22,7 +20,6 @@ use forebay_core::steps::{StepReport, StreamCoordinator};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::drive::DriveAnswer;
 use forebay_wire::peer::pipelines::Message;
-use steps::{DrivenStep, RETIRED_MAX};
 
 /// Tells the home of a rank what became of what the rank wanted.
 pub(super) fn tell_driven(cx: &mut Context<'_>, server: ServerId, token: u64, result: Result<DriveAnswer>) {

@@ -1,7 +1,8 @@
 //! What streams, ranks and other servers tell the pipelines of a server.
 
 use super::Pipelines;
-use super::driven::{Asker, DrivenSteps, tell_driven};
+use super::driven::tell_driven;
+use super::driven_steps::{Asker, DrivenSteps};
 use super::execution::WorkerOutcome;
 use super::members::WorkerLoss;
 use super::pipeline::Pipeline;

@@ -1,6 +1,6 @@
 //! What becomes of a pipeline when servers with workers of it join, leave or die, its coordinator among them.
 
-use super::driven::DrivenSteps;
+use super::driven_steps::DrivenSteps;
 use super::execution::WorkerOutcome;
 use super::pipeline::Pipeline;
 use super::streams::Streams;

@@ -2,7 +2,7 @@
 //!
 //! A function that fails has found that the pipeline cannot go on: whoever called it ends the pipeline with that error.
 
-use super::driven::DrivenSteps;
+use super::driven_steps::DrivenSteps;
 use super::execution::Execution;
 use super::streams::Streams;
 use crate::context::Context;

@@ -1,7 +1,7 @@
 //! Which steps are run that ranks ask for, and who is told of that.
 
-use super::steps::{DrivenStep, Outcome};
 use super::{Pipeline, Streams};
+use crate::pipelines::driven_steps::{DrivenStep, Outcome};
 use crate::pipelines::execute::too_long;
 use crate::pipelines::pipeline::QueuedStep;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};

@@ -17,7 +17,7 @@ pub(super) const UNHEARD_SINCE: Duration = Duration::from_secs(5);
 
 /// The steps of a pipeline that ranks drive.
 #[derive(Debug, Default)]
-pub(in crate::pipelines) struct DrivenSteps {
+pub(super) struct DrivenSteps {
     pub(super) run: RunNumber,
     /// Those that some rank has not deactivated.
     pub(super) steps: BTreeMap<StepNumber, DrivenStep>,
@@ -81,9 +81,9 @@ pub(super) type Outcome = Result<DriveAnswer>;
 
 /// Where a question came from: the home of the rank, and what it calls it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::pipelines) struct Asker {
-    pub(in crate::pipelines) server: ServerId,
-    pub(in crate::pipelines) token: u64,
+pub(super) struct Asker {
+    pub(super) server: ServerId,
+    pub(super) token: u64,
 }
 
 impl DrivenStep {
@@ -110,27 +110,27 @@ impl DrivenStep {
 
 impl DrivenSteps {
     /// Another server has coordinated the pipeline.
-    pub(in crate::pipelines) fn inherit(&mut self) {
+    pub(super) fn inherit(&mut self) {
         self.inherited = true;
     }
 
     /// Whether another server has coordinated the pipeline.
-    pub(in crate::pipelines) fn is_inherited(&self) -> bool {
+    pub(super) fn is_inherited(&self) -> bool {
         self.inherited
     }
 
     /// From now on the pipeline is told of the steps that have closed at the coordinator before, if there was one.
-    pub(in crate::pipelines) fn begin_takeover(&mut self) {
+    pub(super) fn begin_takeover(&mut self) {
         self.taking_over = self.inherited;
     }
 
     /// The pipeline was told of all steps that had closed before.
-    pub(in crate::pipelines) fn end_takeover(&mut self) {
+    pub(super) fn end_takeover(&mut self) {
         self.taking_over = false;
     }
 
     /// The servers whose workers are to run a step, if there are such; and whether only these may.
-    pub(in crate::pipelines) fn workers_of(
+    pub(super) fn workers_of(
         &self,
         (run, step): (RunNumber, StepNumber),
     ) -> Option<(&BTreeSet<ServerId>, bool)> {
@@ -139,12 +139,12 @@ impl DrivenSteps {
     }
 
     /// The steps that are active.
-    pub(in crate::pipelines) fn active(&self) -> Vec<StepNumber> {
+    pub(super) fn active(&self) -> Vec<StepNumber> {
         self.steps.keys().copied().collect()
     }
 
     /// Whether a step is active, or was told of and not retired.
-    pub(in crate::pipelines) fn holds(&self, (run, step): (RunNumber, StepNumber)) -> bool {
+    pub(super) fn holds(&self, (run, step): (RunNumber, StepNumber)) -> bool {
         run == self.run && self.steps.contains_key(&step)
     }
 
@@ -197,7 +197,7 @@ impl DrivenSteps {
 
     /// What must hold after each event.
     #[cfg(test)]
-    pub(in crate::pipelines) fn sanity_check(&self) -> std::result::Result<(), String> {
+    pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
         if self.retired.len() > RETIRED_MAX {
             return Err(format!("{} retired steps are remembered", self.retired.len()));
         }
