@@ -32,6 +32,12 @@ def open_memory_files() -> int:
     return count + Path("/proc/self/maps").read_text().count("memfd:forebay")
 
 
+def pytest_collection_finish() -> None:
+    """What has been imported stays: a collection after each test then looks only at what that test has made."""
+    gc.collect()
+    gc.freeze()
+
+
 FAILED = pytest.StashKey[bool]()
 
 
