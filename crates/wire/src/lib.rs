@@ -9,7 +9,8 @@
 //! - [`peer`]: the protocols between servers, one for each component;
 //! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
-//! - [`datagram`]: what servers say past connections.
+//! - [`datagram`]: what servers say past connections;
+//! - `testing`: values of all messages, for tests (feature `testing`).
 
 pub mod client;
 pub mod connection;
@@ -22,6 +23,8 @@ pub mod peer;
 pub mod protocol;
 pub mod request;
 pub mod seal;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 /// The protocol's version: both sides must speak the same.
 pub const VERSION: u16 = 2;
