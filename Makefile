@@ -13,7 +13,8 @@ SHELL := bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # Where people change something:  make test JOBS=4,  make build PYTHON=python3.12
-JOBS ?= 2
+# More than cores: most tests in Python wait for others most of the time.
+JOBS ?= 4
 PYTHON ?=
 ARGS ?=
 export PYTHON
@@ -49,7 +50,7 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "JOBS=N       processes that tests run on (2)"
+	@echo "JOBS=N       processes that tests in Python run on (4)"
 	@echo "PYTHON=...   the interpreter that .venv is made with (the first from 3.11 on)"
 	@echo "ARGS=...     more arguments for demo, bench or pytest"
 
@@ -111,7 +112,7 @@ $(STAMPS)/peers: scripts/requirements-peers.txt scripts/requirements.txt | $(STA
 .PHONY: test
 test: check build ## check, then every test
 	@$(STEP) "cargo test" cargo test $(WORKSPACE)
-	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	@$(STEP) "C programs, sanitized" env PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh c -n $(JOBS)
 
 .PHONY: soak

@@ -29,7 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support import cut, is_given_back, reference, wait_until
+from support.arrays import cut, reference
+from support.groups import is_given_back
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from native import ROOT, Program, build
-from support import FOREBAY
+from support.commands import FOREBAY
+from support.native import ROOT, Program, build
 
 import forebay
 

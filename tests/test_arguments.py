@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import consumer, producer
+from support.sessions import consumer, producer
 
 import forebay
 

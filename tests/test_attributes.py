@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import FOREBAY, open_ranks, stream_status, wait_until
+from support.commands import FOREBAY
+from support.groups import stream_status
+from support.sessions import open_ranks
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,15 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    check_it_works,
-    consumer,
-    open_ranks,
-    producer,
-    reference,
-    trouble,
-    wait_until,
-)
+from support.arrays import reference
+from support.sessions import check_it_works, consumer, open_ranks, producer, trouble
+from support.waiting import wait_until
 
 import forebay
 

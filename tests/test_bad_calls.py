@@ -7,15 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    consumer,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    trouble,
-    wait_until,
-)
+from support.arrays import reference
+from support.groups import is_given_back
+from support.sessions import consumer, open_ranks, producer, trouble
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    Child,
-    consumer,
-    cut,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    wait_until,
-    write_steps,
-)
+from support.arrays import cut, reference
+from support.children import Child
+from support.groups import is_given_back
+from support.sessions import consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from native import ROOT, Program, build
+from support.native import CASE_NAMES, ROOT, SOURCES, Program, build
 
 import forebay
 
-SOURCES = ROOT / "crates" / "capi" / "tests"
 PROGRAMS = {
     "asynchronous": ("c", "asynchronous.c"),
     "attributes": ("c", "attributes.c"),
@@ -23,27 +22,16 @@ PROGRAMS = {
     "objects": ("cpp", "objects.cpp"),
     "turned": ("fortran", "turned.f90"),
 }
-NAMES = {
-    "c": r"^CASE\((\w+)\)",
-    "cpp": r"^static void (\w+)\(const std::string &stream\)",
-    "fortran": r"^ *case \('(\w+)'\)",
-}
 
 
 def cases() -> list[object]:
     """Every case of every program, by the names in its source."""
     found: list[object] = []
     for program, (language, file) in PROGRAMS.items():
-        names = re.findall(NAMES[language], (SOURCES / file).read_text(), re.MULTILINE)
+        names = re.findall(CASE_NAMES[language], (SOURCES / file).read_text(), re.MULTILINE)
         assert names, f"no case in {file}"
         found.extend(pytest.param(program, name, id=f"{program}-{name}") for name in names)
     return found
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled programs are kept for the session."""
-    return tmp_path_factory.mktemp("c_api")
 
 
 @pytest.mark.parametrize("program, case", cases())

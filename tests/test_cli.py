@@ -11,17 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import (
-    FOREBAY,
-    consumer,
-    open_ranks,
-    open_ranks_of,
-    producer,
-    reference,
-    stream_status,
-    wait_until,
-    write_steps,
-)
+from support.arrays import reference
+from support.commands import FOREBAY
+from support.groups import open_ranks_of, stream_status
+from support.sessions import consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 from forebay.bench import BENCHES

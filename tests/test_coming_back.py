@@ -8,31 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import BUDGET, Child, consumer, is_given_back, reference, wait_until
-from test_elastic import kill, name_at
+from support.arrays import reference
+from support.children import Child
+from support.deaths import kill_servers
+from support.groups import BUDGET, is_given_back, stream_coordinated_by
+from support.sessions import consumer
+from support.single_rank import SINGLE_RANK, put_steps, read_steps
+from support.waiting import wait_until
 
 import forebay
 
 SHAPE = (60, 50)
-
-RANK = """
-path, transport, stream, replicas, timeout = [*sys.argv[1:], 20][:5]
-with forebay.Producer(stream, group=path, transport=transport, timeout=float(timeout), policy="block",
-                      replicas=int(replicas)) as sim:
-    sim.array("U", dtype="f8", shape=(60, 50))
-    print("open")
-    for line in sys.stdin:
-        first, last = map(int, line.split())
-        for number in range(first, last):
-            with sim.step(number) as step:
-                step.put("U", reference((60, 50), "f8", number))
-        print(last)
-"""
-
-
-def put(rank: Child, first: int, last: int, timeout: float = 30.0) -> None:
-    rank.say(f"{first} {last}")
-    rank.expect(str(last), timeout)
 
 
 def attached(group: Any, stream: str) -> Any:
@@ -51,14 +37,6 @@ def check(found: Any, number: int) -> None:
     np.testing.assert_array_equal(found, reference(SHAPE, "f8", number))
 
 
-def read(reader: forebay.Consumer, first: int, last: int) -> None:
-    """Takes the steps from the first until before the last, each of them whole."""
-    for number in range(first, last):
-        with reader.next() as step:
-            assert (step.number, step.missed, step.torn) == (number, 0, False)
-            check(step["U"][...], number)
-
-
 @pytest.mark.parametrize("holder", ["lives", "dies"])
 def test_a_reader_comes_back_with_what_it_holds(
     own_place: Path, child: Callable[..., Child], transport: str, holder: str
@@ -68,18 +46,18 @@ def test_a_reader_comes_back_with_what_it_holds(
     What it then lets go of is free at once, though it lives on and has the memory mapped.
     """
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 0 if holder == "dies" else 2)
-        rank = child(RANK, group.path, transport, stream, 2 if holder == "dies" else 1)
+        stream = stream_coordinated_by(group, 0 if holder == "dies" else 2)
+        rank = child(SINGLE_RANK, group.path, transport, stream, 2 if holder == "dies" else 1)
         rank.expect("open")
         with consumer(group, stream, transport=transport, window=3) as reader:
-            put(rank, 0, 3)
+            put_steps(rank, 0, 3)
             with reader.next() as first:
                 data = first.blocks("U")[0].data
             second, third = reader.next(), reader.next()
             check(third["U"][...], 2)
             third.release()
-            kill(group, 0 if holder == "dies" else 2)
-            put(rank, 3, 4)
+            kill_servers(group, 0 if holder == "dies" else 2)
+            put_steps(rank, 3, 4)
             with reader.next() as fourth:
                 assert (fourth.number, fourth.missed) == (3, 0)
                 check(fourth["U"][...], 3)
@@ -90,7 +68,7 @@ def test_a_reader_comes_back_with_what_it_holds(
             second.release()
             del data
             wait_until(lambda: is_given_back(group))
-            put(rank, 4, 5)
+            put_steps(rank, 4, 5)
             with reader.next() as fifth:
                 check(fifth["U"][...], 4)
             wait_until(lambda: is_given_back(group))
@@ -103,27 +81,27 @@ def test_nothing_is_held_any_longer_than_until_all_readers_are_back(
 ) -> None:
     """One of two leaves after the coordinator's death without having come back: only then its steps are free."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
-        rank = child(RANK, group.path, "shm", stream, 1)
+        stream = stream_coordinated_by(group, 2)
+        rank = child(SINGLE_RANK, group.path, "shm", stream, 1)
         rank.expect("open")
         with (
             consumer(group, stream, transport="shm", window=3) as reader,
             consumer(group, stream, transport="shm", window=3) as idle,
         ):
-            put(rank, 0, 2)
-            read(reader, 0, 2)
-            kill(group, 2)
-            put(rank, 2, 5)
-            read(reader, 2, 5)
+            put_steps(rank, 0, 2)
+            read_steps(reader, 0, 2)
+            kill_servers(group, 2)
+            put_steps(rank, 2, 5)
+            read_steps(reader, 2, 5)
             # In the place of the one that has not come back, all five are held.
             assert attached(group, stream) == 1
             assert held_blocks(group, stream) == 5
-            read(idle, 0, 5)
+            read_steps(idle, 0, 5)
             # Long before those would be given up that do not come back.
             wait_until(lambda: is_given_back(group), timeout=5)
-            put(rank, 5, 6)
+            put_steps(rank, 5, 6)
             for back in (reader, idle):
-                read(back, 5, 6)
+                read_steps(back, 5, 6)
         rank.close_input()
         rank.ended()
 
@@ -133,13 +111,13 @@ def test_a_reader_that_was_there_before_the_first_run_misses_nothing(
 ) -> None:
     """The coordinator dies, and the simulation begins before the reader has noticed."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with consumer(group, stream, transport=transport, window=3) as reader:
-            kill(group, 2)
-            rank = child(RANK, group.path, transport, stream, 1)
+            kill_servers(group, 2)
+            rank = child(SINGLE_RANK, group.path, transport, stream, 1)
             rank.expect("open")
-            put(rank, 0, 3)
-            read(reader, 0, 3)
+            put_steps(rank, 0, 3)
+            read_steps(reader, 0, 3)
         rank.close_input()
         rank.ended()
 
@@ -149,18 +127,18 @@ def test_arrays_outlive_their_holder_though_their_reader_does_not_come_back(
 ) -> None:
     """It computes. The steps are given up, and their memory with them; but nobody writes to what it looks at."""
     with forebay.local(servers=2, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 0)
-        rank = child(RANK, group.path, "shm", stream, 2)
+        stream = stream_coordinated_by(group, 0)
+        rank = child(SINGLE_RANK, group.path, "shm", stream, 2)
         rank.expect("open")
         with consumer(group, stream, transport="shm", window=3) as reader:
-            put(rank, 0, 2)
+            put_steps(rank, 0, 2)
             with reader.next() as first:
                 data = first.blocks("U")[0].data
             second = reader.next()
             shown = second.blocks("U")[0].data
-            kill(group, 0)
+            kill_servers(group, 0)
             wait_until(lambda: is_given_back(group), timeout=30)
-            put(rank, 2, 3)
+            put_steps(rank, 2, 3)
             check(data, 0)
             check(shown, 1)
             second.release()

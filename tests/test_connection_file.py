@@ -11,14 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    FOREBAY,
-    check_it_works,
-    command,
-    consumer,
-    edited,
-    producer,
-)
+from support.commands import FOREBAY, command
+from support.groups import edited
+from support.sessions import check_it_works, consumer, producer
 
 import forebay
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import BUDGET, Child, consumer, producer, reference, wait_until, write_steps
-from test_elastic import kill, name_at
-from test_replicas import lacking
+from support.arrays import reference
+from support.children import Child
+from support.deaths import kill_servers
+from support.groups import BUDGET, steps_lacking_copies, stream_coordinated_by
+from support.sessions import consumer, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 
@@ -87,14 +90,14 @@ def test_what_nobody_wanted_meanwhile_is_not_there(two: forebay.LocalGroup) -> N
 @pytest.mark.parametrize("how", ["dies", "leaves"])
 def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: str) -> None:
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with keeping(group, stream, replicas=2) as sim:
             with consumer(group, stream, transport=transport) as reader:
                 put(sim, 0, 4)
                 read(reader, 0, 2)
-            wait_until(lambda: lacking(group) == 0)
+            wait_until(lambda: steps_lacking_copies(group) == 0)
             if how == "dies":
-                kill(group, 2)
+                kill_servers(group, 2)
             else:
                 forebay.Admin(group=group.path, timeout=30).remove_server(2)
             with consumer(group, stream, transport=transport, start=reader.cursor) as again:
@@ -106,18 +109,18 @@ def test_the_coordinator_goes_in_between(own_place: Path, transport: str, how: s
 def test_a_reader_of_the_oldest_begins_there_also_when_the_coordinator_dies(own_place: Path) -> None:
     """It has been told of nothing by then, or of some."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with keeping(group, stream, replicas=2) as sim:
             with consumer(group, stream):
                 put(sim, 0, 6)
-            wait_until(lambda: lacking(group) == 0)
+            wait_until(lambda: steps_lacking_copies(group) == 0)
             with (
                 consumer(group, stream, start="oldest", window=1) as first,
                 consumer(group, stream, start="oldest", window=1) as second,
             ):
                 assert first.cursor is None
                 read(first, 0, 2)
-                kill(group, 2)
+                kill_servers(group, 2)
                 read(first, 2, 6)
                 read(second, 0, 6)
 

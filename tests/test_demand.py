@@ -9,18 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support import (
-    Child,
-    consumer,
-    cut,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    stream_status,
-    total,
-    wait_until,
-)
+from support.arrays import cut, reference
+from support.children import Child
+from support.groups import is_given_back, stream_status, total
+from support.sessions import consumer, open_ranks, producer
+from support.waiting import wait_until
 
 import forebay
 

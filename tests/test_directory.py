@@ -7,36 +7,20 @@ import json
 import os
 import signal
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import (
-    BUDGET,
-    Child,
-    cut,
-    is_given_back,
-    open_ranks,
-    reference,
-    total,
-    trouble,
-    wait_until,
-    write_steps,
-)
+from support.arrays import cut, reference
+from support.children import Child
+from support.groups import is_given_back, total
+from support.many_ranks import RANKS, SHAPE, many_ranks, slabs, write_large
+from support.sessions import open_ranks, trouble, write_steps
+from support.waiting import wait_until
 
 import forebay
-
-SHAPE = (211, 190, 17)
-"""Large enough for tiles on each of three servers, with unequal extents."""
-
-
-@pytest.fixture
-def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
-    """A private group of three servers."""
-    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        yield group
 
 
 def space(group: forebay.LocalGroup, **options: object) -> forebay.Space:
@@ -324,36 +308,6 @@ def test_what_a_holder_held_is_lost_and_can_be_put_again(three: forebay.LocalGro
 
 
 # ---- runs of many ranks -------------------------------------------------------------------------
-
-RANKS = 67
-"""More than those whose blocks travel with each step."""
-
-
-def slabs() -> list[tuple[int, int]]:
-    return cut(SHAPE[0], RANKS)
-
-
-@contextlib.contextmanager
-def many_ranks(group: forebay.LocalGroup, **options: Any) -> Iterator[list[forebay.Producer]]:
-    options.setdefault("policy", "block")
-    with open_ranks(group, "s", RANKS, **options) as sim:
-        for rank in sim:
-            rank.array("U", dtype="f8", shape=SHAPE)
-            rank.array("e", dtype="i4", shape=(RANKS, 3))
-            rank.array("log", dtype="u1", shape=None, ndim=1)
-        yield sim
-
-
-def write_large(sim: list[forebay.Producer], number: int, without: int | None = None) -> None:
-    """One step of all ranks: a large field, a small one, and local arrays of which each rank has another."""
-    whole = reference(SHAPE, "f8", number)
-    with contextlib.ExitStack() as stack:
-        for rank, (begin, end) in enumerate(slabs()):
-            step = stack.enter_context(sim[rank].step(number, time=number / 8))
-            step.put("e", np.full((1, 3), rank, "i4"), offset=(rank, 0))
-            step.put("log", np.full(rank, rank, "u1"))
-            if rank != without:
-                step.put("U", whole[begin:end], offset=(begin, 0, 0))
 
 
 def is_forgotten(group: forebay.LocalGroup) -> bool:

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import FOREBAY, producer, wait_until
+from support.commands import FOREBAY
+from support.sessions import producer
+from support.waiting import wait_until
 
 import forebay
 

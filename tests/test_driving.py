@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native import Program, build
-from support import BUDGET, Child, cut, is_given_back, producer, reference, stand_still, wait_until
-from test_c_api import NAMES, SOURCES, built
-from test_elastic import ids, kill, told
-from test_leaving import leave
-from test_pipeline import code, notes, out, status_of
+from support.arrays import cut, reference
+from support.children import Child
+from support.deaths import kill_servers
+from support.groups import BUDGET, group_status, is_given_back, server_ids
+from support.native import CASE_NAMES, SOURCES, Program, build
+from support.pipelines import notes, pipeline_status
+from support.processes import stand_still
+from support.sessions import producer
+from support.waiting import wait_until
 
 import forebay
-
-__all__ = ["built", "code", "out"]
 
 SHAPE = (60, 50)
 
@@ -98,7 +99,7 @@ def test_a_life_cycle(
 ) -> None:
     """Nothing runs before it is told to, and then once for all ranks."""
     check(group)
-    servers = ids(group)
+    servers = server_ids(group)
     with handles(group, ranks, transport=transport) as sim:
         for number in range(5, 10):
             assert [handle.activate(number, time=0.5) for handle in sim] == [servers] * ranks
@@ -116,7 +117,7 @@ def test_a_life_cycle(
             sim[0].deactivate(number)
             assert sim[0].active == []
             wait_until(lambda: is_given_back(group))
-    status = status_of(group, "check")
+    status = pipeline_status(group, "check")
     assert (status["executed"], status["failed"], status["driven"]) == (5, 0, True)
     assert {note["size"] for note in notes(out)} == {len(servers)}
 
@@ -131,7 +132,7 @@ def test_one_worker_alone(two: forebay.LocalGroup, check: Callable[..., None], o
             assert [request.wait() for request in [handle.execute_async(number) for handle in sim]] == [
                 True
             ] * 2
-            staged = {server["server"]: server["staged_bytes"] for server in told(two)["servers"]}
+            staged = {server["server"]: server["staged_bytes"] for server in group_status(two)["servers"]}
             assert staged[0] == 0
             assert staged[1] > 0
             for handle in sim:
@@ -371,7 +372,7 @@ def test_steps_that_nobody_activated(one: forebay.LocalGroup, check: Callable[..
                 assert step.put("U", reference(SHAPE, "f8", number))
         sim.flush()
         wait_until(lambda: is_given_back(one))
-    assert status_of(one, "check")["missed"] == 20
+    assert pipeline_status(one, "check")["missed"] == 20
     # A second run of the stream drives it.
     with handles(one, 1) as (handle,):
         handle.activate(0)
@@ -399,7 +400,7 @@ def test_joining_and_leaving(two: forebay.LocalGroup, check: Callable[..., None]
     check(two)
 
     def workers() -> int:
-        return int(status_of(two, "check")["workers_ready"])
+        return int(pipeline_status(two, "check")["workers_ready"])
 
     with handles(two, 2) as sim:
         assert [handle.activate(0) for handle in sim] == [[0, 1], [0, 1]]
@@ -421,7 +422,7 @@ def test_joining_and_leaving(two: forebay.LocalGroup, check: Callable[..., None]
         stage(sim, 2)
         requests = [handle.execute_async(2) for handle in sim]
         assert [request.wait() for request in requests] == [True, True]
-        leave(two, 1)
+        two.remove_server(1)
         requests = [handle.execute_async(2) for handle in sim]
         assert [request.wait() for request in requests] == [True, True]
         for handle in sim:
@@ -447,15 +448,17 @@ def test_the_coordinator_goes(
     """At any moment of the cycle: the next server takes its place, and the cycle goes on."""
     with forebay.local(servers=3, budget_bytes=BUDGET, silence=2.0) as group:
         check(group)
-        coordinator = int(next(s["server"] for s in told(group)["streams"] if s["name"] == "check"))
+        coordinator = int(next(s["server"] for s in group_status(group)["streams"] if s["name"] == "check"))
 
         def go() -> None:
             if how == "killed":
-                kill(group, coordinator)
+                kill_servers(group, coordinator)
             elif how == "stopped":
-                stand_still(next(s["pid"] for s in told(group)["servers"] if s["server"] == coordinator))
+                stand_still(
+                    next(s["pid"] for s in group_status(group)["servers"] if s["server"] == coordinator)
+                )
             else:
-                threading.Thread(target=leave, args=(group, coordinator)).start()
+                threading.Thread(target=group.remove_server, args=(coordinator,)).start()
 
         with handles(group, 2, replicas=2, durability="replicated") as sim:
             for number in range(3):
@@ -475,12 +478,12 @@ def test_the_coordinator_goes(
                     handle.deactivate(number)
                 if (number, phase) == (1, "deactivated"):
                     go()
-            wait_until(lambda: coordinator not in ids(group))
+            wait_until(lambda: coordinator not in server_ids(group))
             wait_until(lambda: is_given_back(group))
             assert sim[0].lost is None
         # It may have been run just before.
         assert set(seen(out)) == {0, 1, 2}
-        (status,) = told(group)["pipelines"]
+        (status,) = group_status(group)["pipelines"]
         assert [status[name] for name in ("executed", "failed", "missed", "last_step")] == [3, 0, 0, 2], (
             status
         )
@@ -506,7 +509,9 @@ def test_a_worker_dies_while_it_runs(two: forebay.LocalGroup, code: Callable[[st
     path = code(SLOW)
     with forebay.Admin(group=two.path) as admin:
         admin.create_pipeline("slow", f"{path}:Slow", stream="slow", driven=True, config={"out": str(out)})
-    coordinator = next(stream["server"] for stream in told(two)["streams"] if stream["name"] == "slow")
+    coordinator = next(
+        stream["server"] for stream in group_status(two)["streams"] if stream["name"] == "slow"
+    )
     with handles(two, 2, "slow", replicas=2) as sim:
         for handle in sim:
             handle.activate(0)
@@ -522,12 +527,12 @@ def test_a_worker_dies_while_it_runs(two: forebay.LocalGroup, code: Callable[[st
         wait.touch()
         requests = [handle.execute_async(0) for handle in sim]
         wait_until(lambda: len(notes(out)) == 4)
-        kill(two, 1 - coordinator)
+        kill_servers(two, 1 - coordinator)
         wait.unlink()
         assert [request.wait() for request in requests] == [True, True]
         assert notes(out)[-1]["whole"] == reference(SHAPE, "f8", 0).sum()
         assert sorted(note["size"] for note in notes(out)) == [1, 2, 2, 2, 2]
-        assert status_of(two, "slow")["repeated"] == 1
+        assert pipeline_status(two, "slow")["repeated"] == 1
 
 
 def test_a_run_begins_while_a_step_of_the_one_before_is_run(
@@ -550,13 +555,13 @@ def test_a_run_begins_while_a_step_of_the_one_before_is_run(
         # Not all ranks have ended it: nothing can be run yet.
         requests = [sim[0].execute_async(3)]
         wait.unlink()
-        wait_until(lambda: status_of(one, "slow")["executed"] == 1)
+        wait_until(lambda: pipeline_status(one, "slow")["executed"] == 1)
         with pytest.raises(forebay.Timeout):
             requests[0].wait(timeout=0.2)
         stage(sim[1:], 3)
         requests.append(sim[1].execute_async(3))
         assert [request.wait() for request in requests] == [True, True]
-        assert status_of(one, "slow")["executed"] == 2
+        assert pipeline_status(one, "slow")["executed"] == 2
     wait_until(lambda: is_given_back(one))
 
 
@@ -612,7 +617,9 @@ def test_from_languages_on_top_of_c(
     wait_until(lambda: is_given_back(two))
 
 
-@pytest.mark.parametrize("case", re.findall(NAMES["c"], (SOURCES / "driving.c").read_text(), re.MULTILINE))
+@pytest.mark.parametrize(
+    "case", re.findall(CASE_NAMES["c"], (SOURCES / "driving.c").read_text(), re.MULTILINE)
+)
 def test_from_c(
     case: str, two: forebay.LocalGroup, code: Callable[[str], str], out: Path, built: Path
 ) -> None:

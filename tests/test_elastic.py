@@ -13,22 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import (
-    BUDGET,
-    FOREBAY,
-    Child,
-    check_it_works,
-    command,
-    consumer,
-    is_alive,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    stand_still,
-    wait_until,
-    write_steps,
-)
+from support.arrays import reference
+from support.children import Child
+from support.commands import FOREBAY, command
+from support.deaths import kill_servers
+from support.groups import BUDGET, group_status, is_given_back, server_ids, stream_coordinated_by
+from support.pipelines import HELD_SUMS, SUMS
+from support.processes import stand_still
+from support.sessions import check_it_works, consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 
@@ -51,29 +44,6 @@ with forebay.Producer("s", group=path, timeout=20, policy="block") as sim:
 """
 
 
-def told(group: Any) -> dict[str, Any]:
-    """The status of the group."""
-    with forebay.Admin(group=getattr(group, "path", group), timeout=10) as admin:
-        return admin.status()
-
-
-def ids(group: Any) -> list[int]:
-    """The members, as the connection file tells them."""
-    file = json.loads(Path(getattr(group, "path", group)).read_text())
-    return [server["id"] for server in file["servers"]]
-
-
-def kill(group: forebay.LocalGroup, *numbers: int, wait: bool = False) -> list[int]:
-    """Ends the servers of these numbers at once; their processes. `wait`s until they have ended, if asked to."""
-    processes = {server["server"]: server["pid"] for server in told(group)["servers"]}
-    pids = [int(processes[number]) for number in numbers]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    if wait:
-        wait_until(lambda: not any(is_alive(pid) for pid in pids))
-    return pids
-
-
 def try_streams(group: Any, names: list[str]) -> set[int]:
     """Whether a step of each of these streams comes whole; the servers that coordinate them."""
     for name in names:
@@ -82,7 +52,7 @@ def try_streams(group: Any, names: list[str]) -> set[int]:
             write_steps([sim], [3], lambda number: reference(SHAPE, "f8", number))
             with reader.next() as found:
                 np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", 3))
-    return {stream["server"] for stream in told(group)["streams"] if stream["name"] in names}
+    return {stream["server"] for stream in group_status(group)["streams"] if stream["name"] in names}
 
 
 def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Callable[..., Child]) -> None:
@@ -98,7 +68,7 @@ def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Ca
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
                     assert step.missed == 0
                     read += 1
-        assert ids(one) == [0, 1, 2]
+        assert server_ids(one) == [0, 1, 2]
         simulation.say()
         for step in reader:
             np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
@@ -106,7 +76,7 @@ def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Ca
     assert int(simulation.line()) >= 50
     simulation.ended()
     assert try_streams(one, [f"stream{number}" for number in range(24)]) == {0, 1, 2}
-    status = told(one)
+    status = group_status(one)
     assert status["epoch"] == 3
     assert status["lost"] == []
     wait_until(lambda: is_given_back(one))
@@ -115,7 +85,7 @@ def test_servers_join_while_a_simulation_runs(one: forebay.LocalGroup, child: Ca
 def test_local_servers_are_in_the_order_of_their_numbers(own_place: Path) -> None:
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         group.add_servers(2)
-        assert [server["pid"] for server in told(group)["servers"]] == [
+        assert [server["pid"] for server in group_status(group)["servers"]] == [
             server.pid for server in group.servers.values()
         ]
 
@@ -134,7 +104,7 @@ def test_streams_stay_where_they_are(one: forebay.LocalGroup) -> None:
                 write_steps([first, second], [0], lambda _: whole)
                 with reader.next() as found:
                     np.testing.assert_array_equal(found["U"][...], whole)
-        found = {stream["name"]: stream["server"] for stream in told(one)["streams"]}
+        found = {stream["name"]: stream["server"] for stream in group_status(one)["streams"]}
         assert {found[name] for name in names} == {0}
 
 
@@ -142,14 +112,14 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
     """Of two, the other one and the witness are enough; new streams go on, and others can join."""
     names = [f"stream{number}" for number in range(12)]
     assert try_streams(two, names) == {0, 1}
-    (pid,) = kill(two, 0)
-    wait_until(lambda: ids(two) == [1])
-    status = told(two)
+    (pid,) = kill_servers(two, 0)
+    wait_until(lambda: server_ids(two) == [1])
+    status = group_status(two)
     assert status["lost"] == [{"server": 0, "pid": pid, "epoch": status["epoch"], "back_as": None}]
     assert [server["gone"] for server in status["servers"]] == [[]]
     assert try_streams(two, [f"other{number}" for number in range(12)]) == {1}
     two.add_servers()
-    assert ids(two) == [1, 2]
+    assert server_ids(two) == [1, 2]
     assert try_streams(two, [f"third{number}" for number in range(12)]) == {1, 2}
     # Those whose server died are as good as new.
     assert try_streams(two, names) == {1, 2}
@@ -159,9 +129,9 @@ def test_a_server_that_dies_is_given_up(two: forebay.LocalGroup) -> None:
 def test_a_run_that_had_ended_is_not_waited_for(two: forebay.LocalGroup, victim: int) -> None:
     """Its ranks had their homes on both servers; the one that is left knows only of some that they have gone."""
     check_it_works(two)
-    wait_until(lambda: told(two)["streams"][0]["over"])
-    kill(two, victim)
-    wait_until(lambda: ids(two) == [1 - victim])
+    wait_until(lambda: group_status(two)["streams"][0]["over"])
+    kill_servers(two, victim)
+    wait_until(lambda: server_ids(two) == [1 - victim])
     for _ in range(2):
         check_it_works(two)
     wait_until(lambda: is_given_back(two))
@@ -169,8 +139,8 @@ def test_a_run_that_had_ended_is_not_waited_for(two: forebay.LocalGroup, victim:
 
 def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
     with forebay.local(servers=4, budget_bytes=BUDGET) as group:
-        kill(group, 1, 3)
-        wait_until(lambda: ids(group) == [0, 2])
+        kill_servers(group, 1, 3)
+        wait_until(lambda: server_ids(group) == [0, 2])
         check_it_works(group)
         assert try_streams(group, [f"stream{number}" for number in range(12)]) == {0, 2}
 
@@ -178,10 +148,10 @@ def test_half_of_four_servers_die_at_once(own_place: Path) -> None:
 def test_more_than_half_die_at_once(own_place: Path) -> None:
     """Nobody can know what those decided: the group stays as it is, and says who does not answer."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        pids = kill(group, 0, 2)
-        wait_until(lambda: sum("error" in server for server in told(group)["servers"]) == 2)
-        assert ids(group) == [0, 1, 2]
-        silent = [server["pid"] for server in told(group)["servers"] if "error" in server]
+        pids = kill_servers(group, 0, 2)
+        wait_until(lambda: sum("error" in server for server in group_status(group)["servers"]) == 2)
+        assert server_ids(group) == [0, 1, 2]
+        silent = [server["pid"] for server in group_status(group)["servers"] if "error" in server]
         assert silent == pids
         with pytest.raises(forebay.Timeout, match="not up"):
             group.add_servers(timeout=1)
@@ -195,10 +165,10 @@ def test_servers_that_die_while_they_join(one: forebay.LocalGroup) -> None:
         time.sleep(attempt * 0.0015)
         joiner.kill()
         joiner.wait()
-    wait_until(lambda: ids(one) == [0])
+    wait_until(lambda: server_ids(one) == [0])
     check_it_works(one)
     one.add_servers()
-    assert len(ids(one)) == 2
+    assert len(server_ids(one)) == 2
     check_it_works(one)
 
 
@@ -206,14 +176,14 @@ def test_servers_come_and_go_for_a_while(two: forebay.LocalGroup, child: Callabl
     """A server of its own holds what is read here: others that join and die at once do not disturb it."""
     simulation = child(SIMULATION, two.path)
     simulation.expect("open")
-    stream = next(stream for stream in told(two)["streams"] if stream["name"] == "s")
+    stream = next(stream for stream in group_status(two)["streams"] if stream["name"] == "s")
     with consumer(two) as reader:
         for _ in range(4):
             two.add_servers(2)
             # Neither the stream's coordinator nor the rank's home.
-            others = [number for number in ids(two) if number not in (0, 1)]
+            others = [number for number in server_ids(two) if number not in (0, 1)]
             assert stream["server"] not in others
-            kill(two, *others)
+            kill_servers(two, *others)
             for _ in range(5):
                 with reader.next() as step:
                     np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
@@ -222,8 +192,8 @@ def test_servers_come_and_go_for_a_while(two: forebay.LocalGroup, child: Callabl
             np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
     assert int(simulation.line()) >= 50
     simulation.ended()
-    wait_until(lambda: ids(two) == [0, 1])
-    assert len(told(two)["lost"]) == 8
+    wait_until(lambda: server_ids(two) == [0, 1])
+    assert len(group_status(two)["lost"]) == 8
 
 
 def test_add_by_command(own_place: Path) -> None:
@@ -236,7 +206,7 @@ def test_add_by_command(own_place: Path) -> None:
         added = command("add", "2", "--group", group, "--budget", "32M")
         assert added.stdout == "server1, server2 have joined; the group has 3 servers.\n"
         assert forebay.Admin(group=group, timeout=20).add_servers() == [3]
-        assert ids(group) == [0, 1, 2, 3]
+        assert server_ids(group) == [0, 1, 2, 3]
         addresses = [server["addresses"] for server in json.loads(group.read_text())["servers"]]
         assert all(any(address.startswith("tcp:127.0.0.1:") for address in of_one) for of_one in addresses)
         check_it_works(str(group))
@@ -269,23 +239,12 @@ with forebay.Producer(stream, rank=rank, size=2, group=path, transport=transport
 """
 
 
-def name_at(group: forebay.LocalGroup, server: int) -> str:
-    """A stream's name that this server coordinates."""
-    for number in range(100):
-        name = f"name{number}"
-        with producer(group, name, keep=1):
-            found = next(stream["server"] for stream in told(group)["streams"] if stream["name"] == name)
-        if found == server:
-            return name
-    raise AssertionError(f"no name falls to server {server}")
-
-
 @pytest.mark.parametrize("coordinator", [0, 1], ids=["of all", "of a home"])
 def test_a_simulation_goes_on_when_a_server_dies(
     two: forebay.LocalGroup, child: Callable[..., Child], transport: str, coordinator: int
 ) -> None:
     """Each server is the home of a rank; one of them also coordinates the stream. Whole steps come again soon."""
-    stream = name_at(two, coordinator)
+    stream = stream_coordinated_by(two, coordinator)
     ranks = [child(RANKS, two.path, transport, stream, rank) for rank in range(2)]
     for rank in ranks:
         rank.expect("open")
@@ -293,7 +252,7 @@ def test_a_simulation_goes_on_when_a_server_dies(
         for _ in range(5):
             with reader.next() as step:
                 np.testing.assert_array_equal(step["U"][...], reference(SHAPE, "f8", step.number))
-        kill(two, 0)
+        kill_servers(two, 0)
         whole, lost, last = 0, 0, -1
         deadline = time.monotonic() + 30
         while whole < 20:
@@ -314,7 +273,7 @@ def test_a_simulation_goes_on_when_a_server_dies(
         rank.say()
         rank.expect("kept")
         rank.ended()
-    assert ids(two) == [1]
+    assert server_ids(two) == [1]
     wait_until(lambda: is_given_back(two))
 
 
@@ -324,7 +283,7 @@ def test_a_reader_misses_nothing_when_a_coordinator_dies(
 ) -> None:
     """The blocks are on another server, and that one tells the next coordinator of them. Steps go on in order."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         ranks = [child(RANKS, group.path, transport, stream, rank) for rank in range(2)]
         for rank in ranks:
             rank.expect("open")
@@ -333,7 +292,7 @@ def test_a_reader_misses_nothing_when_a_coordinator_dies(
             last = -1
             for count in range(60):
                 if count == 20:
-                    kill(group, 2)
+                    kill_servers(group, 2)
                 with reader.next() as step:
                     assert last in (-1, step.number - 1)
                     assert step.missed == 0
@@ -359,35 +318,15 @@ def test_a_reader_misses_nothing_when_a_coordinator_dies(
         wait_until(lambda: is_given_back(group))
 
 
-COUNT = """
-import forebay
-
-class Sum(forebay.Pipeline):
-    fields = {"U": forebay.every(1)}
-
-    def execute(self, step, comm):
-        own = sum(float(block.data.sum()) for block in step.blocks("U"))
-        total = comm.allreduce(own)
-        with open(self.config["out"], "a") as out:
-            if comm.rank == 0:
-                print(step.number, comm.size, total, file=out, flush=True)
-"""
-
 # The same, but each execution lasts as long as there is a file beside its output.
-HELD = COUNT.replace("import forebay", "import os\nimport time\n\nimport forebay").replace(
-    "        own = sum",
-    """        while os.path.exists(self.config["out"] + ".wait"):
-            time.sleep(0.01)
-        own = sum""",
-)
 
 
 def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Callable[..., Child]) -> None:
     """On the workers that are left, with the step after the last one that all have run."""
-    (own_place / "sum.py").write_text(COUNT)
+    (own_place / "sum.py").write_text(SUMS)
     out = own_place / "sums"
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
         ranks = [child(RANKS, group.path, "auto", stream, rank) for rank in range(2)]
@@ -398,21 +337,23 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
             return [line.split() for line in out.read_text().splitlines()] if out.exists() else []
 
         wait_until(lambda: len(lines()) > 10)
-        kill(group, 2)
+        kill_servers(group, 2)
         wait_until(lambda: sum(size == "2" for _, size, _ in lines()) > 10)
         for rank in ranks:
             rank.say()
             rank.expect("kept")
             rank.ended()
-        wait_until(lambda: told(group)["pipelines"][0]["last_step"] == int(lines()[-1][0]), timeout=60)
-        wait_until(lambda: told(group)["pipelines"][0]["running_step"] is None, timeout=60)
+        wait_until(
+            lambda: group_status(group)["pipelines"][0]["last_step"] == int(lines()[-1][0]), timeout=60
+        )
+        wait_until(lambda: group_status(group)["pipelines"][0]["running_step"] is None, timeout=60)
         numbers = [int(number) for number, _, _ in lines()]
         # Each was run once to its end; the one in which the server died may have been, and is run once more.
         assert sorted(set(numbers)) == list(range(numbers[-1] + 1))
         assert len(numbers) - len(set(numbers)) <= 1
         for number, _, total in lines():
             assert float(total) == pytest.approx(reference(SHAPE, "f8", int(number)).sum())
-        (status,) = told(group)["pipelines"]
+        (status,) = group_status(group)["pipelines"]
         assert status["failed"] == 0, status
         assert len(set(numbers)) <= status["executed"] <= len(numbers)
         admin.destroy_pipeline("sum")
@@ -420,25 +361,25 @@ def test_a_pipeline_goes_on_when_its_coordinator_dies(own_place: Path, child: Ca
 
 def test_a_pipeline_runs_again_what_a_server_died_in(own_place: Path, child: Callable[..., Child]) -> None:
     """Its workers are amid a step, and wait for each other: those that are left run it once more, and no step is missed."""
-    (own_place / "sum.py").write_text(HELD)
+    (own_place / "sum.py").write_text(HELD_SUMS)
     out, wait = own_place / "sums", own_place / "sums.wait"
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 0)
+        stream = stream_coordinated_by(group, 0)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
         with producer(group, stream, policy="block") as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], [0], lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 1)
+            wait_until(lambda: group_status(group)["pipelines"][0]["executed"] == 1)
             wait.touch()
             write_steps([sim], range(1, 3), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["running_step"] == 1)
-            kill(group, 2)
-            wait_until(lambda: ids(group) == [0, 1])
+            wait_until(lambda: group_status(group)["pipelines"][0]["running_step"] == 1)
+            kill_servers(group, 2)
+            wait_until(lambda: server_ids(group) == [0, 1])
             wait.unlink()
             write_steps([sim], range(3, 6), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 6)
-        (status,) = told(group)["pipelines"]
+            wait_until(lambda: group_status(group)["pipelines"][0]["executed"] == 6)
+        (status,) = group_status(group)["pipelines"]
         assert (status["failed"], status["missed"], status["repeated"]) == (0, 0, 1)
         assert status["workers_ready"] == 2
         lines = [line.split() for line in out.read_text().splitlines()]
@@ -454,22 +395,22 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
     """Nothing runs then: none is missed, also if the next coordinator leaves before it runs any. A step is run again only
     if it is put again, since the rank had its home there, too.
     """
-    (own_place / "sum.py").write_text(COUNT)
+    (own_place / "sum.py").write_text(SUMS)
     out = own_place / "sums"
     with forebay.local(servers=4, budget_bytes=BUDGET) as group:
-        stream = name_at(group, coordinator)
+        stream = stream_coordinated_by(group, coordinator)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
 
         def pipeline() -> dict[str, Any]:
-            found = [pipeline for pipeline in told(group)["pipelines"] if pipeline["ended"] is None]
+            found = [pipeline for pipeline in group_status(group)["pipelines"] if pipeline["ended"] is None]
             return found[0] if found else {"executed": None, "last_step": None}
 
         with producer(group, stream, policy="block") as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(3), lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: pipeline()["executed"] == 3)
-            kill(group, coordinator)
+            kill_servers(group, coordinator)
             wait_until(lambda: (pipeline()["executed"], pipeline()["last_step"]) == (3, 2))
             if then == "leaves":
                 assert command("leave", pipeline()["server"], "--group", group.path).returncode == 0
@@ -486,15 +427,15 @@ def test_what_was_run_is_counted_when_the_coordinator_dies_between_two_steps(
 
 def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(own_place: Path) -> None:
     """A later one waits, so that the one that runs is dropped by the next coordinator: it is missed, or was run."""
-    (own_place / "sum.py").write_text(HELD)
+    (own_place / "sum.py").write_text(HELD_SUMS)
     out, wait = own_place / "sums", own_place / "sums.wait"
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
 
         def pipeline() -> dict[str, Any]:
-            found = told(group)["pipelines"]
+            found = group_status(group)["pipelines"]
             return found[0] if found else {"last_step": None, "running_step": None, "workers_ready": 0}
 
         with producer(group, stream, policy="latest") as sim:
@@ -505,7 +446,7 @@ def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(ow
             write_steps([sim], [1], lambda number: reference(SHAPE, "f8", number))
             wait_until(lambda: pipeline()["running_step"] == 1)
             write_steps([sim], [2], lambda number: reference(SHAPE, "f8", number))
-            kill(group, 2)
+            kill_servers(group, 2)
             wait_until(lambda: pipeline()["running_step"] is not None and pipeline()["workers_ready"] == 2)
             wait.unlink()
             wait_until(lambda: (pipeline()["last_step"], pipeline()["running_step"]) == (2, None))
@@ -518,22 +459,24 @@ def test_each_step_is_counted_once_that_has_no_room_when_the_coordinator_dies(ow
 
 def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Path) -> None:
     """A worker dies with its server, which coordinates the pipeline: the others fail before they know of that."""
-    (own_place / "sum.py").write_text(COUNT)
+    (own_place / "sum.py").write_text(SUMS)
     out = own_place / "sums"
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
 
         def workers() -> list[dict[str, Any]]:
-            return sorted(told(group)["pipelines"][0]["workers"], key=lambda worker: int(worker["server"]))
+            return sorted(
+                group_status(group)["pipelines"][0]["workers"], key=lambda worker: int(worker["server"])
+            )
 
         def executing() -> list[int]:
             return [worker["server"] for worker in workers() if worker["executing"]]
 
         with producer(group, stream, policy="block") as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
-            server = next(server["pid"] for server in told(group)["servers"] if server["server"] == 2)
+            server = next(server["pid"] for server in group_status(group)["servers"] if server["server"] == 2)
             worker = workers()[2]["pid"]
             stand_still(worker)
             write_steps([sim], [0], lambda number: reference(SHAPE, "f8", number))
@@ -543,8 +486,8 @@ def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Pa
             wait_until(lambda: executing() == [])
             os.kill(server, signal.SIGKILL)
             write_steps([sim], range(1, 4), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
-        (status,) = told(group)["pipelines"]
+            wait_until(lambda: group_status(group)["pipelines"][0]["executed"] == 4)
+        (status,) = group_status(group)["pipelines"]
         assert (status["failed"], status["missed"], status["repeated"]) == (0, 0, 1)
         assert [line.split()[:2] for line in out.read_text().splitlines()] == [
             [str(n), "2"] for n in range(4)
@@ -554,7 +497,7 @@ def test_a_pipeline_runs_again_what_failed_as_its_coordinator_died(own_place: Pa
 
 def test_a_pipeline_gets_workers_on_servers_that_join(own_place: Path, child: Callable[..., Child]) -> None:
     """They take part when they are ready; nothing waits for them, and no step is missed."""
-    (own_place / "sum.py").write_text(COUNT)
+    (own_place / "sum.py").write_text(SUMS)
     out = own_place / "sums"
     with forebay.local(servers=1, budget_bytes=BUDGET) as group:
         admin = forebay.Admin(group=group.path, timeout=30)
@@ -583,7 +526,7 @@ def test_a_worker_takes_part_when_it_has_warmed_up(own_place: Path) -> None:
     warm = (
         "    def warm_up(self):\n        while not os.path.exists(self.config['warm']): time.sleep(0.01)\n\n"
     )
-    code = COUNT.replace("    def execute", f"{warm}    def execute", 1)
+    code = SUMS.replace("    def execute", f"{warm}    def execute", 1)
     (own_place / "sum.py").write_text(f"import os, time\n{code}")
     out, go = own_place / "sums", own_place / "warm"
     go.touch()
@@ -594,7 +537,7 @@ def test_a_worker_takes_part_when_it_has_warmed_up(own_place: Path) -> None:
 
         def ready() -> tuple[int, int]:
             """Workers that take part, and that are there."""
-            (pipeline,) = told(group)["pipelines"]
+            (pipeline,) = group_status(group)["pipelines"]
             return pipeline["workers_ready"], len(pipeline["workers"])
 
         def sizes() -> list[int]:

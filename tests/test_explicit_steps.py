@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import consumer, producer
+from support.sessions import consumer, producer
 
 import forebay
 

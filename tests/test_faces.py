@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from native import ROOT
+from support.native import ROOT
 
 import forebay
 from forebay import _forebay

@@ -6,25 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    Child,
-    is_alive,
-    is_given_back,
-    open_ranks,
-    open_ranks_of,
-    reference,
-    stand_still,
-    stream_status,
-    total,
-    wait_until,
-    write_steps,
-)
+from support.arrays import reference
+from support.children import Child
+from support.groups import is_given_back, open_ranks_of, pid_of_server, stream_status, total
+from support.processes import is_alive, stand_still
+from support.sessions import open_ranks, write_steps
+from support.waiting import wait_until, within
 
 import forebay
 
@@ -63,19 +55,6 @@ def coordinator(group: forebay.LocalGroup, stream: str = "s") -> int:
     return next(int(known["server"]) for known in streams if known["name"] == stream)
 
 
-def process_of(group: forebay.LocalGroup, server: int) -> int:
-    """The process of the server with this number: they join in any order."""
-    pid: int = forebay.Admin(group=group.path, timeout=3).status()["servers"][server]["pid"]
-    return pid
-
-
-@contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    started = time.monotonic()
-    yield
-    assert time.monotonic() - started < seconds
-
-
 # ---- servers ------------------------------------------------------------------------------------
 
 
@@ -90,7 +69,7 @@ def test_a_server_is_killed_while_a_simulation_runs(
     with reading(two, transport=transport) as reader:
         first = coordinator(two)
         victim = first if whose == "coordinator" else 1 - first
-        pid = process_of(two, victim)
+        pid = pid_of_server(two, victim)
         for rank in ranks:
             rank.say()
         for _ in range(15):
@@ -237,7 +216,7 @@ def test_what_a_dead_server_held_is_lost_and_said_so(two: forebay.LocalGroup, tr
         write_steps(sim, [0], lambda _: whole)
         found = reader.next()
         victim = 1 - coordinator(two)
-        os.kill(process_of(two, victim), signal.SIGKILL)
+        os.kill(pid_of_server(two, victim), signal.SIGKILL)
         with within(20):
             with pytest.raises((forebay.Lost, forebay.Unreachable), match=f"server{victim}") as raised:
                 found["U"][...]
@@ -306,7 +285,7 @@ def test_a_stopped_server_ends_calls_at_their_deadline(
             sim.array("U", dtype="f8", shape=SHAPE)
         write_steps(sims, [0], lambda n: reference(SHAPE, "f8", n))
         first = coordinator(two)
-        pid = process_of(two, first if whose == "coordinator" else 1 - first)
+        pid = pid_of_server(two, first if whose == "coordinator" else 1 - first)
         stack.callback(os.kill, pid, signal.SIGCONT)
         stand_still(pid)
         with within(45):
@@ -404,7 +383,7 @@ def test_a_stopped_coordinator_is_not_taken_for_dead(two: forebay.LocalGroup) ->
         for rank in range(2):
             write(rank, 0)
         reader.next().release()
-        pid = process_of(two, first)
+        pid = pid_of_server(two, first)
         stack.callback(os.kill, pid, signal.SIGCONT)
         stand_still(pid)
         with pytest.raises(forebay.Timeout, match=f"server{first} has not taken"):  # noqa: PT012

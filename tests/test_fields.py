@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import (
-    consumer,
-    open_ranks,
-    producer,
-    reference,
-    trouble,
-    wait_until,
-    write_steps,
-)
+from support.arrays import reference
+from support.sessions import consumer, open_ranks, producer, trouble, write_steps
+from support.waiting import wait_until
 
 import forebay
 

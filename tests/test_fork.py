@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from support import (
-    Child,
-    consumer,
-    producer,
-    reference,
-)
+from support.arrays import reference
+from support.children import Child
+from support.sessions import consumer, producer
 
 import forebay
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support import Child
+from support.children import Child
 
 import forebay
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import FOREBAY, check_it_works, command, wait_until
+from support.commands import FOREBAY, command
+from support.sessions import check_it_works
+from support.waiting import wait_until
 
 
 class Serve:

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import Child, consumer, is_given_back, producer, reference, server_status, wait_until
+from support.arrays import reference
+from support.children import Child
+from support.groups import is_given_back, server_status
+from support.sessions import consumer, producer
+from support.waiting import wait_until
 
 import forebay
 

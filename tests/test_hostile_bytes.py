@@ -14,16 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spoiling import MAGIC, VERSION, Proxy, dial, receive
-from support import (
-    check_it_works,
-    consumer,
-    edited,
-    is_given_back,
-    producer,
-    reference,
-    wait_until,
-)
+from support.arrays import reference
+from support.groups import edited, is_given_back
+from support.sessions import check_it_works, consumer, producer
+from support.spoiling import MAGIC, VERSION, Proxy, dial, receive
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,7 +7,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from support import Child, is_asleep, stand_still, wait_until
+from support.children import Child
+from support.processes import is_asleep, stand_still
+from support.waiting import wait_until
 
 import forebay
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoiling import VERSION, addresses
-from support import Child, check_it_works, consumer, edited, producer
+from support.children import Child
+from support.groups import edited
+from support.sessions import check_it_works, consumer, producer
+from support.spoiling import VERSION, addresses
 
 import forebay
 

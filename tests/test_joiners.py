@@ -13,19 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import (
-    BUDGET,
-    FOREBAY,
-    consumer,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    stand_still,
-    wait_until,
-    write_steps,
-)
-from test_elastic import ids, kill, name_at, told
+from support.arrays import reference
+from support.commands import FOREBAY
+from support.deaths import kill_servers
+from support.groups import BUDGET, group_status, is_given_back, server_ids, stream_coordinated_by
+from support.processes import stand_still
+from support.sessions import consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 
@@ -103,7 +97,7 @@ def test_who_comes_for_a_dead_server_gets_its_ranks(own_place: Path, transport: 
         write_steps(ranks, range(5), whole)
         assert list(take(reader, range(5)))[-1] == homes
         for newcomer in (3, 4):
-            kill(group, victim)
+            kill_servers(group, victim)
             first = 20 * newcomer
             write_steps(ranks, range(first, first + 10), whole)
             held = list(take(reader, range(first, first + 10)))[-1]
@@ -157,14 +151,14 @@ def test_a_server_that_joins_and_stands_still_gets_no_ranks(one: forebay.LocalGr
             assert list(take(reader, range(3, 9)))[-1] == {0: 0, 1: 0}
         finally:
             os.kill(one.servers[1].pid, signal.SIGCONT)
-        assert ids(one) == [0, 1]
+        assert server_ids(one) == [0, 1]
 
 
 def test_ranks_move_while_another_server_stands_still(own_place: Path) -> None:
     """It knows nothing of them that their home, which lives, has not told."""
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(forebay.local(servers=3, budget_bytes=BUDGET))
-        stream = name_at(group, 0)
+        stream = stream_coordinated_by(group, 0)
         reader = stack.enter_context(consumer(group, stream, timeout=60))
         # Of four ranks those whose home does not stand still. That of the last is the fourth server when that has joined.
         ranks = [
@@ -175,7 +169,7 @@ def test_ranks_move_while_another_server_stands_still(own_place: Path) -> None:
             rank.array("U", dtype="f8", shape=SHAPE)
         write_steps(ranks, [0], whole)
         list(take(reader, range(1)))
-        pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == 2)
+        pid = next(server["pid"] for server in group_status(group)["servers"] if server["server"] == 2)
         stand_still(pid)
         # Whoever asks for the status would wait for it.
         command = [FOREBAY, "serve", "--group", group.path, "--budget", "64M"]
@@ -201,13 +195,13 @@ def test_a_rank_comes_back_when_the_server_dies_to_which_it_went(two: forebay.Lo
         first = 3
         for turn in range(4):
             two.add_servers()
-            joined = ids(two)[-1]
+            joined = server_ids(two)[-1]
             write_steps(ranks, range(first, first + turn), whole)
             list(take(reader, range(first, first + turn)))
             first += turn
-            kill(two, joined, wait=True)
+            kill_servers(two, joined, wait=True)
             write_steps(ranks, range(first, first + 3), whole)
             assert set(list(take(reader, range(first, first + 3)))[-1].values()) <= {0, 1}
             first += 3
-            wait_until(lambda: len(told(two)["servers"]) == 2)
+            wait_until(lambda: len(group_status(two)["servers"]) == 2)
         assert [rank.lost for rank in ranks] == [None] * 3

@@ -9,29 +9,21 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 
 import pytest
-from support import BUDGET, reference, stand_still
-from test_elastic import name_at, told
+from support.arrays import reference
+from support.groups import group_status, stream_coordinated_by
+from support.processes import stand_still
 
 import forebay
 
 SHAPE = (60, 50)
-# Nobody is given up while a test runs.
-SILENCE = 600
-
-
-@pytest.fixture
-def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
-    with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
-        yield group
 
 
 @contextlib.contextmanager
 def alone(group: forebay.LocalGroup) -> Iterator[None]:
     """Only the first server answers."""
-    pids = [server["pid"] for server in told(group)["servers"][1:]]
+    pids = [server["pid"] for server in group_status(group)["servers"][1:]]
     for pid in pids:
         stand_still(pid)
     try:
@@ -47,17 +39,19 @@ def flush_until_refused(sim: forebay.Producer) -> None:
         deque(iter(sim.flush, "never"), maxlen=0)
 
 
-def test_a_flush_waits_for_a_lease(three: forebay.LocalGroup, transport: str) -> None:
-    stream = name_at(three, 0)
+def test_a_flush_waits_for_a_lease(patient_three: forebay.LocalGroup, transport: str) -> None:
+    stream = stream_coordinated_by(patient_three, 0)
     with (
-        forebay.Consumer(stream, group=three.path, timeout=20) as reader,
-        forebay.Producer(stream, group=three.path, transport=transport, timeout=3, on_loss="fail") as sim,
+        forebay.Consumer(stream, group=patient_three.path, timeout=20) as reader,
+        forebay.Producer(
+            stream, group=patient_three.path, transport=transport, timeout=3, on_loss="fail"
+        ) as sim,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
         with sim.step(0) as step:
             step.put("U", reference(SHAPE, "f8", 0))
         sim.flush()
-        with alone(three):
+        with alone(patient_three):
             flush_until_refused(sim)
             # What is not waited for goes on, and is acknowledged later.
             with sim.step(1) as step:
@@ -69,10 +63,10 @@ def test_a_flush_waits_for_a_lease(three: forebay.LocalGroup, transport: str) ->
             assert (step["U"][...] == reference(SHAPE, "f8", number)).all()
 
 
-def test_a_put_to_the_space_waits_for_a_lease(three: forebay.LocalGroup, transport: str) -> None:
+def test_a_put_to_the_space_waits_for_a_lease(patient_three: forebay.LocalGroup, transport: str) -> None:
     with contextlib.ExitStack() as stack:
         spaces = [
-            stack.enter_context(forebay.Space(group=three.path, transport=transport, timeout=3))
+            stack.enter_context(forebay.Space(group=patient_three.path, transport=transport, timeout=3))
             for _ in range(8)
         ]
         for number, space in enumerate(spaces):
@@ -83,7 +77,7 @@ def test_a_put_to_the_space_waits_for_a_lease(three: forebay.LocalGroup, transpo
                 spaces[number].put(f"T{number}", reference(SHAPE, "f8", step), step=step)
 
         # Each has an owner; some the server that answers.
-        with alone(three), ThreadPoolExecutor(len(spaces)) as pool:
+        with alone(patient_three), ThreadPoolExecutor(len(spaces)) as pool:
             for told in [pool.submit(put, number) for number in range(len(spaces))]:
                 with pytest.raises(forebay.Timeout):
                     told.result()

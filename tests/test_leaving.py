@@ -12,29 +12,31 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import (
+from support.arrays import reference
+from support.children import Child
+from support.commands import FOREBAY
+from support.deaths import kill_servers
+from support.groups import (
     BUDGET,
-    FOREBAY,
-    Child,
-    consumer,
+    group_status,
     is_given_back,
-    producer,
-    reference,
-    stand_still,
+    pid_of_server,
+    server_ids,
+    steps_lacking_copies,
+    stream_coordinated_by,
     total,
-    wait_until,
-    write_steps,
 )
-from support import (
-    open_ranks as open_ranks_here,
-)
-from test_directory import RANKS, many_ranks, write_large
-from test_directory import SHAPE as LARGE
-from test_elastic import COUNT, HELD, SHAPE, ids, kill, name_at, told
-from test_faults import process_of
-from test_replicas import RANK, READ, check_all, end, lacking, open_ranks, run
+from support.many_ranks import RANKS, many_ranks, write_large
+from support.many_ranks import SHAPE as LARGE
+from support.pipelines import HELD_SUMS, SUMS
+from support.processes import stand_still
+from support.ranks import RANK, READER, check_steps, end_ranks, put_steps, start_ranks
+from support.sessions import consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
+
+SHAPE = (60, 50)
 
 
 def leave(group: forebay.LocalGroup, number: int, **options: Any) -> None:
@@ -49,55 +51,55 @@ def test_a_server_leaves(
 ) -> None:
     """The home of a rank, whether it coordinates the stream or not; then another one, of other steps as well."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, coordinator)
-        ranks = open_ranks(child, group.path, stream, replicas, transport=transport)
-        run(ranks, range(20))
+        stream = stream_coordinated_by(group, coordinator)
+        ranks = start_ranks(child, group.path, stream, replicas, transport=transport)
+        put_steps(ranks, range(20))
         leave(group, 0)
-        assert ids(group) == [1, 2]
-        check_all(group, stream, range(20), transport=transport)
-        run(ranks, range(20, 30))
-        check_all(group, stream, range(30), transport=transport)
+        assert server_ids(group) == [1, 2]
+        check_steps(group, stream, range(20), transport=transport)
+        put_steps(ranks, range(20, 30))
+        check_steps(group, stream, range(30), transport=transport)
         leave(group, 1)
-        run(ranks, range(30, 40))
-        check_all(group, stream, range(40), transport=transport)
-        status = told(group)
+        put_steps(ranks, range(30, 40))
+        check_steps(group, stream, range(40), transport=transport)
+        status = group_status(group)
         assert status["lost"] == []
         assert status["streams"][0]["server"] == 2
-        end(ranks)
-        check_all(group, stream, range(40))
-        assert lacking(group) == (40 if replicas == 2 else 0)
+        end_ranks(ranks)
+        check_steps(group, stream, range(40))
+        assert steps_lacking_copies(group) == (40 if replicas == 2 else 0)
 
 
 def test_servers_leave_and_join_while_a_simulation_runs(
     two: forebay.LocalGroup, child: Callable[..., Child]
 ) -> None:
     """One reader sees every step, whole; the servers that were there first are long gone."""
-    ranks = open_ranks(child, two.path, "s", 1, rows=60)
+    ranks = start_ranks(child, two.path, "s", 1, rows=60)
     with consumer(two, "s", timeout=20) as reader:
         for start in range(0, 60, 10):
-            run(ranks, range(start, start + 10))
+            put_steps(ranks, range(start, start + 10))
             two.add_servers()
-            leave(two, min(ids(two)))
+            leave(two, min(server_ids(two)))
             for number in range(start, start + 10):
                 with reader.next() as step:
                     assert (step.number, step.missed, step.torn) == (number, 0, False)
                     np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
-        assert ids(two) == [6, 7]
-        end(ranks)
+        assert server_ids(two) == [6, 7]
+        end_ranks(ranks)
         with pytest.raises(StopIteration):
             next(iter(reader))
 
 
 def test_a_server_waits_for_a_rank_to_end_its_step(two: forebay.LocalGroup) -> None:
     """Until the deadline: then it stays, says what it waited for, and all goes on."""
-    stream = name_at(two, 1)
+    stream = stream_coordinated_by(two, 1)
     with consumer(two, stream) as reader, producer(two, stream) as sim:
         sim.array("U", dtype="f8", shape=SHAPE)
         with sim.step(3) as step:
             step.put("U", reference(SHAPE, "f8", 3))
             with pytest.raises(forebay.Timeout, match=rf"rank 0 of stream '{stream}' to end its step"):
                 forebay.Admin(group=two, timeout=0.3).remove_server(0)
-            assert ids(two) == [0, 1]
+            assert server_ids(two) == [0, 1]
         with sim.step(4) as step:
             step.put("U", reference(SHAPE, "f8", 4))
         for number in (3, 4):
@@ -134,35 +136,39 @@ def test_nothing_is_raised_in_the_simulation(two: forebay.LocalGroup, transport:
         leave(two, 1)
         sim.attr("a", 5)
         one_step(sim, 3)
-        home = [server["server"] for server in told(two)["servers"] if server["connections"].get("producers")]
+        home = [
+            server["server"]
+            for server in group_status(two)["servers"]
+            if server["connections"].get("producers")
+        ]
         leave(two, home[0])
         sim.close()
         assert sim.lost is None
         with pytest.raises(forebay.Ended):
             reader.next()
-    assert len(ids(two)) == 1
+    assert len(server_ids(two)) == 1
 
 
 def test_two_servers_leave_at_once(own_place: Path, child: Callable[..., Child]) -> None:
     with forebay.local(servers=4, budget_bytes=BUDGET) as group:
-        ranks = open_ranks(child, group.path, "s", 2, size=4)
-        run(ranks, range(20))
+        ranks = start_ranks(child, group.path, "s", 2, size=4)
+        put_steps(ranks, range(20))
         program = "forebay.Admin(group=sys.argv[1], timeout=20).remove_server(int(sys.argv[2]))"
         leaving = [child(program, group.path, number) for number in (0, 2)]
         for one in leaving:
             one.ended()
-        assert ids(group) == [1, 3]
-        run(ranks, range(20, 30))
-        check_all(group, "s", range(30), size=4)
-        wait_until(lambda: lacking(group) == 0)
-        end(ranks)
+        assert server_ids(group) == [1, 3]
+        put_steps(ranks, range(20, 30))
+        check_steps(group, "s", range(30), size=4)
+        wait_until(lambda: steps_lacking_copies(group) == 0)
+        end_ranks(ranks)
 
 
 def test_of_two_servers_that_both_leave_one_stays(
     two: forebay.LocalGroup, child: Callable[..., Child]
 ) -> None:
-    ranks = open_ranks(child, two.path, "s", 1)
-    run(ranks, range(20))
+    ranks = start_ranks(child, two.path, "s", 1)
+    put_steps(ranks, range(20))
     program = """
 try:
     forebay.Admin(group=sys.argv[1], timeout=20).remove_server(int(sys.argv[2]))
@@ -175,9 +181,9 @@ except forebay.Conflict as refused:
     assert sorted(one.line() for one in leaving) == ["left", "refused"]
     for one in leaving:
         one.ended()
-    run(ranks, range(20, 30))
-    check_all(two, "s", range(30))
-    end(ranks)
+    put_steps(ranks, range(20, 30))
+    check_steps(two, "s", range(30))
+    end_ranks(ranks)
 
 
 @pytest.mark.parametrize("servers", [3, 4])
@@ -191,7 +197,7 @@ def test_the_backup_dies_as_the_home_leaves(
         with producer(group, "s", replicas=2, keep=1000) as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(400), lambda number: reference(SHAPE, "f8", number))
-            backup = process_of(group, 1)
+            backup = pid_of_server(group, 1)
             if when == "just before":
                 os.kill(backup, signal.SIGKILL)
                 leave_surely(group, 0)
@@ -201,7 +207,7 @@ def test_the_backup_dies_as_the_home_leaves(
                 wait_until(lambda: "leaves the group" in group.output())
                 os.kill(backup, signal.SIGKILL)
                 leaving.join()
-            wait_until(lambda: ids(group) == list(range(2, servers)))
+            wait_until(lambda: server_ids(group) == list(range(2, servers)))
         with consumer(group, "s", start="oldest") as reader:
             for number in range(400):
                 with reader.next() as step:
@@ -211,9 +217,9 @@ def test_the_backup_dies_as_the_home_leaves(
 
 def has_all_copies(group: forebay.LocalGroup, servers: list[int]) -> bool:
     """Whether these servers, and no other ones, are members as each of them says, and no step lacks a copy."""
-    status = told(group)["servers"]
+    status = group_status(group)["servers"]
     same = all(server.get("members") == len(servers) for server in status)
-    return same and [server["server"] for server in status] == servers and lacking(group) == 0
+    return same and [server["server"] for server in status] == servers and steps_lacking_copies(group) == 0
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "stays after all"])
@@ -226,7 +232,7 @@ def test_copies_are_made_again_when_those_that_a_leave_made_die(
     count = 20
     with (
         forebay.local(servers=servers, budget_bytes=BUDGET) as group,
-        producer(group, name_at(group, servers - 1), replicas=replicas, keep=1000) as sim,
+        producer(group, stream_coordinated_by(group, servers - 1), replicas=replicas, keep=1000) as sim,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)
         write_steps([sim], range(count), lambda number: reference(SHAPE, "f8", number))
@@ -241,7 +247,7 @@ def test_copies_are_made_again_when_those_that_a_leave_made_die(
         wait_until(lambda: has_all_copies(group, members))
         # As many as leave enough servers for all copies.
         for _ in range(len(members) - replicas):
-            kill(group, members.pop(0))
+            kill_servers(group, members.pop(0))
             wait_until(lambda: has_all_copies(group, members))
         with consumer(group, sim.stream, start="oldest") as reader:
             for number in range(count):
@@ -270,7 +276,7 @@ def test_who_tries_to_leave_keeps_copies_that_nobody_else_can(
         forebay.local(servers=2, budget_bytes=BUDGET) as group,
         consumer(group, "held"),
         producer(group, "held", on_loss="fail") as holds,
-        open_ranks_here(group.path, "s", 2, **options) as sim,
+        open_ranks(group.path, "s", 2, **options) as sim,
     ):
         holds.array("U", dtype="f8", shape=SHAPE)
         for rank in sim:
@@ -284,8 +290,8 @@ def test_who_tries_to_leave_keeps_copies_that_nobody_else_can(
             assert not ended
             if not meanwhile:
                 leaving.join()
-                wait_until(lambda: lacking(group) == 0)
-            kill(group, 1)
+                wait_until(lambda: steps_lacking_copies(group) == 0)
+            kill_servers(group, 1)
         leaving.join()
         assert ended
         with consumer(group, "s", start="oldest") as reader:
@@ -313,7 +319,7 @@ def test_a_server_leaves_though_copies_will_lack(own_place: Path, transport: str
     options: dict[str, Any] = {"replicas": replicas, "keep": 5, "transport": transport, "on_loss": "fail"}
     with (
         forebay.local(servers=3, budget_bytes=BUDGET) as group,
-        open_ranks_here(group.path, "s", 2, **options) as ranks,
+        open_ranks(group.path, "s", 2, **options) as ranks,
     ):
         for rank in ranks:
             rank.array("U", dtype="f8", shape=SHAPE)
@@ -322,10 +328,10 @@ def test_a_server_leaves_though_copies_will_lack(own_place: Path, transport: str
         try:
             puts_go_on()
             leave(group, 2)
-            assert ids(group) == [0, 1]
+            assert server_ids(group) == [0, 1]
             puts_go_on()
             leave(group, 1)
-            assert ids(group) == [0]
+            assert server_ids(group) == [0]
             puts_go_on()
         finally:
             over.set()
@@ -337,12 +343,12 @@ def test_one_that_hears_late_of_a_leave_hears_that_it_was_called_off(own_place: 
     """It stood still when it was told: afterwards it gives the one that stays copies again."""
     with (
         forebay.local(servers=3, budget_bytes=BUDGET) as group,
-        open_ranks_here(group.path, "s", 2, replicas=3, keep=50) as ranks,
+        open_ranks(group.path, "s", 2, replicas=3, keep=50) as ranks,
     ):
         for rank in ranks:
             rank.array("U", dtype="f8", shape=SHAPE)
         # The home of rank 1.
-        late = process_of(group, 1)
+        late = pid_of_server(group, 1)
         stand_still(late)
         try:
             with pytest.raises(forebay.Timeout, match="server1 to know that it leaves"):
@@ -434,7 +440,7 @@ def test_the_last_server_does_not_leave_with_data(one: forebay.LocalGroup) -> No
                 step.put("U", reference(SHAPE))
             with reader.next():
                 pass
-    wait_until(lambda: told(one)["servers"][0]["connections"]["producers"] == 0)
+    wait_until(lambda: group_status(one)["servers"][0]["connections"]["producers"] == 0)
     with pytest.raises(forebay.Conflict, match=r"it holds 1 steps, of 24576 bytes: .* --discard"):
         admin.remove_server(0)
     with pytest.raises(forebay.NotFound, match=r"no server7; there are server0"):
@@ -465,7 +471,7 @@ def test_discard_gives_up_only_what_finds_no_room(own_place: Path) -> None:
                 before = put[0]
                 wait_until(lambda before=before: put[0] > before + 10)
                 group.add_servers()
-                admin.remove_server(min(ids(Path(group.path))), discard=True)
+                admin.remove_server(min(server_ids(Path(group.path))), discard=True)
         finally:
             over.set()
             thread.join()
@@ -496,13 +502,13 @@ def test_a_server_whose_steps_find_no_room_stays(
                 f"10.99.0.{number + 1}",
             ]
             servers.append(subprocess.Popen([*inside[number], *map(str, serve)]))
-            wait_until(lambda number=number: group.exists() and len(ids(group)) == number + 1)
+            wait_until(lambda number=number: group.exists() and len(server_ids(group)) == number + 1)
         ranks = [
             child(RANK, group, "auto", "s", rank, 2, 1, "local", 6000, inside=inside[0]) for rank in range(2)
         ]
         for rank in ranks:
             rank.expect("open")
-        run(ranks, range(5))
+        put_steps(ranks, range(5))
         leave = [*inside[1], FOREBAY, "leave", "0", "--group", group]
         told = subprocess.run(
             [*leave, "--timeout", "2"], capture_output=True, text=True, timeout=60, check=False
@@ -511,17 +517,17 @@ def test_a_server_whose_steps_find_no_room_stays(
             "forebay: server0 cannot leave in time, and stays. It waited for another server"
         )
         assert "there is no room for a copy of" in told.stderr
-        assert (told.returncode, ids(group)) == (1, [0, 1])
-        run(ranks, range(5, 6))
-        reader = child(READ, group, 0, 6, 6000, inside=inside[1])
+        assert (told.returncode, server_ids(group)) == (1, [0, 1])
+        put_steps(ranks, range(5, 6))
+        reader = child(READER, group, 0, 6, 6000, inside=inside[1])
         reader.expect("whole")
         reader.ended()
         subprocess.run([*leave, "--discard"], check=True, timeout=60)
-        assert ids(group) == [1]
-        reader = child(READ, group, 0, 6, 6000, inside=inside[1])
+        assert server_ids(group) == [1]
+        reader = child(READER, group, 0, 6, 6000, inside=inside[1])
         assert reader.line() == "Lost"
         reader.ended()
-        end(ranks)
+        end_ranks(ranks)
     finally:
         for server in servers:
             server.terminate()
@@ -529,7 +535,7 @@ def test_a_server_whose_steps_find_no_room_stays(
 
 
 def test_arrays_that_are_held_outlive_the_server(two: forebay.LocalGroup) -> None:
-    stream = name_at(two, 1)
+    stream = stream_coordinated_by(two, 1)
     with consumer(two, stream) as reader, producer(two, stream) as sim:
         sim.array("U", dtype="f8", shape=SHAPE)
         held = []
@@ -568,7 +574,7 @@ def test_blocks_that_were_to_go_there_go_elsewhere(own_place: Path, transport: s
                 assert (found.number, found.torn) == (number, False)
                 np.testing.assert_array_equal(found["U"][...], whole)
             if number in (10, 20):
-                leave(group, max(ids(group)))
+                leave(group, max(server_ids(group)))
         assert sim.lost is None
 
 
@@ -588,19 +594,19 @@ def test_the_command(own_place: Path, two: forebay.LocalGroup, child: Callable[.
 def test_a_pipeline_goes_on(own_place: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     """Each step is run once, by all workers that were there when it began: no execution is cut short."""
     monkeypatch.setenv("FOREBAY_LOG", "info")
-    (own_place / "sum.py").write_text(HELD)
+    (own_place / "sum.py").write_text(HELD_SUMS)
     out, wait = own_place / "sums", own_place / "sums.wait"
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         admin = forebay.Admin(group=group.path, timeout=30)
         admin.create_pipeline("sum", f"{own_place}/sum.py:Sum", config={"out": str(out)}, stream=stream)
         with producer(group, stream, policy="block", keep=100) as sim:
             sim.array("U", dtype="f8", shape=SHAPE)
             write_steps([sim], range(5), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["last_step"] == 4)
+            wait_until(lambda: group_status(group)["pipelines"][0]["last_step"] == 4)
             wait.touch()
             write_steps([sim], range(5, 20), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["running_step"] == 5)
+            wait_until(lambda: group_status(group)["pipelines"][0]["running_step"] == 5)
             leaving = threading.Thread(target=leave, args=[group, 2 if which == "coordinator" else 1])
             leaving.start()
             wait_until(lambda: "leaves the group" in group.output())
@@ -612,8 +618,8 @@ def test_a_pipeline_goes_on(own_place: Path, monkeypatch: pytest.MonkeyPatch, wh
             def lines() -> list[list[str]]:
                 return [line.split() for line in out.read_text().splitlines()] if out.exists() else []
 
-            wait_until(lambda: told(group)["pipelines"][0]["last_step"] == 39)
-        (status,) = told(group)["pipelines"]
+            wait_until(lambda: group_status(group)["pipelines"][0]["last_step"] == 39)
+        (status,) = group_status(group)["pipelines"]
         counts = [status[count] for count in ("executed", "failed", "repeated", "missed")]
         assert counts == [40, 0, 0, 0]
         assert status["workers_ready"] == status["workers_expected"] == 2
@@ -628,7 +634,7 @@ def test_a_pipeline_goes_on(own_place: Path, monkeypatch: pytest.MonkeyPatch, wh
 
 def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
     """A rank is in a step for longer than the server is willing to wait."""
-    (own_place / "sum.py").write_text(COUNT)
+    (own_place / "sum.py").write_text(SUMS)
     out = own_place / "sums"
     with forebay.local(servers=2, budget_bytes=BUDGET) as group:
         admin = forebay.Admin(group=group.path, timeout=30)
@@ -639,9 +645,9 @@ def test_a_server_that_stays_gets_its_worker_back(own_place: Path) -> None:
                 step.put("U", reference(SHAPE))
                 with pytest.raises(forebay.Timeout, match="to end its step"):
                     forebay.Admin(group=group, timeout=0.2).remove_server(0)
-            wait_until(lambda: told(group)["pipelines"][0]["workers_ready"] == 2)
+            wait_until(lambda: group_status(group)["pipelines"][0]["workers_ready"] == 2)
             write_steps([sim], range(1, 4), lambda number: reference(SHAPE, "f8", number))
-            wait_until(lambda: told(group)["pipelines"][0]["executed"] == 4)
+            wait_until(lambda: group_status(group)["pipelines"][0]["executed"] == 4)
         assert out.read_text().splitlines()[-1].split()[:2] == ["3", "2"]
         admin.destroy_pipeline("sum")
 
@@ -659,7 +665,7 @@ def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) 
                 mine.put("small", np.arange(7.0) * step, step=step)
             for step in range(3, 7):
                 group.add_servers()
-                leave(group, min(ids(group)))
+                leave(group, min(server_ids(group)))
                 mine.put("T", step + whole, step=step)
                 mine.put("small", np.arange(7.0) * step, step=step)
                 with forebay.Space(group=group.path, transport=transport, timeout=20) as other:
@@ -673,7 +679,7 @@ def test_the_space_outlives_servers_that_leave(own_place: Path, transport: str) 
                 mine.remove("T", step=step)
                 mine.remove("small", step=step)
         # What a reader has mapped is used again when it is gone.
-        wait_until(lambda: all(server["staged_bytes"] == 0 for server in told(group)["servers"]))
+        wait_until(lambda: all(server["staged_bytes"] == 0 for server in group_status(group)["servers"]))
 
 
 def test_a_get_waits_while_one_server_after_the_other_leaves(own_place: Path) -> None:
@@ -713,7 +719,7 @@ def test_a_large_run_outlives_an_owner_that_leaves(own_place: Path) -> None:
         for number in range(2):
             write_large(sim, number)
         held = [reader.next(), reader.next()]
-        coordinator = next(stream["server"] for stream in told(group)["streams"])
+        coordinator = next(stream["server"] for stream in group_status(group)["streams"])
         leave(group, (coordinator + 1) % 3)
         for number, step in enumerate(held):
             np.testing.assert_array_equal(step["U"][...], reference(LARGE, "f8", number))

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import (
-    FOREBAY,
-    MARK,
-    Child,
-    command,
-    consumer,
-    is_alive,
-    marked_processes,
-    producer,
-    stand_still,
-    wait_until,
-)
+from support.children import Child
+from support.commands import FOREBAY, command
+from support.processes import MARK, is_alive, marked_processes, stand_still
+from support.sessions import consumer, producer
+from support.waiting import wait_until, within
 
 import forebay
 
 SHAPE = (60, 50)
-
-
-@contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Bounds what takes several times as long where deadlines add up."""
-    started = time.monotonic()
-    yield
-    assert time.monotonic() - started < seconds
 
 
 def pipelines(group: forebay.LocalGroup) -> list[dict[str, Any]]:

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import FOREBAY, Child, wait_until
-from test_coming_back import RANK, put
-from test_elastic import ids
-from test_partition import READER, servers_of, stream_at
+from support.children import Child
+from support.commands import FOREBAY
+from support.groups import server_ids
+from support.hosts import servers_seen_from, stream_coordinated_at
+from support.single_rank import SINGLE_RANK, STEPS_READER, put_steps
+from support.waiting import wait_until
 
 # The system ends idle connections, and makes others again, at its own pace.
 pytestmark = pytest.mark.timeout(400)
@@ -74,7 +76,7 @@ def servers(place: Path, hosts: list[str]) -> Iterator[list[subprocess.Popen[byt
                 started.append(
                     subprocess.Popen([*inside(host), *map(str, serve)], stderr=log, env=environment)
                 )
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
         yield started
     finally:
         for server in started:
@@ -88,21 +90,21 @@ def test_of_two_that_do_not_hear_each_other_one_goes(
     """Others reach both, and ask in their place: so none of the two falls silent."""
     group = own_place / "g.json"
     with servers(own_place, three_hosts):
-        reader = child(READER, group, "s", 9, inside=inside(three_hosts[1]))
+        reader = child(STEPS_READER, group, "s", 9, inside=inside(three_hosts[1]))
         reader.expect("attached")
-        rank = child(RANK, group, "auto", "s", 2, inside=inside(three_hosts[0]))
+        rank = child(SINGLE_RANK, group, "auto", "s", 2, inside=inside(three_hosts[0]))
         rank.expect("open")
-        put(rank, 0, 3)
+        put_steps(rank, 0, 3)
 
         lose_packets(three_hosts, 1, 2)
-        put(rank, 3, 6)
-        wait_until(lambda: 2 not in ids(group), timeout=120)
+        put_steps(rank, 3, 6)
+        wait_until(lambda: 2 not in server_ids(group), timeout=120)
         # It is yet to know that from the one that it does not reach either.
         wait_until(lambda: "server1 is not reached" in (own_place / "2.log").read_text(), timeout=60)
 
         lose_no_packets(three_hosts, 1, 2)
-        wait_until(lambda: len(servers_of(group, inside(three_hosts[0]))) == 3, timeout=90)
-        put(rank, 6, 9)
+        wait_until(lambda: len(servers_seen_from(group, inside(three_hosts[0]))) == 3, timeout=90)
+        put_steps(rank, 6, 9)
         reader.expect("whole")
         rank.close_input()
         for ended in (rank, reader):
@@ -116,15 +118,18 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
     group, switch = own_place / "g.json", three_hosts[-1]
     with servers(own_place, three_hosts) as started:
         # All that is read is on this host: a client whose network is away does not wait so long.
-        stream = stream_at(child, group, [inside(three_hosts[0])], 0)
-        reader = child(READER, group, stream, 9, inside=inside(three_hosts[0]))
+        stream = stream_coordinated_at(child, group, [inside(three_hosts[0])], 0)
+        reader = child(STEPS_READER, group, stream, 9, inside=inside(three_hosts[0]))
         reader.expect("attached")
-        rank = child(RANK, group, "auto", stream, 2, 150, inside=inside(three_hosts[0]))
+        rank = child(SINGLE_RANK, group, "auto", stream, 2, 150, inside=inside(three_hosts[0]))
         rank.expect("open")
-        put(rank, 0, 3)
+        put_steps(rank, 0, 3)
 
         idle = child(
-            IDLE, group, stream_at(child, group, [inside(three_hosts[0])], 1), inside=inside(three_hosts[0])
+            IDLE,
+            group,
+            stream_coordinated_at(child, group, [inside(three_hosts[0])], 1),
+            inside=inside(three_hosts[0]),
         )
         idle.expect("attached")
 
@@ -138,18 +143,18 @@ def test_who_falls_silent_after_a_cut_that_healed_is_given_up(
             )
         ip(switch, "link", "set", "sw0", "up")
         for host in three_hosts[:3]:
-            wait_until(lambda host=host: servers_of(group, inside(host)) == [0, 1, 2], timeout=90)
+            wait_until(lambda host=host: servers_seen_from(group, inside(host)) == [0, 1, 2], timeout=90)
         idle.expect("lost", timeout=120)
         # Connections come back as much later as the network was away.
-        put(rank, 3, 6, timeout=150)
-        assert ids(group) == [0, 1, 2]
+        put_steps(rank, 3, 6, timeout=150)
+        assert server_ids(group) == [0, 1, 2]
 
         started[2].send_signal(signal.SIGSTOP)
-        wait_until(lambda: ids(group) == [0, 1], timeout=60)
-        put(rank, 6, 9)
+        wait_until(lambda: server_ids(group) == [0, 1], timeout=60)
+        put_steps(rank, 6, 9)
         reader.expect("whole")
         rank.close_input()
         for ended in (rank, reader):
             ended.ended()
         started[2].send_signal(signal.SIGCONT)
-        wait_until(lambda: ids(group) == [0, 1, 3], timeout=60)
+        wait_until(lambda: server_ids(group) == [0, 1, 3], timeout=60)

@@ -11,10 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native import compiler
-from support import BUDGET, FOREBAY, Child, consumer, is_alive, wait_until
-from test_coming_back import RANK, put, read
-from test_elastic import ids
+from support.children import Child
+from support.commands import FOREBAY
+from support.groups import BUDGET, server_ids
+from support.native import compiler
+from support.processes import is_alive
+from support.sessions import consumer
+from support.single_rank import SINGLE_RANK, put_steps, read_steps
+from support.waiting import wait_until
 
 import forebay
 
@@ -54,24 +58,24 @@ def test_the_disk_of_the_connection_file_is_full(small_disk: Path, child: Callab
         for number in range(3):
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", "127.0.0.1"]
             servers.append(subprocess.Popen([*map(str, serve)], stderr=subprocess.DEVNULL))
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
-        rank = child(RANK, group, "auto", "s", 2)
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
+        rank = child(SINGLE_RANK, group, "auto", "s", 2)
         rank.expect("open")
         with consumer(group) as reader:
-            put(rank, 0, 3)
-            read(reader, 0, 2)
+            put_steps(rank, 0, 3)
+            read_steps(reader, 0, 2)
             filled = fill(small_disk)
             # The home of the rank.
             servers[0].kill()
             servers[0].wait()
-            put(rank, 3, 6)
-            read(reader, 2, 6)
-            assert ids(group) == [0, 1, 2], "there was room"
+            put_steps(rank, 3, 6)
+            read_steps(reader, 2, 6)
+            assert server_ids(group) == [0, 1, 2], "there was room"
             with consumer(group) as later:
-                put(rank, 6, 8)
-                read(later, 6, 8)
+                put_steps(rank, 6, 8)
+                read_steps(later, 6, 8)
             filled.unlink()
-            wait_until(lambda: ids(group) == [1, 2])
+            wait_until(lambda: server_ids(group) == [1, 2])
             assert sorted(entry.name for entry in small_disk.iterdir()) == [".g.json.witness", "g.json"]
         rank.close_input()
         rank.ended()
@@ -146,11 +150,11 @@ def test_clocks_that_jump(
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
         reader = child(READER, group.path)
         reader.expect("attached")
-        rank = child(RANK, group.path, transport, "s", 2)
+        rank = child(SINGLE_RANK, group.path, transport, "s", 2)
         rank.expect("open")
-        put(rank, 0, 3)
+        put_steps(rank, 0, 3)
         os.kill(group.servers[0].pid, signal.SIGKILL)
-        put(rank, 3, 6)
+        put_steps(rank, 3, 6)
         reader.expect("whole")
         rank.close_input()
         for ended in (rank, reader):
@@ -189,7 +193,7 @@ def test_a_control_group_runs_out_of_memory(
     try:
         for number, line in enumerate([confined, f"exec {serve}"]):
             servers.append(subprocess.Popen(["sh", "-c", line], stderr=subprocess.DEVNULL))
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
         array = np.ones(1 << 20)
         options = {"transport": "tcp", "timeout": 20, "keep": 100}
         with forebay.Producer("s", group=group, **options) as sim:
@@ -198,7 +202,7 @@ def test_a_control_group_runs_out_of_memory(
                 with sim.step(number) as step:
                     step.put("U", array)
             wait_until(lambda: not is_alive(servers[0].pid) or servers[0].poll() is not None)
-            wait_until(lambda: ids(group) == [1])
+            wait_until(lambda: server_ids(group) == [1])
             with consumer(group, transport="tcp") as reader:
                 with sim.step(60) as step:
                     assert step.put("U", array * 60)

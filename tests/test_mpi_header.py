@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from native import LIBRARIES, ROOT
+from support.native import LIBRARIES, ROOT
 
 import forebay
 

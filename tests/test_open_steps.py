@@ -9,34 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spoiling import Proxy
-from support import BUDGET, consumer, is_given_back, producer, reference, wait_until
-from test_elastic import ids, kill, name_at
+from support.arrays import reference
+from support.deaths import kill_servers
+from support.groups import BUDGET, is_given_back, server_ids, stream_coordinated_by
+from support.row_blocks import SHAPE, check_rows, declare_rows, put_rows
+from support.sessions import consumer, producer
+from support.spoiling import Proxy
+from support.waiting import wait_until
 
 import forebay
 
-SHAPE = (60, 50)
 STEPS = 6
 DIES_IN = 3
-
-
-def put(step: Any, number: int, rows: range) -> None:
-    """A large and a small block for each row of three."""
-    whole = reference(SHAPE, "f8", number)
-    for row in rows:
-        step.put("U", whole[row * 20 : row * 20 + 20], offset=(row * 20, 0), number=row)
-        step.put("small", np.full(2, number + row / 8), offset=(row * 2,), number=row)
-
-
-def check(found: Any, number: int) -> None:
-    assert (found.number, found.missed, found.torn) == (number, 0, False)
-    np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
-    np.testing.assert_array_equal(found["small"][...], np.repeat([number, number + 1 / 8, number + 2 / 8], 2))
-
-
-def declare(sim: forebay.Producer) -> None:
-    sim.array("U", dtype="f8", shape=SHAPE)
-    sim.array("small", dtype="f8", shape=(6,))
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["noticed in it", "noticed any time"])
@@ -49,13 +33,13 @@ def test_an_open_step_goes_on(own_place: Path, when: str, coordinator: int, at_o
     """
 
     def die() -> None:
-        kill(group, 0, wait=at_once)
+        kill_servers(group, 0, wait=at_once)
 
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, coordinator)
+        stream = stream_coordinated_by(group, coordinator)
         on_loss = "fail" if at_once else "skip"
         with consumer(group, stream) as reader, producer(group, stream, on_loss=on_loss) as sim:
-            declare(sim)
+            declare_rows(sim)
             read = 0
             for number in range(STEPS):
                 dies = number == DIES_IN
@@ -63,7 +47,7 @@ def test_an_open_step_goes_on(own_place: Path, when: str, coordinator: int, at_o
                 with sim.step(number) as step:
                     if dies and when == "begun":
                         die()
-                    put(step, number, range(2))
+                    put_rows(step, number, range(2))
                     if dies and when == "put":
                         die()
                     room = step.alloc("U", shape=(20, 50), offset=(40, 0), number=2)
@@ -83,7 +67,7 @@ def test_an_open_step_goes_on(own_place: Path, when: str, coordinator: int, at_o
                     assert not sim.lost
                     while read <= number:
                         with reader.next() as found:
-                            check(found, read)
+                            check_rows(found, read)
                         read += 1
         wait_until(lambda: is_given_back(group))
 
@@ -93,7 +77,7 @@ def test_many_threads_put_while_the_home_dies(own_place: Path) -> None:
     threads, blocks = 4, 40
     shape = (threads * blocks, 300)
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 1)
+        stream = stream_coordinated_by(group, 1)
         with consumer(group, stream) as reader, producer(group, stream) as sim:
             sim.array("U", dtype="f8", shape=shape)
             for number in range(3):
@@ -112,7 +96,7 @@ def test_many_threads_put_while_the_home_dies(own_place: Path) -> None:
                         worker.start()
                     begun.wait()
                     if number == 1:
-                        kill(group, 0, wait=True)
+                        kill_servers(group, 0, wait=True)
                     for worker in workers:
                         worker.join()
                 assert not sim.lost
@@ -126,18 +110,18 @@ def test_many_threads_put_while_the_home_dies(own_place: Path) -> None:
 def test_what_only_the_home_had_is_lost_with_it(own_place: Path, wait: bool) -> None:
     """Over the network, without copies: the step is torn, and the simulation goes on with the next one."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with (
             consumer(group, stream, transport="tcp") as reader,
             producer(group, stream, transport="tcp") as sim,
         ):
-            declare(sim)
+            declare_rows(sim)
             for number in range(STEPS):
                 whole = reference(SHAPE, "f8", number)
                 with sim.step(number) as step:
                     step.put("U", whole[:20], offset=(0, 0), number=0, wait=wait)
                     if number == DIES_IN:
-                        kill(group, 0, wait=True)
+                        kill_servers(group, 0, wait=True)
                     step.put("U", whole[20:], offset=(20, 0), number=1, wait=wait)
             assert not sim.lost
             last = -1
@@ -153,28 +137,28 @@ def test_what_only_the_home_had_is_lost_with_it(own_place: Path, wait: bool) -> 
 def test_what_has_copies_is_not_put_again(own_place: Path, transport: str, wait: bool) -> None:
     """Every put that has returned was safe; small blocks too."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with (
             consumer(group, stream, transport=transport) as reader,
             producer(group, stream, transport=transport, replicas=2, durability="replicated") as sim,
         ):
-            declare(sim)
+            declare_rows(sim)
             for number in range(STEPS):
                 whole = reference(SHAPE, "f8", number)
                 with sim.step(number) as step:
                     for row in range(3):
                         if number == DIES_IN and row == 2:
                             step.wait()
-                            kill(group, 0, wait=True)
+                            kill_servers(group, 0, wait=True)
                             # What is sent to a server before its end is known may be gone with it.
-                            wait_until(lambda: 0 not in ids(group))
+                            wait_until(lambda: 0 not in server_ids(group))
                         step.put(
                             "U", whole[row * 20 : row * 20 + 20], offset=(row * 20, 0), number=row, wait=wait
                         )
                         step.put("small", np.full(2, number + row / 8), offset=(row * 2,), number=row)
                 assert not sim.lost
                 with reader.next() as found:
-                    check(found, number)
+                    check_rows(found, number)
         wait_until(lambda: is_given_back(group))
 
 
@@ -190,15 +174,15 @@ def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> 
         return data
 
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         proxy = Proxy(group, own_place / "proxy.json", "tcp")
         proxy.spoil = answers_wait
 
         def read_and_kill() -> None:
             with reader.next() as found:
-                check(found, 1)
+                check_rows(found, 1)
             wait_until(lambda: is_given_back(group))
-            kill(group, 0, wait=True)
+            kill_servers(group, 0, wait=True)
             hold.clear()
             pass_on.set()
 
@@ -209,10 +193,10 @@ def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> 
                 proxy.path, stream, transport="tcp", replicas=2, durability=durability, on_loss="fail"
             ) as sim,
         ):
-            declare(sim)
+            declare_rows(sim)
             for number in range(3):
                 with sim.step(number) as step:
-                    put(step, number, range(3))
+                    put_rows(step, number, range(3))
                     step.wait()
                     if number == 1:
                         hold.set()
@@ -223,30 +207,30 @@ def test_a_home_dies_as_it_answers_the_end(own_place: Path, durability: str) -> 
                     killer.join()
                 else:
                     with reader.next() as found:
-                        check(found, number)
+                        check_rows(found, number)
         wait_until(lambda: is_given_back(group))
 
 
 def test_homes_die_one_after_the_other_in_one_step(own_place: Path) -> None:
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         with consumer(group, stream) as reader, producer(group, stream) as sim:
-            declare(sim)
+            declare_rows(sim)
             with sim.step(0) as step:
-                put(step, 0, range(1))
-                kill(group, 0, wait=True)
-                put(step, 0, range(1, 2))
-                kill(group, 1, wait=True)
-                put(step, 0, range(2, 3))
+                put_rows(step, 0, range(1))
+                kill_servers(group, 0, wait=True)
+                put_rows(step, 0, range(1, 2))
+                kill_servers(group, 1, wait=True)
+                put_rows(step, 0, range(2, 3))
             assert not sim.lost
             with reader.next() as found:
-                check(found, 0)
+                check_rows(found, 0)
 
 
 def test_a_server_that_was_to_hold_an_allocation_dies(own_place: Path) -> None:
     """It is not the home: what was written to its memory goes to the home."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, 1)
+        stream = stream_coordinated_by(group, 1)
         with (
             consumer(group, stream) as reader,
             producer(group, stream, placement=lambda block: block.number + 2) as sim,
@@ -258,7 +242,7 @@ def test_a_server_that_was_to_hold_an_allocation_dies(own_place: Path) -> None:
                     room = step.alloc("U", shape=SHAPE, offset=(0, 0))
                     room[:30] = whole[:30]
                     if number == 1:
-                        kill(group, 2, wait=True)
+                        kill_servers(group, 2, wait=True)
                     room[30:] = whole[30:]
                     step.commit(room)
                 assert not sim.lost

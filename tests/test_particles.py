@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import is_given_back, open_ranks, wait_until
+from support.groups import is_given_back
+from support.sessions import open_ranks
+from support.waiting import wait_until
 
 import forebay
 

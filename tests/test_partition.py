@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import FOREBAY, Child, wait_until
-from test_coming_back import RANK, put
-from test_elastic import ids
+from support.children import Child
+from support.commands import FOREBAY
+from support.groups import server_ids
+from support.hosts import servers_seen_from, stream_coordinated_at
+from support.single_rank import SINGLE_RANK, STEPS_READER, put_steps
+from support.waiting import wait_until
 
 # What a busy machine needs to answer.
 SILENCE = 4
 
-READER = """
-path, stream, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
-with forebay.Consumer(stream, group=path, timeout=60) as reader:
-    print("attached")
-    for number in range(last):
-        with reader.next() as step:
-            assert (step.number, step.missed, step.torn) == (number, 0, False), step
-            np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
-print("whole")
-"""
 
 CUT_OFF = """
 with forebay.Producer("cut off", group=sys.argv[1], timeout=2, on_loss="fail") as sim:
@@ -43,14 +35,6 @@ with forebay.Producer("cut off", group=sys.argv[1], timeout=2, on_loss="fail") a
 """
 
 
-def servers_of(group: Path, inside: list[str]) -> list[int]:
-    """The members that answer, as one side sees them."""
-    status = [*inside, FOREBAY, "--json", "--timeout", "5", "status", "--group", group]
-    told = subprocess.run(list(map(str, status)), capture_output=True, text=True, timeout=60, check=False)
-    servers = json.loads(told.stdout)["servers"] if told.returncode == 0 else []
-    return [server["server"] for server in servers if "error" not in server]
-
-
 def cable(hosts: list[str], state: str) -> None:
     subprocess.run(["ip", "-n", hosts[0], "link", "set", "v0", state], check=True, capture_output=True)
 
@@ -67,34 +51,34 @@ def test_the_larger_side_goes_on(
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--bind", f"10.99.0.{host + 1}"]
             serve += ["--silence", SILENCE]
             servers.append(subprocess.Popen([*inside[host], *map(str, serve)]))
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
-        stream = stream_at(child, group, inside, 2 if coordinator == "cut off" else 0)
-        reader = child(READER, group, stream, 9, inside=inside[0])
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
+        stream = stream_coordinated_at(child, group, inside, 2 if coordinator == "cut off" else 0)
+        reader = child(STEPS_READER, group, stream, 9, inside=inside[0])
         reader.expect("attached")
-        rank = child(RANK, group, "auto", stream, 2, inside=inside[0])
+        rank = child(SINGLE_RANK, group, "auto", stream, 2, inside=inside[0])
         rank.expect("open")
-        put(rank, 0, 3)
+        put_steps(rank, 0, 3)
         other = child(CUT_OFF, group, inside=inside[1])
         other.expect("acknowledged")
 
         cable(hosts, "down")
         other.say("")
         other.expect("refused")
-        put(rank, 3, 6)
-        wait_until(lambda: ids(group) == [0, 1], timeout=60)
+        put_steps(rank, 3, 6)
+        wait_until(lambda: server_ids(group) == [0, 1], timeout=60)
 
         cable(hosts, "up")
-        wait_until(lambda: servers_of(group, inside[0]) == [0, 1, 3], timeout=60)
-        put(rank, 6, 9)
+        wait_until(lambda: servers_seen_from(group, inside[0]) == [0, 1, 3], timeout=60)
+        put_steps(rank, 6, 9)
         reader.expect("whole")
         rank.close_input()
         for ended in (rank, reader):
             ended.ended()
-        later = child(READER, group, "after", 2, inside=inside[1])
+        later = child(STEPS_READER, group, "after", 2, inside=inside[1])
         later.expect("attached")
-        again = child(RANK, group, "auto", "after", 2, inside=inside[0])
+        again = child(SINGLE_RANK, group, "auto", "after", 2, inside=inside[0])
         again.expect("open")
-        put(again, 0, 2)
+        put_steps(again, 0, 2)
         later.expect("whole")
         again.close_input()
         for ended in (again, later):
@@ -103,23 +87,3 @@ def test_the_larger_side_goes_on(
         for server in servers:
             server.kill()
             server.wait()
-
-
-COORDINATED = """
-path, wanted = sys.argv[1], int(sys.argv[2])
-admin = forebay.Admin(group=path, timeout=20)
-for number in range(200):
-    with forebay.Consumer(f"name{number}", group=path, timeout=20):
-        streams = admin.status()["streams"]
-        if any(stream["name"] == f"name{number}" and stream["server"] == wanted for stream in streams):
-            print(f"name{number}")
-            break
-"""
-
-
-def stream_at(child: Callable[..., Child], group: Path, inside: list[list[str]], server: int) -> str:
-    """The name of a stream that this server coordinates."""
-    found = child(COORDINATED, group, server, inside=inside[0])
-    name = found.line()
-    found.ended()
-    return name

@@ -16,24 +16,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
+from support.arrays import reference
+from support.children import Child
+from support.commands import FOREBAY
+from support.deaths import kill_servers
+from support.groups import (
     BUDGET,
-    FOREBAY,
-    Child,
-    consumer,
     is_given_back,
-    producer,
-    reference,
-    stand_still,
-    wait_until,
+    pid_of_server,
+    server_ids,
+    server_numbers,
+    stream_coordinated_by,
 )
-from test_elastic import ids, kill, name_at
-from test_faults import process_of
-from test_open_steps import SHAPE, check, declare, put
-from test_replicas import end, open_ranks, run
-from test_silence import SILENCE, members
+from support.processes import stand_still
+from support.ranks import end_ranks, put_steps, start_ranks
+from support.row_blocks import SHAPE, check_rows, declare_rows, put_rows
+from support.sessions import consumer, producer
+from support.waiting import wait_until
 
 import forebay
+
+# What a busy machine needs to answer.
+SILENCE = 4
 
 
 @contextlib.contextmanager
@@ -67,8 +71,8 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
         pytest.skip("there is no memory to write to")
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE))
-        home = process_of(group, 0)
-        stream = name_at(group, 1)
+        home = pid_of_server(group, 0)
+        stream = stream_coordinated_by(group, 1)
         reader = stack.enter_context(consumer(group, stream, transport=transport, timeout=60))
         sim = stack.enter_context(
             producer(
@@ -82,11 +86,11 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
                 timeout=60,
             )
         )
-        declare(sim)
+        declare_rows(sim)
 
         def stop() -> None:
             short = until == "for a moment"
-            stack.enter_context(wakes(home, after(0.5) if short else lambda: 0 not in members(group)))
+            stack.enter_context(wakes(home, after(0.5) if short else lambda: 0 not in server_numbers(group)))
 
         for number in range(6):
             stops = number == 3
@@ -94,7 +98,7 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
             with sim.step(number) as step:
                 if stops and when == "begun":
                     stop()
-                put(step, number, range(2))
+                put_rows(step, number, range(2))
                 if stops and when == "put":
                     stop()
                 if transport == "tcp":
@@ -111,11 +115,11 @@ def test_the_home_stands_still_amid_a_step(own_place: Path, transport: str, when
             if stops and when == "ended":
                 stop()
             with reader.next() as found:
-                check(found, number)
+                check_rows(found, number)
         assert sim.lost is None
         if until != "for a moment":
             # It is a member again.
-            wait_until(lambda: members(group) == [1, 2, 3])
+            wait_until(lambda: server_numbers(group) == [1, 2, 3])
         sim.close()
         wait_until(lambda: is_given_back(group))
 
@@ -126,9 +130,9 @@ def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
     """A rank whose home it was, too, is gone from there, and a reader is busy elsewhere: no step is torn for that."""
     last, done = 40, threading.Event()
     with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
-        stream = name_at(group, 0)
+        stream = stream_coordinated_by(group, 0)
         with consumer(group, stream, transport=transport, timeout=60) as reader:
-            ranks = open_ranks(child, group.path, stream, 2)
+            ranks = start_ranks(child, group.path, stream, 2)
 
             def check(numbers: range) -> None:
                 for number in numbers:
@@ -136,18 +140,18 @@ def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
                         assert (step.number, step.torn) == (number, False)
                         np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
 
-            run(ranks, range(5))
-            check(range(5))
-            with wakes(process_of(group, 0), done.is_set):
+            put_steps(ranks, range(5))
+            check_rows(range(5))
+            with wakes(pid_of_server(group, 0), done.is_set):
                 for rank in ranks:
                     rank.say(f"5 {last}")
-                wait_until(lambda: 0 not in members(group))
+                wait_until(lambda: 0 not in server_numbers(group))
                 for rank in ranks:
                     rank.expect(str(last))
                 done.set()
-            wait_until(lambda: members(group) == [1, 2, 3])
-            check(range(5, last))
-        end(ranks)
+            wait_until(lambda: server_numbers(group) == [1, 2, 3])
+            check_rows(range(5, last))
+        end_ranks(ranks)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
@@ -159,10 +163,10 @@ def test_a_server_is_harmed_while_one_drains(
     monkeypatch.setenv("FOREBAY_LOG", "info")
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(forebay.local(servers=4, budget_bytes=BUDGET, silence=SILENCE))
-        stream = name_at(group, 1)
+        stream = stream_coordinated_by(group, 1)
         reader = stack.enter_context(consumer(group, stream, timeout=60))
         sim = stack.enter_context(producer(group, stream, on_loss="fail", replicas=2, timeout=60))
-        declare(sim)
+        declare_rows(sim)
         outcome: list[Exception] = []
 
         def leave() -> None:
@@ -174,24 +178,24 @@ def test_a_server_is_harmed_while_one_drains(
         leaving = threading.Thread(target=leave)
         for number in range(6):
             with sim.step(number) as step:
-                put(step, number, range(2))
+                put_rows(step, number, range(2))
                 if number == 3:
                     leaving.start()
                     wait_until(lambda: "server0 leaves the group" in group.output())
-                    pid = process_of(group, victim)
+                    pid = pid_of_server(group, victim)
                     if how == signal.SIGKILL:
-                        kill(group, victim)
+                        kill_servers(group, victim)
                     else:
-                        stack.enter_context(wakes(pid, lambda: victim not in members(group)))
-                put(step, number, range(2, 3))
+                        stack.enter_context(wakes(pid, lambda: victim not in server_numbers(group)))
+                put_rows(step, number, range(2, 3))
             with reader.next() as found:
-                check(found, number)
+                check_rows(found, number)
         leaving.join()
         # Whether it had left when it was harmed, or is told that it could not.
         told = (forebay.Unreachable, forebay.Timeout, forebay.Lost)
         assert all(isinstance(error, told) for error in outcome), outcome
         assert sim.lost is None
-        wait_until(lambda: 0 not in members(group))
+        wait_until(lambda: 0 not in server_numbers(group))
 
 
 def test_servers_that_stand_still_while_they_join(one: forebay.LocalGroup) -> None:
@@ -213,7 +217,7 @@ def test_servers_that_stand_still_while_they_join(one: forebay.LocalGroup) -> No
                     step.put("U", reference(SHAPE, "f8", number))
                 with reader.next() as found:
                     np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
-            wait_until(lambda count=number + 2: len(ids(one)) == count)
+            wait_until(lambda count=number + 2: len(server_ids(one)) == count)
         assert sim.lost is None
 
 
@@ -225,11 +229,11 @@ def test_the_next_home_stands_still_as_the_home_leaves(
     monkeypatch.setenv("FOREBAY_LOG", "info")
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(forebay.local(servers=servers, budget_bytes=BUDGET))
-        stream = name_at(group, servers - 1)
+        stream = stream_coordinated_by(group, servers - 1)
         sim = stack.enter_context(
             producer(group, stream, transport=transport, on_loss="fail", keep=1000, timeout=40)
         )
-        declare(sim)
+        declare_rows(sim)
         whole = reference(SHAPE)
 
         def write(numbers: range) -> None:
@@ -239,7 +243,7 @@ def test_the_next_home_stands_still_as_the_home_leaves(
 
         write(range(5))
         # The first attempt to go on there takes a second.
-        with wakes(process_of(group, 1), after(1.5)):
+        with wakes(pid_of_server(group, 1), after(1.5)):
             leaving = threading.Thread(
                 target=forebay.Admin(group=group.path, timeout=40).remove_server, args=[0]
             )

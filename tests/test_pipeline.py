@@ -2,66 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import FOREBAY, is_given_back, open_ranks, reference, wait_until, write_steps
+from support.arrays import reference
+from support.commands import FOREBAY
+from support.groups import is_given_back
+from support.pipelines import notes, pipeline_status
+from support.sessions import open_ranks, write_steps
+from support.waiting import wait_until
 
 import forebay
 
 SHAPE = (60, 50)
 
-HEADER = """
-import json, os, sys
-import numpy as np
-import forebay
-
-def note(config, **values):
-    path = os.path.join(config["out"], f"{os.getpid()}-{len(os.listdir(config['out']))}.part")
-    with open(path, "w") as file:
-        json.dump(values, file)
-    os.rename(path, path[:-5] + ".json")
-"""
-
-
-@pytest.fixture
-def code(own_place: Path) -> Callable[[str], str]:
-    """Writes a pipeline's code to a file; returns its path."""
-
-    def write(text: str, name: str = "code.py") -> str:
-        path = own_place / name
-        path.write_text(HEADER + textwrap.dedent(text))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
-def out(own_place: Path) -> Path:
-    """Where pipelines leave what they have seen."""
-    path = own_place / "out"
-    path.mkdir()
-    return path
-
-
-def notes(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in out.glob("*.json")]
-
-
-def status_of(group: forebay.LocalGroup, name: str) -> dict[str, Any]:
-    pipelines = forebay.Admin(group=group.path).status()["pipelines"]
-    return next((pipeline for pipeline in pipelines if pipeline["name"] == name), {})
-
 
 def workers_of(group: forebay.LocalGroup, name: str) -> list[dict[str, Any]]:
-    workers: list[dict[str, Any]] = status_of(group, name).get("workers", [])
+    workers: list[dict[str, Any]] = pipeline_status(group, name).get("workers", [])
     return workers
 
 
@@ -77,7 +39,7 @@ def simulate(
 
 def executed(group: forebay.LocalGroup, name: str, count: int) -> dict[str, Any]:
     def done() -> dict[str, Any] | None:
-        status = status_of(group, name)
+        status = pipeline_status(group, name)
         assert status, f"pipeline {name} is gone"
         return status if status["executed"] + status["failed"] >= count else None
 
@@ -305,7 +267,7 @@ def test_bad_code_is_told_at_creation(
             with pytest.raises((forebay.PipelineFailed, forebay.Invalid), match=said):
                 admin.create_pipeline("check", f"{path}:Check", stream="s")
         wait_until(lambda: not workers_of(two, "check"), 10, "workers of a pipeline that is not there")
-        assert status_of(two, "check") == {}
+        assert pipeline_status(two, "check") == {}
         with pytest.raises(forebay.NotFound, match="there is no pipeline 'check'; there are none"):
             admin.destroy_pipeline("check")
         good = code("class Check(forebay.Pipeline):\n    def execute(self, step, comm):\n        pass\n")
@@ -392,7 +354,7 @@ def test_an_idle_worker_is_killed(two: forebay.LocalGroup, code: Callable[[str],
         for round_ in range(2):
             victim = workers_of(two, "check")[round_]["pid"]
             os.kill(victim, signal.SIGKILL)
-            wait_until(lambda: status_of(two, "check")["workers_ready"] < 2 or victim not in pids(two))  # noqa: B023
+            wait_until(lambda: pipeline_status(two, "check")["workers_ready"] < 2 or victim not in pids(two))  # noqa: B023
             simulate(two, range(3))
             status = executed(two, "check", 3 * (round_ + 1))
             assert status["failed"] <= round_ + 1
@@ -452,7 +414,7 @@ def test_two_pipelines_at_once(two: forebay.LocalGroup, code: Callable[..., str]
                 range(count)
             )
         admin.destroy_pipeline("a")
-        assert status_of(two, "a") == {}
+        assert pipeline_status(two, "a") == {}
         simulate(two, range(2), "s")
         assert executed(two, "b", 8)["executed"] == 8
         assert len([note for note in notes(out) if note["name"] == "a"]) == 12
@@ -508,7 +470,9 @@ def test_a_slow_pipeline_does_not_stop_the_simulation(
         size = 8 * SHAPE[0] * SHAPE[1]
         simulate(group, range(400), queue_bytes=3 * size, policy="drop-oldest")
         last = wait_until(
-            lambda: status_of(group, "check").get("last_step") == 399 and status_of(group, "check")
+            lambda: (
+                pipeline_status(group, "check").get("last_step") == 399 and pipeline_status(group, "check")
+            )
         )
         assert last["executed"] + last["missed"] == 400
         assert last["failed"] == 0

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from support import BUDGET, Child, is_given_back, open_ranks, reference, stream_status, wait_until
+from support.arrays import reference
+from support.children import Child
+from support.groups import is_given_back, stream_status
+from support.sessions import open_ranks
+from support.waiting import wait_until
 
 import forebay
 
 SHAPE = (13, 24, 50)
 BOXES = [(0, 5), (5, 6), (6, 13)]
-
-
-@pytest.fixture
-def three(own_place: Path) -> Iterator[forebay.LocalGroup]:
-    """A private group of three servers."""
-    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        yield group
 
 
 def put_boxes(step: forebay.OpenStep, array: np.ndarray[Any, Any], rank: int, alloc: bool = False) -> None:

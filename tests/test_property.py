@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import BUDGET, open_ranks, reference
+from support.arrays import reference
+from support.groups import BUDGET
+from support.sessions import open_ranks
 
 import forebay
 

@@ -8,7 +8,10 @@ import signal
 
 import numpy as np
 import pytest
-from support import is_given_back, reference, stand_still, wait_until
+from support.arrays import reference
+from support.groups import is_given_back
+from support.processes import stand_still
+from support.waiting import wait_until
 
 import forebay
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import FOREBAY, wait_until
+from support.commands import FOREBAY
+from support.waiting import wait_until
 
 import forebay
 

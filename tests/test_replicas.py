@@ -13,89 +13,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import (
+from support.arrays import reference
+from support.children import Child
+from support.commands import FOREBAY
+from support.deaths import kill_servers
+from support.groups import (
     BUDGET,
-    FOREBAY,
-    Child,
-    consumer,
-    is_alive,
+    group_status,
     is_given_back,
-    producer,
-    reference,
-    stand_still,
-    wait_until,
+    pid_of_server,
+    server_ids,
+    steps_lacking_copies,
+    stream_coordinated_by,
 )
-from test_elastic import SHAPE, ids, kill, name_at, told
-from test_faults import process_of
+from support.processes import is_alive, stand_still
+from support.ranks import RANK, READER, check_steps, end_ranks, put_steps, start_ranks
+from support.sessions import consumer, producer
+from support.waiting import wait_until
 
 import forebay
 
-RANK = """
-path, transport, stream, rank, size, replicas, durability, rows = sys.argv[1:]
-rank, size, rows = int(rank), int(size), int(rows)
-begin, end = cut(rows, size)[rank]
-with forebay.Producer(stream, rank=rank, size=size, group=path, transport=transport, timeout=20, policy="block",
-                      keep=1000, replicas=int(replicas), durability=durability) as sim:
-    sim.array("U", dtype="f8", shape=(rows, 50))
-    sim.array("small", dtype="f8", shape=(size,))
-    print("open")
-    for line in sys.stdin:
-        first, last = map(int, line.split())
-        for number in range(first, last):
-            with sim.step(number) as step:
-                step.put("U", reference((rows, 50), "f8", number)[begin:end], offset=(begin, 0))
-                step.put("small", np.full(1, number + rank / 8), offset=(rank,))
-        print(last)
-    print("lost" if sim.lost else "kept")
-"""
-
-
-def check_all(group: Any, stream: str, numbers: range, size: int = 2, rows: int = 60, **options: Any) -> None:
-    """All these steps are there, whole, and every byte is as it was put."""
-    seen = []
-    with consumer(group, stream, start="oldest", window=4, **options) as reader:
-        while len(seen) < len(numbers):
-            with reader.next() as step:
-                assert not step.torn
-                np.testing.assert_array_equal(step["U"][...], reference((rows, 50), "f8", step.number))
-                small = [step.number + rank / 8 for rank in range(size)]
-                np.testing.assert_array_equal(step["small"][...], small)
-                seen.append(step.number)
-    assert seen == list(numbers)
-
-
-def lacking(group: Any) -> int:
-    """How many steps have too few copies."""
-    servers = told(group)["servers"]
-    return sum(server.get("steps_lacking_copies", 0) for server in servers)
-
-
-def open_ranks(
-    child: Callable[..., Child], path: Any, stream: str, replicas: int, **options: Any
-) -> list[Child]:
-    transport, durability = options.get("transport", "auto"), options.get("durability", "local")
-    size, rows = options.get("size", 2), options.get("rows", 60)
-    ranks = [
-        child(RANK, path, transport, stream, rank, size, replicas, durability, rows) for rank in range(size)
-    ]
-    for rank in ranks:
-        rank.expect("open")
-    return ranks
-
-
-def run(ranks: list[Child], numbers: range) -> None:
-    """Every rank puts these steps; what has been said to be done is acknowledged."""
-    for rank in ranks:
-        rank.say(f"{numbers.start} {numbers.stop}")
-    for rank in ranks:
-        rank.expect(str(numbers.stop))
-
-
-def end(ranks: list[Child]) -> None:
-    for rank in ranks:
-        rank.close_input()
-        rank.expect("kept")
-        rank.ended()
+SHAPE = (60, 50)
 
 
 @pytest.mark.parametrize("coordinator", [0, 1, 2])
@@ -105,45 +43,45 @@ def test_what_was_acknowledged_outlives_a_server(
 ) -> None:
     """The home of a rank, whether it coordinates the stream or not, dies right after the ranks have heard."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, coordinator)
-        ranks = open_ranks(child, group.path, stream, 2, transport=transport, durability=durability)
-        run(ranks, range(20))
-        kill(group, 0)
-        check_all(group, stream, range(20), transport=transport)
-        run(ranks, range(20, 30))
-        check_all(group, stream, range(30), transport=transport)
-        end(ranks)
-        check_all(group, stream, range(30))
+        stream = stream_coordinated_by(group, coordinator)
+        ranks = start_ranks(child, group.path, stream, 2, transport=transport, durability=durability)
+        put_steps(ranks, range(20))
+        kill_servers(group, 0)
+        check_steps(group, stream, range(20), transport=transport)
+        put_steps(ranks, range(20, 30))
+        check_steps(group, stream, range(30), transport=transport)
+        end_ranks(ranks)
+        check_steps(group, stream, range(30))
 
 
 def test_servers_die_one_after_the_other(own_place: Path, child: Callable[..., Child]) -> None:
     """Copies are made again after each death, also by servers that joined meanwhile."""
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        ranks = open_ranks(child, group.path, "s", 2)
+        ranks = start_ranks(child, group.path, "s", 2)
         done = 0
         for dead in range(5):
-            run(ranks, range(done, done + 5))
+            put_steps(ranks, range(done, done + 5))
             done += 5
             group.add_servers()
-            kill(group, dead)
-            wait_until(lambda dead=dead: dead not in ids(group))
-            check_all(group, "s", range(done))
-            wait_until(lambda: lacking(group) == 0)
-        end(ranks)
-        check_all(group, "s", range(done))
+            kill_servers(group, dead)
+            wait_until(lambda dead=dead: dead not in server_ids(group))
+            check_steps(group, "s", range(done))
+            wait_until(lambda: steps_lacking_copies(group) == 0)
+        end_ranks(ranks)
+        check_steps(group, "s", range(done))
 
 
 def test_as_many_die_at_once_as_may(own_place: Path, child: Callable[..., Child]) -> None:
     with forebay.local(servers=7, budget_bytes=BUDGET) as group:
-        ranks = open_ranks(child, group.path, "s", 3)
-        run(ranks, range(10))
-        kill(group, 0, 1)
-        check_all(group, "s", range(10))
-        run(ranks, range(10, 20))
-        wait_until(lambda: lacking(group) == 0)
-        kill(group, 2, 3)
-        check_all(group, "s", range(20))
-        end(ranks)
+        ranks = start_ranks(child, group.path, "s", 3)
+        put_steps(ranks, range(10))
+        kill_servers(group, 0, 1)
+        check_steps(group, "s", range(10))
+        put_steps(ranks, range(10, 20))
+        wait_until(lambda: steps_lacking_copies(group) == 0)
+        kill_servers(group, 2, 3)
+        check_steps(group, "s", range(20))
+        end_ranks(ranks)
 
 
 def test_large_runs(own_place: Path, child: Callable[..., Child]) -> None:
@@ -163,7 +101,7 @@ def test_large_runs(own_place: Path, child: Callable[..., Child]) -> None:
                         reference((140, 100), "f8", number)[2 * rank : 2 * rank + 2],
                         offset=(2 * rank, 0),
                     )
-        kill(group, 1)
+        kill_servers(group, 1)
         with consumer(group, start="oldest", window=4) as reader:
             for number in range(3):
                 with reader.next() as step:
@@ -180,7 +118,7 @@ def test_copies_go_with_their_step(own_place: Path) -> None:
                 with reader.next() as found:
                     np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", number))
         wait_until(lambda: is_given_back(group))
-        wait_until(lambda: sum(server["backup_steps"] for server in told(group)["servers"]) == 0)
+        wait_until(lambda: sum(server["backup_steps"] for server in group_status(group)["servers"]) == 0)
 
 
 def test_more_replicas_than_servers(two: forebay.LocalGroup) -> None:
@@ -214,22 +152,6 @@ def test_a_backup_without_room(own_place: Path) -> None:
         wait_until(lambda: is_given_back(group))
 
 
-READ = """
-path, (first, last, rows) = sys.argv[1], map(int, sys.argv[2:])
-with forebay.Consumer("s", group=path, start="oldest", timeout=20) as reader:
-    for number in range(first, last):
-        with reader.next() as step:
-            assert step.number == number and not step.torn, step
-            try:
-                np.testing.assert_array_equal(step["U"][...], reference((rows, 50), "f8", number))
-            except forebay.Lost:
-                print("Lost")
-                sys.exit()
-            np.testing.assert_array_equal(step["small"][...], [number, number + 0.125])
-print("whole")
-"""
-
-
 def all_have_copies(group: Path, inside: list[str]) -> bool:
     """Whether no step lacks a copy, as the servers say that are left."""
     status = [*inside, FOREBAY, "--json", "status", "--group", str(group)]
@@ -248,22 +170,22 @@ def test_a_backup_reads_what_was_said_before_a_death(
     """On one host nobody waits until a backup has read what it is to keep: it does before it takes over."""
     # The third one makes the home sure of its lease.
     with forebay.local(servers=3, budget_bytes=BUDGET) as group:
-        stream = name_at(group, coordinator)
-        home, backup = (process_of(group, number) for number in range(2))
-        ranks = open_ranks(child, group.path, stream, 2, durability=durability, size=1)
-        run(ranks, range(5))
+        stream = stream_coordinated_by(group, coordinator)
+        home, backup = (pid_of_server(group, number) for number in range(2))
+        ranks = start_ranks(child, group.path, stream, 2, durability=durability, size=1)
+        put_steps(ranks, range(5))
         stand_still(backup)
         try:
             # As many as its socket has room for.
-            run(ranks, range(5, 20))
+            put_steps(ranks, range(5, 20))
             os.kill(home, signal.SIGKILL)
             wait_until(lambda: not is_alive(home))
         finally:
             os.kill(backup, signal.SIGCONT)
-        check_all(group, stream, range(20), size=1)
-        run(ranks, range(20, 25))
-        end(ranks)
-        check_all(group, stream, range(25), size=1)
+        check_steps(group, stream, range(20), size=1)
+        put_steps(ranks, range(20, 25))
+        end_ranks(ranks)
+        check_steps(group, stream, range(25), size=1)
 
 
 @pytest.mark.parametrize("durability", ["local", "replicated"])
@@ -279,23 +201,23 @@ def test_copies_on_another_host(
             host = number % 2
             serve = [FOREBAY, "serve", "--group", group, "--budget", "32M", "--bind", f"10.99.0.{host + 1}"]
             servers.append(subprocess.Popen([*inside[host], *map(str, serve)]))
-            wait_until(lambda number=number: group.exists() and len(ids(group)) == number + 1)
+            wait_until(lambda number=number: group.exists() and len(server_ids(group)) == number + 1)
         ranks = [
             child(RANK, group, "auto", "s", rank, 2, 2, durability, 60, inside=inside[0]) for rank in range(2)
         ]
         for rank in ranks:
             rank.expect("open")
-        run(ranks, range(20))
+        put_steps(ranks, range(20))
         for dead in range(2):
             servers[dead].send_signal(signal.SIGKILL)
             servers[dead].wait()
-            reader = child(READ, group, 0, 20, 60, inside=inside[1])
+            reader = child(READER, group, 0, 20, 60, inside=inside[1])
             reader.expect("whole")
             reader.ended()
             if dead == 0:
                 # With one server left there is nobody to keep a copy.
                 wait_until(lambda: all_have_copies(group, inside[1]))
-        end(ranks)
+        end_ranks(ranks)
     finally:
         for server in servers:
             server.kill()

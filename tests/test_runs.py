@@ -7,17 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import (
-    consumer,
-    cut,
-    is_given_back,
-    open_ranks,
-    producer,
-    reference,
-    stream_status,
-    wait_until,
-    write_steps,
-)
+from support.arrays import cut, reference
+from support.groups import is_given_back, stream_status
+from support.sessions import consumer, open_ranks, producer, write_steps
+from support.waiting import wait_until
 
 import forebay
 

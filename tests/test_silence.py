@@ -9,50 +9,34 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import (
+from support.arrays import reference
+from support.children import Child
+from support.commands import FOREBAY, command
+from support.deaths import kill_servers, stopped_server
+from support.groups import (
     BUDGET,
-    FOREBAY,
-    Child,
-    check_it_works,
-    command,
-    consumer,
-    is_alive,
-    producer,
-    reference,
-    stand_still,
+    group_status,
+    pid_of_server,
+    server_ids,
+    server_numbers,
+    steps_lacking_copies,
+    stream_coordinated_by,
     total,
-    wait_until,
 )
-from test_coming_back import RANK, put, read
-from test_elastic import ids, kill, name_at, told
-from test_faults import process_of
-from test_replicas import lacking
+from support.processes import is_alive, stand_still
+from support.sessions import check_it_works, consumer, producer
+from support.single_rank import SINGLE_RANK, put_steps, read_steps
+from support.waiting import wait_until
 
 import forebay
 
 # What a busy machine needs to answer; the default is longer.
 SILENCE = 4
-
-
-@contextmanager
-def stopped(group: forebay.LocalGroup, number: int) -> Iterator[None]:
-    """A server stands still."""
-    pid = next(server["pid"] for server in told(group)["servers"] if server["server"] == number)
-    stand_still(pid)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-def members(group: forebay.LocalGroup) -> list[int]:
-    return [server["server"] for server in told(group)["servers"]]
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "home"])
@@ -62,22 +46,22 @@ def test_a_server_that_stands_still_is_given_up(
     """No byte is lost, and what it says when it wakes is not believed. It comes back, and is used."""
     with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
         # The home of rank 0 is server 0, then the next one.
-        stream = name_at(group, 2)
-        rank = child(RANK, group.path, transport, stream, 2)
+        stream = stream_coordinated_by(group, 2)
+        rank = child(SINGLE_RANK, group.path, transport, stream, 2)
         rank.expect("open")
         number = 2 if victim == "coordinator" else 0
         with consumer(group, stream, transport=transport, window=3) as reader:
-            put(rank, 0, 3)
-            read(reader, 0, 1)
-            with stopped(group, number):
-                put(rank, 3, 6)
-                read(reader, 1, 6)
-                wait_until(lambda: len(members(group)) == 2)
-            wait_until(lambda: len(members(group)) == 3)
-            assert number not in members(group)
-            assert 3 in members(group)
-            put(rank, 6, 9)
-            read(reader, 6, 9)
+            put_steps(rank, 0, 3)
+            read_steps(reader, 0, 1)
+            with stopped_server(group, number):
+                put_steps(rank, 3, 6)
+                read_steps(reader, 1, 6)
+                wait_until(lambda: len(server_numbers(group)) == 2)
+            wait_until(lambda: len(server_numbers(group)) == 3)
+            assert number not in server_numbers(group)
+            assert 3 in server_numbers(group)
+            put_steps(rank, 6, 9)
+            read_steps(reader, 6, 9)
         rank.close_input()
         rank.ended()
 
@@ -95,12 +79,12 @@ def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transp
 
         def lose_home(when: str) -> None:
             if when == call:
-                kill(group, 0)
+                kill_servers(group, 0)
 
         sim.array("U", dtype="f8", shape=(60, 50))
         with sim.step(0) as step:
             step.put("U", reference((60, 50), "f8", 0))
-        with stopped(group, 1):
+        with stopped_server(group, 1):
             lose_home("flush")
             sim.flush()
             lose_home("begin")
@@ -111,7 +95,7 @@ def test_a_rank_that_is_to_skip_nothing_waits_for_a_home(own_place: Path, transp
         assert sim.lost is None
         assert sim.skipped == 0
         with consumer(group, "s", start="oldest", transport=transport) as reader:
-            read(reader, 0, 2)
+            read_steps(reader, 0, 2)
 
 
 def test_a_rank_waits_for_a_home_among_those_that_leave_or_stand_still(
@@ -141,16 +125,16 @@ def test_a_rank_waits_for_a_home_among_those_that_leave_or_stand_still(
             leaving = threading.Thread(target=leave_in_vain)
             leaving.start()
             wait_until(lambda: "leaves the group" in group.output())
-            kill(group, 0)
-            wait_until(lambda: ids(group) == [1, 2])
-            with stopped(group, 2), sim.step(1) as step:
+            kill_servers(group, 0)
+            wait_until(lambda: server_ids(group) == [1, 2])
+            with stopped_server(group, 2), sim.step(1) as step:
                 step.put("U", reference((60, 50), "f8", 1))
         leaving.join()
         assert len(refused) == 1
         assert sim.lost is None
         assert sim.skipped == 0
         with consumer(group, "s", start="oldest") as reader:
-            read(reader, 0, 2)
+            read_steps(reader, 0, 2)
 
 
 @pytest.mark.parametrize(("servers", "long"), [(2, 2.5), (3, 9.0)])
@@ -159,7 +143,7 @@ def test_a_reader_waits_for_one_that_stands_still(
 ) -> None:
     """The server that coordinated its stream is dead. The others agree on who does now when that one goes on."""
     with forebay.local(servers=servers, budget_bytes=BUDGET, silence=30) as group:
-        stream = name_at(group, 0)
+        stream = stream_coordinated_by(group, 0)
         options = {
             "replicas": 2,
             "keep": 9,
@@ -176,10 +160,10 @@ def test_a_reader_waits_for_one_that_stands_still(
             sim.array("U", dtype="f8", shape=(60, 50))
             with sim.step(0) as step:
                 step.put("U", reference((60, 50), "f8", 0))
-            read(reader, 0, 1)
+            read_steps(reader, 0, 1)
             waits = pool.submit(reader.next, 60)
-            coordinator = process_of(group, 0)
-            with stopped(group, 1):
+            coordinator = pid_of_server(group, 0)
+            with stopped_server(group, 1):
                 os.kill(coordinator, signal.SIGKILL)
                 with pytest.raises(TimeoutError):
                     waits.result(timeout=long)
@@ -201,17 +185,19 @@ def test_what_comes_back_has_copies_again(own_place: Path) -> None:
                 step.put("U", reference((60, 50), "f8", number))
 
         def whole() -> None:
-            wait_until(lambda: lacking(group) == 0)
+            wait_until(lambda: steps_lacking_copies(group) == 0)
             with consumer(group, "s", start="oldest") as reader:
-                read(reader, 0, 3)
+                read_steps(reader, 0, 3)
 
-        with stopped(group, 0):
-            wait_until(lambda: members(group) == [1, 2])
-        wait_until(lambda: members(group) == [1, 2, 3])
+        with stopped_server(group, 0):
+            wait_until(lambda: server_numbers(group) == [1, 2])
+        wait_until(lambda: server_numbers(group) == [1, 2, 3])
         whole()
         for number in (1, 2, 3):
             # Of the first two, the one that holds copies for the other; then this one; then the one that came back.
-            kill(group, max(members(group)[:-1]) if number == 1 else min(members(group)))
+            kill_servers(
+                group, max(server_numbers(group)[:-1]) if number == 1 else min(server_numbers(group))
+            )
             if number > 1:
                 group.add_servers()
             whole()
@@ -231,17 +217,17 @@ def test_two_stand_still_at_once(own_place: Path) -> None:
                     step.put("U", reference((60, 50), "f8", number))
 
         def whole(steps: int) -> None:
-            wait_until(lambda: lacking(group) == 0)
+            wait_until(lambda: steps_lacking_copies(group) == 0)
             with consumer(group, "s", start="oldest") as reader:
-                read(reader, 0, steps)
+                read_steps(reader, 0, steps)
 
         write(range(3))
-        wait_until(lambda: lacking(group) == 0)
-        with stopped(group, 0), stopped(group, 1):
+        wait_until(lambda: steps_lacking_copies(group) == 0)
+        with stopped_server(group, 0), stopped_server(group, 1):
             write(range(3, 6))
-            wait_until(lambda: members(group) == [2, 3, 4])
+            wait_until(lambda: server_numbers(group) == [2, 3, 4])
             whole(6)
-        wait_until(lambda: members(group) == [2, 3, 4, 5, 6])
+        wait_until(lambda: server_numbers(group) == [2, 3, 4, 5, 6])
         write(range(6, 9))
         whole(9)
 
@@ -253,13 +239,13 @@ def test_who_stands_still_for_a_moment_stays(own_place: Path) -> None:
         forebay.Producer("s", group=group.path, timeout=20) as sim,
     ):
         sim.array("U", dtype="f8", shape=(60, 50))
-        pid = told(group)["servers"][0]["pid"]
+        pid = group_status(group)["servers"][0]["pid"]
         stand_still(pid)
         os.kill(pid, signal.SIGCONT)
         with sim.step(0) as step:
             step.put("U", reference((60, 50), "f8", 0))
-        read(reader, 0, 1)
-        assert members(group) == [0, 1, 2]
+        read_steps(reader, 0, 1)
+        assert server_numbers(group) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bad", [0, 0.5, -1, float("nan"), 1e9])
@@ -282,7 +268,7 @@ def test_one_that_is_given_up_while_it_leaves_has_not_left(
             except forebay.Error as error:
                 told_of_it.append(error)
 
-        with producer(group, name_at(group, 2), keep=4, transport="tcp") as sim:
+        with producer(group, stream_coordinated_by(group, 2), keep=4, transport="tcp") as sim:
             sim.array("U", dtype="f8", shape=(60, 50))
             with sim.step(0) as step:
                 step.put("U", reference((60, 50)))
@@ -293,9 +279,9 @@ def test_one_that_is_given_up_while_it_leaves_has_not_left(
             leaving = threading.Thread(target=leave)
             leaving.start()
             wait_until(lambda: "gives the others what it has" in group.output())
-            with stopped(group, 0):
-                wait_until(lambda: members(group) == [1, 2])
-            wait_until(lambda: members(group) == [1, 2, 3])
+            with stopped_server(group, 0):
+                wait_until(lambda: server_numbers(group) == [1, 2])
+            wait_until(lambda: server_numbers(group) == [1, 2, 3])
             leaving.join()
             with contextlib.suppress(forebay.Error):
                 step.__exit__(None, None, None)
@@ -314,7 +300,7 @@ def test_one_that_is_given_up_while_it_leaves_has_not_left(
 def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str) -> None:
     """Steps that had no copies: lost while it stands still, and there again, until they are let go of."""
     with forebay.local(servers=3, budget_bytes=BUDGET, silence=SILENCE) as group:
-        stream = name_at(group, 2)
+        stream = stream_coordinated_by(group, 2)
         # The home of rank 0 is server 0. A rank that has put over TCP cannot put again.
         with forebay.Producer(stream, group=group.path, keep=4, timeout=20, transport="tcp") as sim:
             sim.array("U", dtype="f8", shape=(60, 50))
@@ -326,15 +312,15 @@ def test_a_server_that_wakes_offers_what_it_held(own_place: Path, transport: str
             for number in range(4):
                 write(number)
             sim.flush()
-            with stopped(group, 0):
-                wait_until(lambda: members(group) == [1, 2])
+            with stopped_server(group, 0):
+                wait_until(lambda: server_numbers(group) == [1, 2])
                 with consumer(group, stream, start="oldest", transport=transport) as reader:
                     for number in range(4):
                         with reader.next() as step:
                             assert step.number == number
                             with pytest.raises(forebay.Lost, match="server0"):
                                 step["U"][...]
-            wait_until(lambda: members(group) == [1, 2, 3])
+            wait_until(lambda: server_numbers(group) == [1, 2, 3])
 
             def whole() -> bool:
                 with consumer(group, stream, start="oldest", transport=transport) as reader:
@@ -373,16 +359,16 @@ def test_what_was_offered_is_handed_over(own_place: Path) -> None:
             with sim.step(number) as step:
                 step.put("U", reference((60, 50), "f8", number))
         sim.flush()
-        with stopped(group, 0):
-            wait_until(lambda: members(group) == [1, 2])
+        with stopped_server(group, 0):
+            wait_until(lambda: server_numbers(group) == [1, 2])
             # At another home, for good.
             with sim.step(3) as step:
                 step.put("U", reference((60, 50), "f8", 3))
-        wait_until(lambda: members(group) == [1, 2, 3])
-        wait_until(lambda: told(group)["servers"][2]["staged_bytes"] > 0)
+        wait_until(lambda: server_numbers(group) == [1, 2, 3])
+        wait_until(lambda: group_status(group)["servers"][2]["staged_bytes"] > 0)
         forebay.Admin(group=group.path, timeout=30).remove_server(3)
         with consumer(group, "s", start="oldest") as reader:
-            read(reader, 0, 4)
+            read_steps(reader, 0, 4)
 
 
 def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
@@ -393,9 +379,9 @@ def test_one_that_wakes_when_its_group_has_ended_ends(own_place: Path) -> None:
         for number in range(3):
             serve = [FOREBAY, "serve", "--group", group, "--budget", "64M", "--silence", SILENCE]
             servers.append(subprocess.Popen(list(map(str, serve)), stderr=subprocess.PIPE, text=True))
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
         stand_still(servers[1].pid)
-        wait_until(lambda: ids(group) == [0, 2])
+        wait_until(lambda: server_ids(group) == [0, 2])
         subprocess.run([FOREBAY, "down", "--group", group], check=True, capture_output=True, timeout=60)
         servers[1].send_signal(signal.SIGCONT)
         _, said = servers[1].communicate(timeout=60)
@@ -453,8 +439,8 @@ def test_a_process_that_stands_still_with_the_witness_locked_keeps_nobody(own_pl
                 if len(expected) == 2:
                     group.add_servers()
                 else:
-                    kill(group, expected[0] - 1)
-                wait_until(lambda expected=expected: ids(group) == expected)
+                    kill_servers(group, expected[0] - 1)
+                wait_until(lambda expected=expected: server_ids(group) == expected)
                 check_it_works(group)
         assert sum(file.stat().st_mode & 0o100 != 0 for file in generations()) >= 3
     assert list(own_place.glob("**/*witness*")) == []
@@ -469,13 +455,13 @@ def test_one_that_rests_when_its_group_ends_ends(own_place: Path) -> None:
         for number in range(3):
             with (own_place / f"{number}.log").open("w") as log:
                 servers.append(subprocess.Popen(list(map(str, serve)), stderr=log))
-            wait_until(lambda count=number + 1: group.exists() and len(ids(group)) == count)
+            wait_until(lambda count=number + 1: group.exists() and len(server_ids(group)) == count)
         for joins_again in (True, False):
             stand_still(servers[1].pid)
-            wait_until(lambda: len(ids(group)) == 2)
+            wait_until(lambda: len(server_ids(group)) == 2)
             servers[1].send_signal(signal.SIGCONT)
             if joins_again:
-                wait_until(lambda: len(ids(group)) == 3)
+                wait_until(lambda: len(server_ids(group)) == 3)
         wait_until(lambda: "joins again in 5s" in (own_place / "1.log").read_text())
         subprocess.run([FOREBAY, "down", "--group", group], check=True, capture_output=True, timeout=60)
         assert servers[1].wait(timeout=60) == 0

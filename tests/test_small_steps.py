@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from support import consumer, open_ranks, producer, stand_still, stream_status, wait_until
+from support.groups import stream_status
+from support.processes import stand_still
+from support.sessions import consumer, open_ranks, producer
+from support.waiting import wait_until
 
 import forebay
 

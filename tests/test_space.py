@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support import Child, cut, is_given_back, reference, wait_until
+from support.arrays import cut, reference
+from support.children import Child
+from support.groups import is_given_back
+from support.waiting import wait_until
 
 import forebay
 

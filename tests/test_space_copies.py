@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import BUDGET, is_given_back, reference, stand_still, wait_until
-from test_elastic import ids, kill
-from test_faults import process_of
-from test_replicas import lacking
-from test_silence import stopped
+from support.arrays import reference
+from support.deaths import kill_servers, stopped_server
+from support.groups import BUDGET, is_given_back, pid_of_server, server_ids, steps_lacking_copies
+from support.processes import stand_still
+from support.waiting import wait_until
 
 import forebay
 
@@ -53,8 +53,8 @@ def test_what_was_put_outlives_servers(own_place: Path, transport: str, replicas
             for step in range(3):
                 put(mine, step)
             for step in range(3, 6):
-                wait_until(lambda: lacking(group) == 0)
-                kill(group, min(ids(group)))
+                wait_until(lambda: steps_lacking_copies(group) == 0)
+                kill_servers(group, min(server_ids(group)))
                 for known in range(step):
                     check(mine, known)
                 group.add_servers()
@@ -70,7 +70,7 @@ def test_what_was_put_outlives_servers(own_place: Path, transport: str, replicas
 def test_two_of_three_servers_die_at_once(own_place: Path) -> None:
     with forebay.local(servers=5, budget_bytes=BUDGET) as group, opened(group, replicas=3) as space:
         put(space, 0)
-        kill(group, 0, 1)
+        kill_servers(group, 0, 1)
         check(space, 0)
 
 
@@ -97,8 +97,8 @@ def test_puts_go_on_while_servers_die(own_place: Path, transport: str) -> None:
             for _ in range(4):
                 before = sum(counts)
                 wait_until(lambda before=before: sum(counts) > before + 40)
-                wait_until(lambda: lacking(group) == 0)
-                kill(group, min(ids(group)))
+                wait_until(lambda: steps_lacking_copies(group) == 0)
+                kill_servers(group, min(server_ids(group)))
                 group.add_servers()
         finally:
             over.set()
@@ -124,12 +124,12 @@ def test_puts_go_on_with_fewer_servers_than_copies(two: forebay.LocalGroup, tran
     """As many copies are made as there are servers, and the others when those come."""
     with opened(two, transport) as space:
         put(space, 0)
-        wait_until(lambda: lacking(two) == 0)
-        kill(two, 0)
+        wait_until(lambda: steps_lacking_copies(two) == 0)
+        kill_servers(two, 0)
         put(space, 1)
         two.add_servers()
-        wait_until(lambda: lacking(two) == 0)
-        kill(two, 1)
+        wait_until(lambda: steps_lacking_copies(two) == 0)
+        kill_servers(two, 1)
         for step in range(2):
             check(space, step)
             remove(space, step)
@@ -145,16 +145,16 @@ def test_nothing_waits_for_a_server_that_was_given_up(own_place: Path, transport
         steps = range(12)
         for step in steps:
             space.put("T", np.arange(3000.0) + step, step=step)
-        before = ids(group)
-        with stopped(group, 1):
+        before = server_ids(group)
+        with stopped_server(group, 1):
             # The first calls begin before it is given up.
             for step in steps[:6]:
                 space.remove("T", step=step)
-            wait_until(lambda: ids(group) != before)
+            wait_until(lambda: server_ids(group) != before)
             for step in steps[6:]:
                 np.testing.assert_array_equal(space.get("T", step=step), np.arange(3000.0) + step)
                 space.remove("T", step=step)
-        wait_until(lambda: len(ids(group)) == 3)
+        wait_until(lambda: len(server_ids(group)) == 3)
         wait_until(lambda: is_given_back(group))
 
 
@@ -173,7 +173,7 @@ def test_a_get_waits_no_longer_than_it_was_told_to(
         forebay.Space(group=group.path, transport=transport, timeout=120, replicas=2) as space,
         forebay.Space(group=group.path, transport=transport, timeout=120) as other,
     ):
-        pids = [process_of(group, server) for server in (0, 1)]
+        pids = [pid_of_server(group, server) for server in (0, 1)]
         # One that both own.
         put(space, 7)
         for name in names[1:]:
@@ -202,7 +202,7 @@ def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport
         forebay.Space(group=group.path, transport=transport) as other,
     ):
         admin = forebay.Admin(group=group.path)
-        names: dict[int, list[str]] = {server: [] for server in ids(group)}
+        names: dict[int, list[str]] = {server: [] for server in server_ids(group)}
         known = dict.fromkeys(names, 0)
         for number in range(100):
             name = f"T{number}"
@@ -216,7 +216,7 @@ def test_a_get_waits_for_no_other_server_than_its_own(own_place: Path, transport
                 break
         silent, *living = names
         pool = ThreadPoolExecutor(4)
-        with stopped(group, silent):
+        with stopped_server(group, silent):
             waiting = [pool.submit(other.get, names[silent][0], step=0) for _ in range(2)]
             got = [pool.submit(other.get, names[server][0], step=0) for server in living]
             for one in got:
@@ -236,7 +236,7 @@ def test_what_is_found_too_late_is_not_held(own_place: Path, transport: str) -> 
     ):
         put(space, 0)
         check(other, 0)
-        pids = [process_of(group, server) for server in (0, 1)]
+        pids = [pid_of_server(group, server) for server in (0, 1)]
         try:
             for pid in pids:
                 stand_still(pid)
@@ -284,7 +284,7 @@ def test_what_is_just_put_outlives_who_knows_where_it_is(own_place: Path) -> Non
                 putting.start()
                 wait_until(lambda: told("blocks")[owner] > known)
                 assert putting.is_alive()
-                kill(group, owner, wait=True)
+                kill_servers(group, owner, wait=True)
             finally:
                 os.kill(pid, signal.SIGCONT)
             putting.join()

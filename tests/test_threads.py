@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Child, consumer, is_asleep, is_given_back, producer, reference, wait_until
+from support.arrays import reference
+from support.children import Child
+from support.groups import is_given_back
+from support.processes import is_asleep
+from support.sessions import consumer, producer
+from support.waiting import wait_until
 
 import forebay
 

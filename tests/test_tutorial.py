@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native import ROOT, Program, build
+from support.native import ROOT, Program, build
 
 import forebay
 

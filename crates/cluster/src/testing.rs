@@ -1,4 +1,7 @@
-//! For tests of what uses a cluster: members of a group that nobody has formed, whose roster the test decides.
+//! For tests of what uses a cluster: members of a group that nobody has formed, whose roster the test decides; and
+//! [`environment`], the suite that every [`crate::environment::Environment`] passes.
+
+pub mod environment;
 
 use crate::cluster::Cluster;
 use crate::environment::Machine;

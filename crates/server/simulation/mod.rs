@@ -8,6 +8,7 @@
 
 mod book;
 mod caller;
+mod conformance;
 mod network;
 mod plan;
 mod process;

@@ -39,6 +39,8 @@ struct Cables {
     cables: Vec<Cable>,
     /// From which host to which one nothing comes through.
     cut: BTreeSet<(usize, usize)>,
+    /// Where bytes are read to: made once, since making it would take longer than all else.
+    buffer: Vec<u8>,
 }
 
 /// Connections to a process that it has not accepted yet.
@@ -67,7 +69,7 @@ impl Door {
 
 impl Network {
     pub(super) fn new(seed: u64, slowest: Micros) -> Network {
-        let cables = Cables { random: mix(seed + 7), slowest, ..Cables::default() };
+        let cables = Cables { random: mix(seed + 7), slowest, buffer: vec![0; CHUNK], ..Cables::default() };
         Network(Arc::new(Mutex::new(cables)))
     }
 
@@ -100,11 +102,11 @@ impl Network {
     /// Takes bytes on their way, and gives those that have arrived.
     pub(super) fn carry(&self, now: Micros) {
         let mut state = self.0.lock();
-        let Cables { random, slowest, cables, cut, .. } = &mut *state;
+        let Cables { random, slowest, cables, cut, buffer, .. } = &mut *state;
         for cable in cables.iter_mut() {
             for way in &mut cable.0 {
                 if !cut.contains(&(way.from.1, way.to.1)) {
-                    way.carry(now, random, *slowest);
+                    way.carry(now, random, *slowest, buffer);
                 }
             }
         }
@@ -258,10 +260,9 @@ impl Way {
         Way { from, to, under_way: VecDeque::new(), bytes: 0, last: 0, closed: None, ended: false }
     }
 
-    fn carry(&mut self, now: Micros, random: &mut u64, slowest: Micros) {
-        let mut buffer = vec![0; CHUNK];
+    fn carry(&mut self, now: Micros, random: &mut u64, slowest: Micros, buffer: &mut [u8]) {
         while self.closed.is_none() && self.bytes < UNDER_WAY_MAX {
-            let read = rustix::io::read(self.from.0.as_fd(), &mut buffer);
+            let read = rustix::io::read(self.from.0.as_fd(), &mut *buffer);
             *random = mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
             self.last = self.last.max(now + *random % slowest.max(1));
             match read {

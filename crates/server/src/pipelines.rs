@@ -24,7 +24,7 @@ mod members;
 mod pipeline;
 mod streams;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod worker_process;
 
 pub(crate) use execution::WorkerOutcome;

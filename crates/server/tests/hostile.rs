@@ -4,10 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
-#[path = "../../wire/tests/common/mod.rs"]
-mod invent;
-#[path = "../../wire/tests/common/seeds.rs"]
-mod seeds;
 
 use common::{BUDGET, Group, PATIENCE, Raw};
 use forebay_client::{Admin, Block, Consumer, ConsumerOptions, Producer, ProducerOptions, Selection};
@@ -25,9 +21,9 @@ use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
 use forebay_wire::connection::{CloseReason, Role};
 use forebay_wire::frame::Header;
-use forebay_wire::peer::{PeerMessage, cluster, directory, pipelines, replication, streams};
+use forebay_wire::peer::{cluster, directory, pipelines, replication, streams};
 use forebay_wire::protocol::Protocol;
-use invent::{Inventor, Plain, spoil};
+use forebay_wire::testing::{Inventor, Plain, seeds, spoil};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
@@ -142,11 +138,7 @@ fn client_message(inventor: &mut Inventor) -> Plain {
 fn server_message(inventor: &mut Inventor) -> Plain {
     if inventor.below(2) == 0 {
         let mut seeds = seeds::peer();
-        return match seeds.swap_remove(inventor.below(seeds.len() as u64) as usize) {
-            PeerMessage::Streams(message) => Plain::of(&message),
-            PeerMessage::Space(message) => Plain::of(&message),
-            other => panic!("{other:?}"),
-        };
+        return Plain::from(&seeds.swap_remove(inventor.below(seeds.len() as u64) as usize));
     }
     match inventor.below(6) {
         0 => loop {

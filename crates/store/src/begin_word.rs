@@ -10,7 +10,7 @@
 //! A second word says which step the server has taken whole, by which the rank knows that it would be told of
 //! nothing if it asked. That word orders nothing: a rank that reads an old one asks.
 //!
-//! The first word is modelled with loom in the tests below.
+//! One suite runs with the standard atomics and with loom's, which try every interleaving.
 
 use forebay_core::ids::StepNumber;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,100 +92,4 @@ impl<A: Atomic> TakenWord<'_, A> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use loom::sync::{Arc, Mutex};
-
-    impl Atomic for loom::sync::atomic::AtomicU64 {
-        fn load(&self) -> u64 {
-            self.load(Ordering::SeqCst)
-        }
-        fn store(&self, value: u64) {
-            self.store(value, Ordering::SeqCst);
-        }
-        fn compare_exchange(&self, current: u64, new: u64) -> bool {
-            self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        }
-        fn fetch_or(&self, bits: u64) -> u64 {
-            self.fetch_or(bits, Ordering::SeqCst)
-        }
-    }
-
-    #[test]
-    fn it_remembers_what_was_begun() {
-        let number = AtomicU64::new(0);
-        let word = BeginWord(&number);
-        assert_eq!(word.revoke(), None);
-        assert!(!word.try_begin(0));
-        word.may_begin_after(4);
-        assert!(word.try_begin(7));
-        assert!(!word.try_begin(u64::MAX), "a number that the word cannot hold is asked for");
-        assert_eq!(word.revoke(), Some(7));
-        assert_eq!(word.revoke(), Some(7));
-        assert!(!word.try_begin(8));
-        word.may_begin_after(u64::MAX);
-        assert!(!word.try_begin(9), "nothing has changed");
-    }
-
-    #[test]
-    fn it_says_which_step_was_taken() {
-        let number = AtomicU64::new(0);
-        let word = TakenWord(&number);
-        assert!(!word.is_taken(0));
-        word.take(3);
-        assert_eq!([2, 3, 4].map(|step| word.is_taken(step)), [false, true, false]);
-        word.take(u64::MAX);
-        assert_eq!([3, u64::MAX].map(|step| word.is_taken(step)), [true, false]);
-    }
-
-    /// What a server knows: the demand's version from each step on, and the highest step begun.
-    #[derive(Default)]
-    struct Server {
-        cuts: Vec<(u64, u64)>,
-        highest: Option<u64>,
-    }
-
-    impl Server {
-        fn at(&self, step: u64) -> u64 {
-            self.cuts.iter().filter(|(from, _)| *from <= step).map(|(_, version)| *version).max().unwrap_or(0)
-        }
-    }
-
-    /// A rank begins steps while the server changes the demand twice: the rank uses at every step the demand
-    /// that holds there, in every interleaving.
-    #[test]
-    fn a_rank_never_uses_another_demand_than_the_one_in_force() {
-        loom::model(|| {
-            let word = Arc::new(loom::sync::atomic::AtomicU64::new(ASK));
-            let server = Arc::new(Mutex::new(Server::default()));
-            let changes = {
-                let (word, server) = (word.clone(), server.clone());
-                loom::thread::spawn(move || {
-                    for version in 1..=2 {
-                        let mut server = server.lock().unwrap();
-                        let alone = BeginWord(&*word).revoke();
-                        server.highest = server.highest.max(alone);
-                        let from = server.highest.map_or(0, |highest| highest + 1);
-                        server.cuts.push((from, version));
-                    }
-                })
-            };
-            let mut known = 0;
-            let mut used = Vec::new();
-            for step in 0..3 {
-                if !BeginWord(&*word).try_begin(step) {
-                    let mut server = server.lock().unwrap();
-                    server.highest = server.highest.max(Some(step));
-                    known = server.at(step);
-                    BeginWord(&*word).may_begin_after(step);
-                }
-                used.push(known);
-            }
-            changes.join().unwrap();
-            let server = server.lock().unwrap();
-            for (step, version) in used.into_iter().enumerate() {
-                assert_eq!(version, server.at(step as u64), "step {step}");
-            }
-        });
-    }
-}
+mod tests;

@@ -37,7 +37,8 @@ pub fn set_interrupt_check(check: InterruptCheck) {
     let _ = INTERRUPT_CHECK.set(check);
 }
 
-/// How long a wait that no signal wakes, since it is for another thread, may take no notice of one.
+/// How long a wait may take no notice of a signal that does not wake it: since it is for another thread, or since the signal
+/// came just before it began.
 pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Whether signals may end waits in this process: then a wait that no signal wakes looks each [`LOOK`].
@@ -276,6 +277,12 @@ impl PendingConnection {
     }
 }
 
+/// How long a wait sleeps at once, of what is left until its deadline: a signal that came just before does not wake it.
+fn until_a_look(left: Duration) -> Timespec {
+    let sleep = if watches_signals() { left.min(LOOK) } else { left };
+    Timespec::try_from(sleep).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 })
+}
+
 /// Waits until one of these descriptors is ready; tells which are. None is, once the deadline has passed.
 pub fn wait_for_any(waited: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Result<Vec<bool>> {
     let interruption = || Error::timeout("a signal ended the wait for several servers");
@@ -286,13 +293,10 @@ pub fn wait_for_any(waited: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -
         waited.iter().map(|(descriptor, flags)| PollFd::from_borrowed_fd(*descriptor, *flags)).collect();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
-        match rustix::event::poll(&mut waiting, Some(&timeout)) {
+        match rustix::event::poll(&mut waiting, Some(&until_a_look(left))) {
+            Ok(0) | Err(rustix::io::Errno::INTR) if interrupted() => return Err(interruption()),
             Ok(0) if !left.is_zero() => {}
             Ok(_) => return Ok(waiting.iter().map(|waited| !waited.revents().is_empty()).collect()),
-            Err(rustix::io::Errno::INTR) if interrupted() => {
-                return Err(interruption());
-            }
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(Error::io("cannot wait for several servers", &e.into())),
         }
@@ -591,14 +595,12 @@ impl End {
                     self.peer
                 )));
             }
-            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
             let descriptor = self.link.descriptor();
             let mut waiting = [PollFd::from_borrowed_fd(descriptor, flags)];
-            match rustix::event::poll(&mut waiting, Some(&timeout)) {
-                Ok(0) => {}
-                Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) if interrupted() => return Err(interruption()),
-                Err(rustix::io::Errno::INTR) => {}
+            match rustix::event::poll(&mut waiting, Some(&until_a_look(left))) {
+                Ok(1..) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) if interrupted() => return Err(interruption()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(Error::io("cannot wait for a connection", &e.into())),
             }
         }

@@ -3,7 +3,8 @@
 //! A [`Link`] is one connected pair of ends that never blocks. [`shm`] links are Unix sockets, which also
 //! carry descriptors of shared memory; [`tcp`] links reach other hosts; [`inprocess`] ones serve tests.
 //! Two drivers stand on top: [`blocking`] for clients, which start no thread, and [`asynchronous`] for
-//! servers. Both speak the frames of `forebay-wire`. Every link passes one conformance suite (`tests/`).
+//! servers. Both speak the frames of `forebay-wire`. Every link passes one suite
+//! (`testing`, with that feature), and every transport another one through both drivers (`tests/`).
 
 pub mod address;
 #[cfg(feature = "asynchronous")]
@@ -18,6 +19,8 @@ pub mod listener;
 pub mod readiness;
 pub mod shm;
 pub mod tcp;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod witness;
 mod written;
 

@@ -10,7 +10,8 @@
 //! - [`comm`]: the protocol between the workers of a pipeline;
 //! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
-//! - [`datagram`]: what servers say past connections.
+//! - [`datagram`]: what servers say past connections;
+//! - `testing`: values of all messages, for tests (feature `testing`).
 
 pub mod client;
 pub mod comm;
@@ -24,6 +25,8 @@ pub mod peer;
 pub mod protocol;
 pub mod request;
 pub mod seal;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 /// The protocol's version: both sides must speak the same.
 pub const VERSION: u16 = 2;

@@ -4,11 +4,6 @@
 #![allow(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-#[path = "common/seeds.rs"]
-mod seeds;
-
-use common::{Inventor, Plain, spoil};
 use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::contract::Field;
@@ -17,9 +12,11 @@ use forebay_core::region::{MAX_NDIM, Region};
 use forebay_core::roster::Roster;
 use forebay_core::steps::FieldReport;
 use forebay_wire::client::reading::Part;
+use forebay_wire::for_each_message;
 use forebay_wire::frame::{Frame, Header};
 use forebay_wire::peer::PeerMessage;
 use forebay_wire::protocol::{Message, Protocol};
+use forebay_wire::testing::{Inventor, Plain, seeds, spoil};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -108,49 +105,11 @@ fn takes<M: DeserializeOwned + Serialize>(body: &[u8]) -> Option<M> {
     Some(value)
 }
 
-/// Does the same for each type that travels in a frame by itself: `messages!(with)` is `with!(Type, ...)`.
-macro_rules! messages {
-    ($with:ident) => {
-        $with! {
-            forebay_wire::connection::Hello,
-            forebay_core::Result<forebay_wire::connection::Welcome>,
-            forebay_wire::connection::CloseReason,
-            forebay_wire::client::producer::Request,
-            forebay_core::Result<forebay_wire::client::producer::Reply>,
-            forebay_wire::client::producer::Event,
-            forebay_wire::client::placement::Request,
-            forebay_core::Result<forebay_wire::client::placement::Reply>,
-            forebay_wire::client::placement::Event,
-            forebay_wire::client::writing::Request,
-            forebay_core::Result<forebay_wire::client::writing::Reply>,
-            forebay_wire::client::consumer::Request,
-            forebay_core::Result<forebay_wire::client::consumer::Reply>,
-            forebay_wire::client::consumer::Event,
-            forebay_wire::client::reading::Request,
-            forebay_core::Result<forebay_wire::client::reading::Reply>,
-            forebay_wire::client::space::Request,
-            forebay_core::Result<forebay_wire::client::space::Reply>,
-            forebay_wire::client::worker::Request,
-            forebay_core::Result<forebay_wire::client::worker::Reply>,
-            forebay_wire::client::worker::Event,
-            forebay_wire::client::admin::Request,
-            forebay_core::Result<forebay_wire::client::admin::Reply>,
-            forebay_wire::peer::cluster::Message,
-            forebay_wire::peer::streams::Message,
-            forebay_wire::peer::replication::Message,
-            forebay_wire::peer::directory::Message,
-            forebay_wire::peer::space::Message,
-            forebay_wire::peer::pipelines::Message,
-            forebay_wire::comm::CommMessage
-        }
-    };
-}
-
 fn all_decoders(body: &[u8]) {
     macro_rules! take_all {
         ($($message:ty),*) => { $(takes::<$message>(body);)* };
     }
-    messages!(take_all);
+    for_each_message!(take_all);
     takes::<Roster>(body);
     takes::<Part>(body);
     if let Some(region) = takes::<Region>(body) {
@@ -209,19 +168,8 @@ fn messages() -> Vec<Plain> {
     all.extend(reading.iter().map(Plain::of));
     all.extend(space.iter().map(Plain::of));
     all.extend([Plain::of(&seeds::event()), Plain::of(&seeds::found())]);
-    all.extend(seeds::peer().iter().map(of_peer));
+    all.extend(seeds::peer().iter().map(Plain::from));
     all
-}
-
-fn of_peer(message: &PeerMessage) -> Plain {
-    match message {
-        PeerMessage::Cluster(message) => Plain::of(message),
-        PeerMessage::Streams(message) => Plain::of(message),
-        PeerMessage::Replication(message) => Plain::of(message),
-        PeerMessage::Directory(message) => Plain::of(message),
-        PeerMessage::Space(message) => Plain::of(message),
-        PeerMessage::Pipelines(message) => Plain::of(message),
-    }
 }
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -249,7 +197,7 @@ fn valid_messages_pass() {
     pass!([seeds::event()]);
     pass!([seeds::found()]);
     for message in seeds::peer() {
-        assert_eq!(PeerMessage::read(&of_peer(&message).frame()), Ok(message));
+        assert_eq!(PeerMessage::read(&Plain::from(&message).frame()), Ok(message));
     }
     check_report(seeds::field_report());
 }
@@ -269,7 +217,7 @@ fn a_message_of_another_protocol_does_not_parse() {
                     }
                 )* };
             }
-            messages!(note_spoken);
+            for_each_message!(note_spoken);
             assert!(spoken.iter().all(|number| *number == protocol), "{protocol}: {spoken:?}");
             if protocol == plain.protocol {
                 assert!(!spoken.is_empty(), "{plain:?}");
@@ -364,7 +312,7 @@ proptest! {
         macro_rules! invent {
             ($($message:ty),*) => { $(makers.push(|inventor| encoded(&inventor.value::<$message>()));)* };
         }
-        messages!(invent);
+        for_each_message!(invent);
         let whole = makers[inventor.below(makers.len() as u64) as usize](&mut inventor);
         let changes = inventor.below(3);
         all_decoders(&spoil(whole, &mut inventor, changes));

@@ -1,6 +1,7 @@
 //! Pipelines on two servers, driven through their public face, without sockets and processes.
 
-mod bench;
+pub(crate) mod bench;
+pub(crate) mod conformance;
 
 use super::*;
 use bench::{Bench, S0, S1, member, spec};

@@ -1,5 +1,8 @@
 //! The streams of this server as its pipelines use them.
 
+#[cfg(test)]
+mod tests;
+
 use crate::context::Context;
 use crate::pipelines::{StreamEvent, Streams};
 use crate::streams::attachments::{Attachments, Delivery};

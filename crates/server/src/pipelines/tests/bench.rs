@@ -24,7 +24,7 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-pub(super) const S0: ServerId = ServerId(0);
+pub(crate) const S0: ServerId = ServerId(0);
 pub(super) const S1: ServerId = ServerId(1);
 
 /// The stream, and what became of its steps.
@@ -37,6 +37,26 @@ pub(super) struct TestStreams {
 }
 
 impl TestStreams {
+    pub(super) fn new() -> TestStreams {
+        TestStreams {
+            coordinator: StreamCoordinator::new("s", vec![S0, S1]),
+            events: VecDeque::new(),
+            freed: Vec::new(),
+            have_all_told: true,
+        }
+    }
+
+    /// What pipelines are told and were not told yet.
+    pub(super) fn take_events(&mut self) -> Vec<StreamEvent> {
+        self.events.drain(..).collect()
+    }
+
+    /// Something happens to the stream.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut StreamCoordinator) -> Vec<Effect>) {
+        let effects = change(&mut self.coordinator);
+        self.apply(effects);
+    }
+
     fn apply(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
@@ -51,20 +71,28 @@ impl TestStreams {
 
     /// The only rank ends a step.
     fn end_step(&mut self, step: StepNumber) {
-        let block = BlockRecord {
-            key: BlockKey { rank: 0, number: 0 },
-            level: 0,
-            extent: Extent::new(Some(&[0, 0]), &[4, 10], &[], &[]).unwrap(),
-            location: Location { server: S0, arena: 0, offset: 0, bytes: 40, generation: step },
-            inline: None,
-            stats: None,
-        };
-        let fields = vec![FieldContribution::new(field(), vec![block])];
-        let servers = Vec::new();
-        let ended = StepContribution { step, time: 0.0, fields, dropped: false, torn: false, servers };
-        let effects = self.coordinator.on_step_ended(1, 0, S0, ended);
-        self.apply(effects);
+        self.change(|stream| stream.on_step_ended(1, 0, S0, ended(step)));
     }
+}
+
+/// What the only rank has put in a step.
+pub(super) fn ended(step: StepNumber) -> StepContribution {
+    let block = BlockRecord {
+        key: BlockKey { rank: 0, number: 0 },
+        level: 0,
+        extent: Extent::new(Some(&[0, 0]), &[4, 10], &[], &[]).unwrap(),
+        location: Location { server: S0, arena: 0, offset: 0, bytes: 40, generation: step },
+        inline: None,
+        stats: None,
+    };
+    let fields = vec![FieldContribution::new(field(), vec![block])];
+    StepContribution { step, time: 0.0, fields, dropped: false, torn: false, servers: Vec::new() }
+}
+
+/// With what the only rank begins a run.
+pub(super) fn run_options(keep: u32) -> RunOptions {
+    let (policy, durability) = (Policy::Block, Durability::Local);
+    RunOptions { size: 1, policy, keep, queue_bytes: 100, continues: None, replicas: 1, durability }
 }
 
 impl Streams for TestStreams {
@@ -111,8 +139,44 @@ impl Streams for TestStreams {
     }
 }
 
-fn field() -> Field {
+pub(super) fn field() -> Field {
     Field::new("U", Dtype::U8, Some(&[4, 10]), 2)
+}
+
+/// The first of two servers, of which the other one is not there.
+pub(crate) async fn first_of_two() -> (Arc<Node>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let group = directory.path().join("g.json");
+    let options = crate::ServerOptions {
+        cluster: ClusterOptions {
+            group,
+            servers: 1,
+            lineage: None,
+            bind: Vec::new(),
+            advertise: None,
+            ports: None,
+            seal_payload: false,
+            silence: None,
+        },
+        budget: Some(1 << 20),
+        watch_parent: None,
+        private_place: None,
+        leash: None,
+    };
+    let candidate = |pid| Candidate {
+        incarnation: Incarnation(u64::from(pid)),
+        pid,
+        addresses: Vec::new(),
+        formerly: None,
+    };
+    let lineage = Lineage([7; 16]);
+    let environment = Arc::new(Machine::this());
+    let formed = become_member(&options.cluster, lineage, candidate(1), environment).await.unwrap();
+    let mut roster = (*formed.roster).clone();
+    roster.members.push(Member { id: S1, server: candidate(2) });
+    let (node, _) = Node::new(&options, formed);
+    node.cluster.set_roster(Arc::new(roster));
+    (node, directory)
 }
 
 /// The first of two servers.
@@ -128,49 +192,13 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) async fn new() -> Bench {
-        let directory = tempfile::tempdir().unwrap();
-        let group = directory.path().join("g.json");
-        let options = crate::ServerOptions {
-            cluster: ClusterOptions {
-                group,
-                servers: 1,
-                lineage: None,
-                bind: Vec::new(),
-                advertise: None,
-                ports: None,
-                seal_payload: false,
-                silence: None,
-            },
-            budget: Some(1 << 20),
-            watch_parent: None,
-            private_place: None,
-            leash: None,
-        };
-        let candidate = |pid| Candidate {
-            incarnation: Incarnation(u64::from(pid)),
-            pid,
-            addresses: Vec::new(),
-            formerly: None,
-        };
-        let lineage = Lineage([7; 16]);
-        let environment = Arc::new(Machine::this());
-        let formed = become_member(&options.cluster, lineage, candidate(1), environment).await.unwrap();
-        let mut roster = (*formed.roster).clone();
-        roster.members.push(Member { id: S1, server: candidate(2) });
-        let (node, _) = Node::new(&options, formed);
-        node.cluster.set_roster(Arc::new(roster));
+        let (node, directory) = first_of_two().await;
         let other = node.peers.intercept(&ServerEntry { id: S1, pid: 2, addresses: Vec::new() });
-        let streams = TestStreams {
-            coordinator: StreamCoordinator::new("s", vec![S0, S1]),
-            events: VecDeque::new(),
-            freed: Vec::new(),
-            have_all_told: true,
-        };
         Bench {
             node,
             common: Common::default(),
             pipelines: Pipelines::default(),
-            streams,
+            streams: TestStreams::new(),
             other: other.unwrap(),
             told: Vec::new(),
             _directory: directory,
@@ -237,11 +265,7 @@ impl Bench {
     }
 
     pub(super) fn begin_run(&mut self) {
-        let (policy, durability) = (Policy::Block, Durability::Local);
-        let size = 1;
-        let options =
-            RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None, replicas: 1, durability };
-        self.streams.coordinator.join(0, S0, options).unwrap();
+        self.streams.coordinator.join(0, S0, run_options(0)).unwrap();
         self.streams.coordinator.define(1, 0, field()).unwrap();
     }
 

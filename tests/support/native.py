@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOURCES = ROOT / "crates" / "capi" / "tests"
+"""Programs that hold their own checks."""
+
+CASE_NAMES = {
+    "c": r"^CASE\((\w+)\)",
+    "cpp": r"^static void (\w+)\(const std::string &stream\)",
+    "fortran": r"^ *case \('(\w+)'\)",
+}
+"""How the cases of a program are found in its source."""
+
 LIBRARIES = Path(os.environ.get("FOREBAY_LIBRARIES", Path(sys.prefix, "lib")))
 """Where libforebay.so is: by default where `make build` puts it."""
 
@@ -42,6 +52,12 @@ def compiler(language: str) -> str:
     if found is None:
         pytest.skip(f"no compiler for {language}: none of {', '.join(COMPILERS[language])} is installed")
     return found
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where compiled programs are kept for the session."""
+    return tmp_path_factory.mktemp("programs")
 
 
 def build(language: str, source: Path, directory: Path, library: str = "-lforebay") -> Path:

@@ -3,21 +3,16 @@
 //! Messages that are added later are made too, without a word here. Numbers are mostly small, sometimes at the
 //! edges where sums overflow; lists mostly agree in length, as the dimensions of one array do.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
-use forebay_wire::frame::{Frame, HEADER, Header, encode};
-use forebay_wire::protocol::{Message, Protocol};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
-use serde::ser::SerializeTuple;
-use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// Names that a message may hold. None of them is a program or a directory.
 const NAMES: [&str; 6] = ["s", "U", "no-such-name", "", "new\nline", "a name with spaces and π"];
 
 /// A source of values; the same seed gives the same ones.
-pub(crate) struct Inventor {
+#[derive(Debug)]
+pub struct Inventor {
     state: u64,
     /// How long lists mostly are.
     ndim: u64,
@@ -27,7 +22,7 @@ pub(crate) struct Inventor {
 
 /// What cannot be made: a type refused the value that was invented for it.
 #[derive(Debug)]
-pub(crate) struct Refused(String);
+pub struct Refused(String);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,24 +39,26 @@ impl de::Error for Refused {
 }
 
 impl Inventor {
-    pub(crate) fn new(seed: u64) -> Inventor {
+    /// The same values for the same seed.
+    pub fn new(seed: u64) -> Inventor {
         Inventor { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, ndim: 1, depth: 0 }
     }
 
     /// The next random number (xorshift*).
-    pub(crate) fn draw(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 1
     }
 
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// A number below this bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
     }
 
     /// A value, after as many attempts as it takes: most invariants are met by chance soon.
-    pub(crate) fn value<T: de::DeserializeOwned>(&mut self) -> T {
+    pub fn value<T: de::DeserializeOwned>(&mut self) -> T {
         for _ in 0..100_000 {
             (self.ndim, self.depth) = (self.below(4), 0);
             if let Ok(value) = T::deserialize(&mut *self) {
@@ -92,72 +89,6 @@ impl Inventor {
             5 => 0,
             _ => self.below(6),
         }
-    }
-}
-
-/// Flips bits, cuts, doubles parts, and puts absurd lengths where lengths may be.
-pub(crate) fn spoil(mut bytes: Vec<u8>, inventor: &mut Inventor, changes: u64) -> Vec<u8> {
-    for _ in 0..changes {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = inventor.below(bytes.len() as u64) as usize;
-        let random = inventor.draw();
-        match inventor.below(10) {
-            0..4 => bytes[at] ^= 1 << (random % 8),
-            4..6 => bytes[at] = (random % 20) as u8,
-            6 => bytes.truncate(at),
-            7 => drop(bytes.splice(at..=at, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1])),
-            8 => drop(bytes.splice(at..=at, [0x80 | random as u8, 0xff, 0xff, 0x07])),
-            _ => {
-                let part = bytes[at..(at + 20).min(bytes.len())].to_vec();
-                drop(bytes.splice(at..at, part));
-            }
-        }
-    }
-    bytes
-}
-
-/// Bytes in the place of a message of some protocol: encoded as they are.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plain {
-    pub(crate) protocol: u8,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Plain {
-    /// A message as it is encoded.
-    pub(crate) fn of<M: Message>(message: &M) -> Plain {
-        let mut bytes = Vec::new();
-        encode(&Header::default(), message, None, &mut bytes).unwrap();
-        Plain { protocol: message.protocol_number(), bytes: bytes.split_off(HEADER) }
-    }
-
-    /// As it comes off the wire.
-    pub(crate) fn frame(&self) -> Frame {
-        Frame { header: Header::default(), protocol: self.protocol, body: self.bytes.clone() }
-    }
-}
-
-impl Serialize for Plain {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut all = serializer.serialize_tuple(self.bytes.len())?;
-        self.bytes.iter().try_for_each(|byte| all.serialize_element(byte))?;
-        all.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Plain {
-    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Plain, D::Error> {
-        Err(de::Error::custom("it is only ever sent"))
-    }
-}
-
-impl Message for Plain {
-    const PROTOCOL: Protocol = Protocol::Connection;
-
-    fn protocol_number(&self) -> u8 {
-        self.protocol
     }
 }
 

@@ -1,7 +1,12 @@
 //! Valid messages with blocks in them: chance alone seldom makes those.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
+use crate::client::block::{BytesLocation, PutBlock};
+use crate::client::consumer::{self, Attach};
+use crate::client::producer;
+use crate::client::reading::{self, Fetch, Part};
+use crate::client::space::{self, SpacePut};
+use crate::drive::{Drive, DriveOrder};
+use crate::peer::{self, PeerMessage};
 use forebay_core::Result;
 use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Need, Needs};
@@ -10,16 +15,10 @@ use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{
     AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
 };
-use forebay_wire::client::block::{BytesLocation, PutBlock};
-use forebay_wire::client::consumer::{self, Attach};
-use forebay_wire::client::producer;
-use forebay_wire::client::reading::{self, Fetch, Part};
-use forebay_wire::client::space::{self, SpacePut};
-use forebay_wire::drive::{Drive, DriveOrder};
-use forebay_wire::peer::{self, PeerMessage};
 use std::sync::Arc;
 
-pub(crate) fn field() -> Field {
+/// A field of two dimensions, with all that can be said of one.
+pub fn field() -> Field {
     let mut field = Field::new("U", Dtype::F64, Some(&[20, 30]), 2);
     field.dims = vec!["y".into(), "x".into()];
     field.spacing = vec![0.5, 0.25];
@@ -27,12 +26,13 @@ pub(crate) fn field() -> Field {
     field
 }
 
-pub(crate) fn extent(row: u64) -> Extent {
+/// A part of it, with ghosts.
+pub fn extent(row: u64) -> Extent {
     Extent::new(Some(&[row, 0]), &[2, 7], &[1, 0], &[0, 2]).unwrap()
 }
 
 /// Three blocks, one of them inside the message.
-pub(crate) fn blocks() -> Vec<BlockRecord> {
+pub fn blocks() -> Vec<BlockRecord> {
     let bytes = extent(0).bytes(Dtype::F64).unwrap();
     let block = |number: u64, inline: bool| BlockRecord {
         key: BlockKey { rank: 1, number },
@@ -52,11 +52,13 @@ pub(crate) fn blocks() -> Vec<BlockRecord> {
     vec![block(0, true), block(1, false), block(2, false)]
 }
 
-pub(crate) fn field_report() -> FieldReport {
+/// The field with its blocks.
+pub fn field_report() -> FieldReport {
     FieldReport::new(field(), blocks())
 }
 
-pub(crate) fn step_report() -> StepReport {
+/// A step with one field.
+pub fn step_report() -> StepReport {
     let id = StepId { stream: "s".into(), run: 1, step: 12 };
     StepReport {
         id,
@@ -71,28 +73,36 @@ pub(crate) fn step_report() -> StepReport {
     }
 }
 
-pub(crate) fn put(bytes: BytesLocation) -> PutBlock {
+/// A block of the field that is put.
+pub fn put(bytes: BytesLocation) -> PutBlock {
     PutBlock { field: "U".into(), number: 3, level: 0, extent: extent(4), stats: None, bytes }
 }
 
-pub(crate) fn space_put(bytes: BytesLocation) -> SpacePut {
+/// The same, to the space.
+pub fn space_put(bytes: BytesLocation) -> SpacePut {
     SpacePut { field: field(), step: 3, by: 7, replicas: 1, block: put(bytes) }
 }
 
-pub(crate) fn part() -> Part {
+/// A part of a block.
+pub fn part() -> Part {
     Part { offset: [1, 0][..].into(), shape: [1, 3][..].into(), step: [1, 2][..].into() }
 }
 
 /// What clients ask, in each protocol that carries something with an inner shape.
 #[derive(Debug)]
-pub(crate) struct Requests {
-    pub(crate) producer: Vec<producer::Request>,
-    pub(crate) consumer: Vec<consumer::Request>,
-    pub(crate) reading: Vec<reading::Request>,
-    pub(crate) space: Vec<space::Request>,
+pub struct Requests {
+    /// Of the protocol `producer`.
+    pub producer: Vec<producer::Request>,
+    /// Of the protocol `consumer`.
+    pub consumer: Vec<consumer::Request>,
+    /// Of the protocol `reading`.
+    pub reading: Vec<reading::Request>,
+    /// Of the protocol `space`.
+    pub space: Vec<space::Request>,
 }
 
-pub(crate) fn requests() -> Requests {
+/// Requests of each of these protocols.
+pub fn requests() -> Requests {
     let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: Some(Dtype::F64), every: 3 }]);
     let inline = BytesLocation::Inline(vec![1; 216].into());
     let attach = Attach {
@@ -136,15 +146,18 @@ pub(crate) fn requests() -> Requests {
     }
 }
 
-pub(crate) fn event() -> consumer::Event {
+/// What a reader is told.
+pub fn event() -> consumer::Event {
     consumer::Event::Step { attachment: AttachmentId(4), report: Box::new(step_report()) }
 }
 
-pub(crate) fn found() -> Result<space::Reply> {
+/// What was found in the space.
+pub fn found() -> Result<space::Reply> {
     Ok(space::Reply::Found { held: true, description: 1, term: 2, report: Box::new(field_report()) })
 }
 
-pub(crate) fn peer() -> Vec<PeerMessage> {
+/// What servers tell each other.
+pub fn peer() -> Vec<PeerMessage> {
     let fields = vec![FieldContribution::new(field(), blocks())];
     let ended =
         StepContribution { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };

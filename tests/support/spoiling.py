@@ -34,10 +34,12 @@ def addresses(group: forebay.LocalGroup) -> dict[str, list[object]]:
 
 
 def dial(group: forebay.LocalGroup, transport: str, server: int = 0) -> socket.socket:
+    """A plain connection to a server of the group."""
     return connect(transport, addresses(group)[transport][server])
 
 
 def connect(transport: str, address: object) -> socket.socket:
+    """A plain connection to this address."""
     family = socket.AF_UNIX if transport == "shm" else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.settimeout(15)

@@ -1,0 +1,1 @@
+"""What several tests use. A test imports from here, never from another test."""
