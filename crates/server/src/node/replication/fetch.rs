@@ -2,19 +2,18 @@
 
 use super::super::Node;
 use crate::replication::backups::{FetchedRange, Order};
-use forebay_cluster::peers::dialling::dial;
+use forebay_cluster::peers::dialling::dial_to_ask;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
-use forebay_transport::asynchronous::{Outbox, Receiver};
+use forebay_transport::asynchronous::{Requester, Target};
 use forebay_transport::host;
 use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
-use forebay_wire::connection::{Hello, Role, Welcome};
-use forebay_wire::frame::Header;
+use forebay_wire::connection::{Hello, Role};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 /// How long it may take to be greeted by a server whose bytes are to be fetched.
 const GREETING: Duration = Duration::from_secs(10);
@@ -22,8 +21,6 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long bytes may take that are fetched, and so many more seconds for each of this many.
 const FETCHED: Duration = Duration::from_secs(30);
 const FETCHED_A_SECOND: u64 = 10 << 20;
-
-type Connection = (Receiver, Arc<Outbox>);
 
 impl Node {
     /// Does what a primary on another host wants, in order: fetches the blocks that are to be held.
@@ -63,7 +60,7 @@ async fn follow(node: Weak<Node>, from: ServerId, mut orders: mpsc::Receiver<Ord
 async fn fetch_new(
     node: &Node,
     from: ServerId,
-    connection: &mut Option<Connection>,
+    connection: &mut Option<Requester>,
     unit: &ReplicaUnit,
     new: Vec<FetchedRange>,
 ) -> Result<()> {
@@ -71,10 +68,8 @@ async fn fetch_new(
     for FetchedRange { theirs, mine } in new {
         if result.is_ok() {
             let patience = FETCHED + Duration::from_secs(theirs.bytes / FETCHED_A_SECOND);
-            result = match timeout(patience, fetch(node, from, connection, &theirs, &mine)).await {
-                Ok(fetched) => fetched,
-                Err(_) => Err(Error::timeout(format!("{from} does not send a block that is to be kept"))),
-            };
+            let fetched = fetch(node, from, connection, (&theirs, &mine), Instant::now() + patience).await;
+            result = fetched.map_err(|error| error.about(from));
             if result.is_err() {
                 *connection = None;
             }
@@ -89,39 +84,36 @@ async fn fetch_new(
 async fn fetch(
     node: &Node,
     from: ServerId,
-    connection: &mut Option<Connection>,
-    theirs: &BlockRange,
-    mine: &BlockRange,
+    connection: &mut Option<Requester>,
+    (theirs, mine): (&BlockRange, &BlockRange),
+    deadline: Instant,
 ) -> Result<()> {
-    if connection.is_none() {
-        *connection = Some(greet(node, from).await?);
-    }
-    let Some((receiver, outbox)) = connection else { return Err(Error::internal("no connection")) };
+    let requester = match connection {
+        Some(requester) => requester,
+        None => connection.insert(greet(node, from).await?),
+    };
     let mapping = node.store.lock().mapping(mine.arena)?;
     let one = |n: u64| [n][..].into();
     let part = Part { offset: one(0), shape: one(theirs.bytes), step: one(1) };
     let BlockRange { arena, offset, generation, bytes } = *theirs;
     let stored = one(bytes);
     let fetch = Request::Fetch(Fetch { arena, offset, bytes, generation, stored, element: 1, part });
-    outbox.push(Header { request: 1, ..Header::default() }, &fetch)?;
-    let left = || Error::unreachable(format!("{from} ended the connection"));
-    let (frame, _) = receiver.next().await?.ok_or_else(left)?;
-    match frame.message::<Result<Reply>>()?? {
-        Reply::Data if frame.header.payload == bytes => {
-            mapping.populate(mine.offset, bytes);
-            receiver.payload_into(&mapping, mine.offset, &frame.header).await
-        }
+    let target = Target { mapping: &mapping, offset: mine.offset, bytes };
+    match requester.fetch(&fetch, target, deadline, "a block that is to be held").await? {
+        Reply::Data => Ok(()),
         _ => Err(Error::protocol(format!("{from} sent something else than a block"))),
     }
 }
 
 /// Connects to a server as one of its readers.
-async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
+async fn greet(node: &Node, from: ServerId) -> Result<Requester> {
     let standing = node.standing();
     let member = standing.roster.members.iter().find(|member| member.id == from);
     let gone = || Error::unreachable(format!("{from} is no member"));
     let entry = forebay_cluster::membership::entry(member.ok_or_else(gone)?);
-    let (mut receiver, outbox) = dial(&*node.environment, &entry, &node.secret, &node.lineage).await?;
+    let deadline = Instant::now() + GREETING;
+    let mut requester =
+        dial_to_ask(&*node.environment, &entry, &node.secret, &node.lineage, deadline).await?;
     let hello = Hello {
         role: Role::Consumer,
         pid: std::process::id(),
@@ -129,9 +121,6 @@ async fn greet(node: &Node, from: ServerId) -> Result<Connection> {
         shared_memory: false,
         patience_ms: 0,
     };
-    outbox.push(Header { request: 1, ..Header::default() }, &hello)?;
-    let silent = |_| Error::timeout(format!("{from} does not greet"));
-    let (frame, _) = timeout(GREETING, receiver.next()).await.map_err(silent)??.ok_or_else(gone)?;
-    frame.message::<Result<Welcome>>()??;
-    Ok((receiver, outbox))
+    requester.ask(&hello, deadline, "its greeting").await?;
+    Ok(requester)
 }
