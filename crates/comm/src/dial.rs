@@ -3,7 +3,7 @@
 use crate::hub::Hub;
 use crate::members::Gone;
 use crate::peers::{Link, PeerId};
-use crate::pump::pump;
+use crate::reader::pump;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Requester;
 use forebay_transport::shm::ShmLink;

@@ -1,9 +1,9 @@
 //! One process's door: its listeners and the thread that moves what goes through.
 
 use crate::comm::Comm;
-use crate::hub::{Hub, State};
+use crate::hub::{Hub, HubState};
 use crate::peers::Link;
-use crate::pump::pump;
+use crate::reader::pump;
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
@@ -62,7 +62,7 @@ impl Endpoint {
         let failed = |e: std::io::Error| Error::io("cannot start the communicator's thread", &e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let hub = Arc::new(Hub {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(HubState::default()),
             changed: Condvar::new(),
             room: Notify::new(),
             unlinked: Notify::new(),

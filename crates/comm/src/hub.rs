@@ -1,6 +1,6 @@
 //! All that an endpoint knows, under one lock: messages, comms, peers. Nothing here waits but by [`Hub::changed`].
 
-use crate::mail::{Admission, Mail};
+use crate::mailbox::{Admission, Mail};
 use crate::members::{Gone, Member, Members};
 use crate::peers::{Link, PeerId, Peers};
 use forebay_core::ids::Lineage;
@@ -20,7 +20,7 @@ const WAITING_MAX: usize = 1024;
 /// Shared by the endpoint, its comms and its thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<HubState>,
     /// Something that a caller may wait for has happened.
     pub(crate) changed: Condvar,
     /// There may be room for messages that wait to be read.
@@ -38,7 +38,7 @@ pub(crate) struct Hub {
 
 /// What the lock protects.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct HubState {
     pub(crate) mail: Mail,
     pub(crate) comms: HashMap<u64, Members>,
     pub(crate) peers: Peers,
@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) closed: bool,
 }
 
-impl State {
+impl HubState {
     /// Fails when the endpoint was closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed {
@@ -58,7 +58,7 @@ impl State {
 
     /// Numbers grow: comms below this one that are not open here never will be, which those hear who wait in them.
     fn turn_away(&mut self, opened: u64) {
-        let State { waiting, peers, .. } = self;
+        let HubState { waiting, peers, .. } = self;
         for (peer, comm) in waiting.extract_if(.., |(_, comm)| *comm <= opened) {
             if let Some(link) = peers.sending(peer).filter(|_| comm < opened) {
                 link.say(&CommMessage::Left { comm });
@@ -155,7 +155,7 @@ impl Hub {
     }
 
     /// A peer is gone: everything that involves it fails from now on, in the comms that are open.
-    pub(crate) fn lose(&self, state: &mut State, peer: PeerId, gone: &Gone) {
+    pub(crate) fn lose(&self, state: &mut HubState, peer: PeerId, gone: &Gone) {
         let name = state.peers.describe(peer);
         let lost: Vec<_> = state
             .comms
@@ -170,7 +170,7 @@ impl Hub {
     }
 
     /// Looks for peers whose last connection has ended.
-    pub(crate) fn bury(&self, state: &mut State) {
+    pub(crate) fn bury(&self, state: &mut HubState) {
         for peer in state.peers.ended() {
             self.lose(state, peer, &Gone::new("is gone: its process or its endpoint has ended"));
         }

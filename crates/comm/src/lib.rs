@@ -14,21 +14,21 @@
 //! - What has arrived and is not yet received is bounded ([`EARLY_MAX`], [`UNREAD_MAX`]); beyond that the
 //!   sender's connection is not read, and the sender waits.
 //!
-//! Inside, lowest first: `mail` is the messages that wait, `peers` who is connected how, `hub` all of that under one lock,
-//! `pump` reads one connection, `dial` makes one. What is said is [`forebay_wire::comm`].
+//! Inside, lowest first: `mailbox` is the messages that wait, `peers` who is connected how, `hub` all of that under one lock,
+//! `reader` reads one connection, `dial` makes one. What is said is [`forebay_wire::comm`].
 
 mod collectives;
 mod comm;
 mod dial;
 mod endpoint;
 mod hub;
-mod mail;
+mod mailbox;
 mod members;
 mod peers;
 mod point;
-mod pump;
+mod reader;
 mod window;
 
 pub use comm::{Comm, TIMEOUT_DEFAULT};
 pub use endpoint::{Endpoint, EndpointOptions};
-pub use mail::{EARLY_MAX, UNREAD_MAX};
+pub use mailbox::{EARLY_MAX, UNREAD_MAX};

@@ -1,7 +1,7 @@
 //! One message from one rank to another: the waits of the caller's thread.
 
 use crate::dial::{self, Failed};
-use crate::hub::{Hub, State};
+use crate::hub::{Hub, HubState};
 use crate::members::Members;
 use crate::peers::Link;
 use crate::window::Taken;
@@ -170,9 +170,9 @@ impl Hub {
     }
 
     /// A message to oneself.
-    fn keep(&self, state: &mut State, task: &Task, tag: u64, bytes: &[u8]) -> Result<()> {
+    fn keep(&self, state: &mut HubState, task: &Task, tag: u64, bytes: &[u8]) -> Result<()> {
         self.check(state, task, task.rank, tag)?;
-        if state.mail.admit(task.comm, task.rank, bytes.len() as u64) != crate::mail::Admission::Take {
+        if state.mail.admit(task.comm, task.rank, bytes.len() as u64) != crate::mailbox::Admission::Take {
             let why = format_args!("{} bytes to itself, while too much is not yet received", bytes.len());
             return Err(task.failed(ErrorKind::Full, tag, why));
         }
@@ -182,7 +182,7 @@ impl Hub {
     }
 
     /// Fails if this rank is gone, or a collective has no hope.
-    pub(crate) fn check(&self, state: &mut State, task: &Task, other: u32, tag: u64) -> Result<()> {
+    pub(crate) fn check(&self, state: &mut HubState, task: &Task, other: u32, tag: u64) -> Result<()> {
         state.check_open()?;
         let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
         if let Some(gone) = members.member(other).and_then(|member| member.gone.clone()) {
@@ -201,7 +201,7 @@ impl Hub {
     /// The connection to send on; `None` after a wait for one: look again.
     fn link(
         self: &Arc<Hub>,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, HubState>,
         task: &Task,
         other: u32,
         tag: u64,
@@ -270,7 +270,7 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Lets a rank know that it is waited for, once.
-fn tell(state: &mut State, task: &Task, source: u32, link: &Link) {
+fn tell(state: &mut HubState, task: &Task, source: u32, link: &Link) {
     let member = state.comms.get_mut(&task.comm).and_then(|members: &mut Members| members.member(source));
     if let Some(member) = member.filter(|member| !member.told) {
         member.told = true;
@@ -279,7 +279,7 @@ fn tell(state: &mut State, task: &Task, source: u32, link: &Link) {
 }
 
 /// A rank and its name.
-fn describe(state: &State, task: &Task, rank: u32) -> String {
+fn describe(state: &HubState, task: &Task, rank: u32) -> String {
     let member = state.comms.get(&task.comm).and_then(|members| members.members.get(rank as usize));
     match member {
         Some(member) if rank != task.rank => format!("rank {rank} ({})", state.peers.describe(member.peer)),

@@ -16,12 +16,12 @@ const UNMARKED_MAX: usize = 64 << 10;
 /// The window of one connection; shared by its senders.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WindowState {
     taken: usize,
     /// Taken since the last marker.
     unmarked: usize,

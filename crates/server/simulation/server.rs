@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 
 /// What the simulation knows of a server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(Arc<Mutex<State>>);
+pub(super) struct Known(Arc<Mutex<KnownServer>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct KnownServer {
     node: Weak<Node>,
     ended: Option<Ended>,
 }

@@ -20,8 +20,14 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Reads until the connection ends, then sees to what that means. `peer`: whom we dialled.
 pub(crate) async fn pump(hub: Arc<Hub>, receiver: Receiver, link: Arc<Link>, peer: Option<PeerId>) {
-    let mut pump =
-        Pump { hub: hub.clone(), receiver, link: link.clone(), peer, partial: HashMap::new(), scratch: None };
+    let mut pump = Reader {
+        hub: hub.clone(),
+        receiver,
+        link: link.clone(),
+        peer,
+        partial: HashMap::new(),
+        scratch: None,
+    };
     // How it ended makes no difference: what was not said is not coming.
     let _ = pump.run().await;
     for partial in pump.partial.values() {
@@ -36,7 +42,7 @@ pub(crate) async fn pump(hub: Arc<Hub>, receiver: Receiver, link: Arc<Link>, pee
     }
 }
 
-struct Pump {
+struct Reader {
     hub: Arc<Hub>,
     receiver: Receiver,
     link: Arc<Link>,
@@ -54,7 +60,7 @@ struct Partial {
     message: Vec<u8>,
 }
 
-impl Pump {
+impl Reader {
     async fn run(&mut self) -> Result<()> {
         if self.peer.is_none() {
             let first = tokio::time::timeout(HELLO, self.receiver.next()).await;
