@@ -141,7 +141,7 @@ def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
                         np.testing.assert_array_equal(step["U"][...], reference((60, 50), "f8", number))
 
             put_steps(ranks, range(5))
-            check_rows(range(5))
+            check(range(5))
             with wakes(pid_of_server(group, 0), done.is_set):
                 for rank in ranks:
                     rank.say(f"5 {last}")
@@ -150,7 +150,7 @@ def test_a_coordinator_that_wakes_tells_nothing_that_is_old(
                     rank.expect(str(last))
                 done.set()
             wait_until(lambda: server_numbers(group) == [1, 2, 3])
-            check_rows(range(5, last))
+            check(range(5, last))
         end_ranks(ranks)
 
 
