@@ -90,7 +90,7 @@ async fn fetch(
 ) -> Result<()> {
     let requester = match connection {
         Some(requester) => requester,
-        None => connection.insert(greet(node, from).await?),
+        None => connection.insert(greet(node, from, deadline).await?),
     };
     let mapping = node.store.lock().mapping(mine.arena)?;
     let one = |n: u64| [n][..].into();
@@ -105,13 +105,12 @@ async fn fetch(
     }
 }
 
-/// Connects to a server as one of its readers.
-async fn greet(node: &Node, from: ServerId) -> Result<Requester> {
+/// Connects to a server as one of its readers, until a deadline.
+async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Result<Requester> {
     let standing = node.standing();
     let member = standing.roster.members.iter().find(|member| member.id == from);
     let gone = || Error::unreachable(format!("{from} is no member"));
     let entry = forebay_cluster::membership::entry(member.ok_or_else(gone)?);
-    let deadline = Instant::now() + GREETING;
     let mut requester =
         dial_to_ask(&*node.environment, &entry, &node.secret, &node.lineage, deadline).await?;
     let hello = Hello {
@@ -121,6 +120,6 @@ async fn greet(node: &Node, from: ServerId) -> Result<Requester> {
         shared_memory: false,
         patience_ms: 0,
     };
-    requester.ask(&hello, deadline, "its greeting").await?;
+    requester.ask(&hello, deadline.min(Instant::now() + GREETING), "its greeting").await?;
     Ok(requester)
 }
