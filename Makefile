@@ -12,7 +12,7 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-# Where people change something:  make test JOBS=4,  make build PYTHON=python3.12
+# Where people change something:  make test JOBS=8,  make build PYTHON=python3.12
 # More than cores: most tests in Python wait for others most of the time.
 JOBS ?= 4
 PYTHON ?=
@@ -122,7 +122,7 @@ soak: build ## ten minutes of servers that are killed, added and removed, every 
 # What `test` has no time for. The last two need a nightly Rust and say so where there is none.
 .PHONY: sanitize
 sanitize: build ## tests under valgrind, AddressSanitizer and Miri
-	@PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh valgrind -n $(JOBS)
+	@PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh valgrind -n 2
 	@scripts/sanitize.sh address
 	@scripts/sanitize.sh miri
 

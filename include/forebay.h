@@ -731,9 +731,9 @@ int fb_group_text(const char *group, char **text);
  * leaves it as it is. */
 const char *fb_error(void);
 /* The number of the server that the calling thread's last error is about: one that could not be reached, did not answer in
- * time or is not there, or that held what is lost.  -1 if it is about no server. */
+ * time or is not there, or that held what is lost.  -1 if it is about no server.  A call that succeeds leaves it as it is. */
 int64_t fb_error_server(void);
-/* Makes `text` the calling thread's last error and returns `result`: for libraries on top of this one. */
+/* Makes `text` the calling thread's last error, about no server, and returns `result`: for libraries on top of this one. */
 int fb_error_set(int result, const char *text);
 /* The name of a result code, as in the list above. Never NULL. */
 const char *fb_result_name(int result);

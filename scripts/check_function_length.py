@@ -58,7 +58,8 @@ def _has_reason(above: list[str]) -> bool:
 def violations(root: Path) -> list[str]:
     """What is too long under the crates of the repository at `root`, one sentence for each."""
     found = []
-    for path in sorted(root.glob("crates/*/src/**/*.rs")):
+    sources = [*root.glob("crates/*/src/**/*.rs"), *root.glob("crates/*/simulation/**/*.rs")]
+    for path in sorted(sources):
         where = path.relative_to(root)
         for line, name, length in too_long(path.read_text(encoding="utf-8")):
             found.append(

@@ -50,9 +50,12 @@ impl Error {
         self.server
     }
 
-    /// The same error, about this server; one that is about a server already stays so, since whoever raised it knew better.
+    /// The same error, about this server; one that is about a server already stays so, since whoever raised it knew better. What
+    /// is wrong with the call itself, or with this machine, is about no server, whomever it was to reach.
     pub fn about(mut self, server: ServerId) -> Self {
-        self.server.get_or_insert(server);
+        if !matches!(self.kind, ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Io) {
+            self.server.get_or_insert(server);
+        }
         self
     }
 
@@ -141,6 +144,7 @@ mod tests {
         assert_eq!(gone.server(), Some(ServerId(2)));
         let late = Error::timeout("the deadline passed after that");
         assert_eq!(late.clone().about_that_of(&gone).server(), Some(ServerId(2)));
+        assert_eq!(Error::invalid("a rank of -1").about(ServerId(2)).server(), None);
         assert_eq!(gone.clone().about_that_of(&late), gone);
         assert_eq!(late.server(), None);
     }

@@ -247,7 +247,7 @@ def leaves(report: Report, repetitions: int) -> None:
 
     def leave(group: Any) -> None:
         began = now_ns()
-        group.remove_server(0)
+        group.remove_server(min(group.servers))
         leaving.append(seconds_since(began))
 
     longest = [longest_step(4, f"leaves{turn}", [leave, leave]) * 1e3 for turn in range(repetitions)]

@@ -133,7 +133,10 @@ impl BlockDestination<'_> {
                     }
                 };
                 let range = held(&grant);
-                payload::take_into(client, header, range, grant.fresh).await?;
+                if let Err(error) = payload::take_into(client, header, range, grant.fresh).await {
+                    self.writing.abort(&node, range.offset, range.generation);
+                    return Err(error);
+                }
                 self.writing.commit(&node, range, size)?;
                 range
             }

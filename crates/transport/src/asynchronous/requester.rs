@@ -13,11 +13,14 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
+/// How many messages that the peer tells unasked may wait for [`Requester::next_event`].
+const EVENTS_MAX: usize = 64;
+
 /// Asks the peer that this process has dialled. The connection ends when this is dropped.
 ///
 /// Each wait ends at its deadline, with an error that names the peer and what was awaited. What is answered after that is
-/// passed over. After an error of another kind than a time-out, or within the data of an answer, the connection is of no more
-/// use, and every later request fails with that error. A call that is given up before it returns leaves it of no more use, too:
+/// passed over. After an error of the connection itself, or a time-out within the data of an answer, it is of no more use, and
+/// every later request fails with that error; what the peer answers is no such error. A call that is given up before it returns leaves it of no more use, too:
 /// drop it then.
 #[derive(Debug)]
 pub struct Requester {
@@ -136,7 +139,7 @@ impl Requester {
         what: &str,
     ) -> Result<(Q::Reply, Header)> {
         self.check_whole()?;
-        self.push(request, question)?;
+        self.push(request, question).map_err(|error| self.break_with(error))?;
         let answer = loop {
             if let Some(answer) = self.requests.take_answer(request) {
                 break answer;
@@ -161,7 +164,7 @@ impl Requester {
         }
         let next = timeout_at(deadline, self.receiver.next()).await;
         let received = match next.map_err(|_| late(&self.peer, what))? {
-            Ok(Some((frame, files))) => self.requests.accept(frame, files),
+            Ok(Some((frame, files))) => self.requests.accept(frame, files).and_then(|()| self.check_events()),
             Ok(None) => Err(self.ended()),
             Err(error) => Err(error.during(&self.peer)),
         };
@@ -182,6 +185,14 @@ impl Requester {
         taken.map_err(|error| self.break_with(error))?;
         self.requests.received_data(bytes);
         Ok(())
+    }
+
+    /// A peer that tells more than anybody here waits for would fill the memory.
+    fn check_events(&self) -> Result<()> {
+        match self.requests.events().nth(EVENTS_MAX) {
+            Some(_) => Err(Error::protocol(format!("{} tells more than it was asked for", self.peer))),
+            None => Ok(()),
+        }
     }
 
     fn check_whole(&self) -> Result<()> {

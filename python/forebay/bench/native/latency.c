@@ -82,9 +82,9 @@ static void produce(char **argv, uint64_t steps, long gap) {
     check(fb_array(producer, &field), "fb_array");
     for (uint64_t number = 0; number < steps; number++) {
         value = now();
-        check(fb_step_begin(producer, number, 0), "fb_step_begin");
+        check(fb_producer_begin(producer, number, 0), "fb_producer_begin");
         check(fb_put(producer, &block), "fb_put");
-        check(fb_step_end(producer), "fb_step_end");
+        check(fb_producer_end(producer), "fb_producer_end");
         nanosleep(&pause, NULL);
     }
     check(fb_producer_close(producer), "fb_producer_close");

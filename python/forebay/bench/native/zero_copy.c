@@ -4,7 +4,7 @@
  *   zero_copy GROUP STREAM ELEMENTS REPETITIONS
  *
  * A step is begun, fb_alloc gives memory, it is filled with numbers that tell step and place, fb_commit and
- * fb_step_end.  The consumer takes the step, fb_step_block shows the block, its last element is read, and all of it
+ * fb_producer_end.  The consumer takes the step, fb_step_block shows the block, its last element is read, and all of it
  * is checked.  Before each call that is timed so much other memory is read that arrays of any size leave the
  * caches alike: a small array would leave there what a large one washes out.
  * Printed for each repetition after the first ten: nanoseconds of alloc + commit, and of the view.
@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
         void *data = NULL;
         fb_step *step;
         fb_view view = FB_VIEW_INIT;
-        check(fb_step_begin(producer, number, 0), "fb_step_begin");
+        check(fb_producer_begin(producer, number, 0), "fb_producer_begin");
         wash_caches(8 * elements);
         const int64_t began = now();
         check(fb_alloc(producer, &block, &data), "fb_alloc");
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
         const int64_t filled = now();
         check(fb_commit(producer, data), "fb_commit");
         const int64_t committed = now();
-        check(fb_step_end(producer), "fb_step_end");
+        check(fb_producer_end(producer), "fb_producer_end");
 
         check(fb_consumer_next(consumer, 30, &step), "fb_consumer_next");
         wash_caches(8 * elements);

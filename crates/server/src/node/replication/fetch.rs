@@ -68,8 +68,7 @@ async fn fetch_new(
     for FetchedRange { theirs, mine } in new {
         if result.is_ok() {
             let patience = FETCHED + Duration::from_secs(theirs.bytes / FETCHED_A_SECOND);
-            let fetched = fetch(node, from, connection, (&theirs, &mine), Instant::now() + patience).await;
-            result = fetched.map_err(|error| error.about(from));
+            result = fetch(node, from, connection, (&theirs, &mine), Instant::now() + patience).await;
             if result.is_err() {
                 *connection = None;
             }
