@@ -3,7 +3,7 @@
 use crate::hub::Hub;
 use crate::members::Gone;
 use crate::peers::{Link, PeerId};
-use crate::reader::pump;
+use crate::reader::read;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::asynchronous::Requester;
 use forebay_transport::shm::ShmLink;
@@ -75,7 +75,7 @@ pub(crate) async fn handshake(
 ) {
     let name = address.to_string();
     let deadline = tokio::time::Instant::now() + HANDSHAKE;
-    let shaken = Requester::connect(link, &hub.door(&name), deadline).await;
+    let shaken = Requester::connect(link, &hub.prologue(&name), deadline).await;
     let made = {
         let mut state = hub.state.lock();
         if let Some(peer) = state.peers.get(peer) {
@@ -108,7 +108,7 @@ pub(crate) async fn handshake(
     };
     hub.changed.notify_all();
     if let Some((receiver, link)) = made {
-        pump(hub, receiver, link, Some(peer)).await;
+        read(hub, receiver, link, Some(peer)).await;
     }
 }
 

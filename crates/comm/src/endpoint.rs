@@ -3,7 +3,7 @@
 use crate::comm::Comm;
 use crate::hub::{Hub, HubState};
 use crate::peers::Link;
-use crate::reader::pump;
+use crate::reader::read;
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
@@ -184,14 +184,14 @@ async fn answer(hub: Arc<Hub>, door: Door) {
 async fn welcome(hub: Arc<Hub>, address: Arc<str>, link: Box<dyn forebay_transport::Link>) {
     // Counted from the start: it may have said something that counts before its handshake is seen to be over here.
     hub.state.lock().peers.unnamed += 1;
-    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.door(&address))).await;
+    let shaken = tokio::time::timeout(HANDSHAKE, asynchronous::accept(link, &hub.prologue(&address))).await;
     // A stranger learns from the handshake that it is refused; there is nobody here to tell.
     let Ok(Ok((receiver, outbox))) = shaken else {
         let mut state = hub.state.lock();
         state.peers.unnamed -= 1;
         return hub.bury(&mut state);
     };
-    pump(hub, receiver, Link::new(outbox), None).await;
+    read(hub, receiver, Link::new(outbox), None).await;
 }
 
 /// Waits until every connection was read to its end by the other side, or [`LINGER`] is over.

@@ -82,8 +82,8 @@ impl HubState {
 }
 
 impl Hub {
-    /// The door of an endpoint of the same group that listens at this address.
-    pub(crate) fn door<'a>(&'a self, address: &'a str) -> Prologue<'a> {
+    /// The prologue of a handshake with an endpoint of the same group that listens at this address.
+    pub(crate) fn prologue<'a>(&'a self, address: &'a str) -> Prologue<'a> {
         Prologue { secret: &self.secret, lineage: &self.lineage, name: address }
     }
 

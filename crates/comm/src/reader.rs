@@ -19,7 +19,7 @@ const HELLO: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Reads until the connection ends, then sees to what that means. `peer`: whom we dialled.
-pub(crate) async fn pump(hub: Arc<Hub>, receiver: Receiver, link: Arc<Link>, peer: Option<PeerId>) {
+pub(crate) async fn read(hub: Arc<Hub>, receiver: Receiver, link: Arc<Link>, peer: Option<PeerId>) {
     let mut pump = Reader {
         hub: hub.clone(),
         receiver,

@@ -340,7 +340,7 @@ impl Membership {
             Work::Released => None,
             Work::Nothing => {
                 let wishes = self.wishes.iter().map(|wish| wish.at.max(self.quiet_until));
-                wishes.chain(self.looks_at_doubts()).min()
+                wishes.chain(self.looks_at_suspicions()).min()
             }
         }
     }
@@ -479,7 +479,7 @@ impl Membership {
     /// Who proposes, in order: members that this one does not take for gone, without the one that is to go.
     fn proposers(&self, goes: Option<ServerId>) -> impl Iterator<Item = ServerId> + '_ {
         let me = self.me;
-        self.roster.ids().filter(move |id| *id == me || !(self.is_doubted(*id) || Some(*id) == goes))
+        self.roster.ids().filter(move |id| *id == me || !(self.is_suspected(*id) || Some(*id) == goes))
     }
 
     /// Who is to propose, if it is not this member.
@@ -494,7 +494,7 @@ impl Membership {
     }
 
     /// Whether this member takes another one for gone.
-    fn is_doubted(&self, id: ServerId) -> bool {
+    fn is_suspected(&self, id: ServerId) -> bool {
         self.suspicions.of(id, self.me).is_some()
     }
 
@@ -544,7 +544,7 @@ impl Membership {
     }
 
     /// When it is to be looked again who is to go.
-    fn looks_at_doubts(&self) -> Option<Duration> {
+    fn looks_at_suspicions(&self) -> Option<Duration> {
         let waits = self.some_are_to_go(self.ticked_at).then_some(self.quiet_until);
         let looks = self.suspicions.iter().flat_map(|(about, since)| {
             let due = since + self.patience(Some(about));
@@ -621,9 +621,9 @@ impl Membership {
         let (leaving, stay): (Vec<ServerId>, Vec<ServerId>) = kept.partition(|id| self.wishes_to_leave(*id));
         let none_given_up = leaving.len() + stay.len() == self.roster.members.len();
         let may_leave = (none_given_up || seeded(Bug::LeavesAmidEvictions))
-            && stay.iter().any(|id| !self.is_doubted(*id));
+            && stay.iter().any(|id| !self.is_suspected(*id));
         let stay = if may_leave { stay } else { [stay, leaving].concat() };
-        let living = stay.iter().filter(|id| !self.is_doubted(**id)).count();
+        let living = stay.iter().filter(|id| !self.is_suspected(**id)).count();
         let mut room = (2 * living).saturating_sub(stay.len());
         let changes = self.wishes.iter().map(|wish| &wish.change).filter(|change| match change {
             Change::Join(_) => {

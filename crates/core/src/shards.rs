@@ -1,7 +1,7 @@
-//! Shards: the shares of the directory, and which member holds each.
+//! Shards: the shares of the directory, and which member owns each.
 //!
 //! There are as many as there were servers when the group was first complete. Where a block is registered follows from shards,
-//! so that a change of the members moves only what was registered with those that have gone: their shards pass on to others.
+//! so that a change of the members moves only what was registered with those that have gone: their shards are reassigned to others.
 
 use crate::ids::ServerId;
 use crate::view::mix;

@@ -47,8 +47,8 @@ const LOOK: Duration = Duration::from_micros(30);
 /// Serves one connection until it ends. It is a stranger until it has shown that it holds the secret.
 pub(crate) async fn run(node: Arc<Node>, link: Box<dyn Link>, stranger: OwnedSemaphorePermit) {
     let name = node.id.to_string();
-    let door = Prologue { secret: &node.secret, lineage: &node.lineage, name: &name };
-    let accepted = timeout(GREETING, asynchronous::accept(link, &door)).await;
+    let prologue = Prologue { secret: &node.secret, lineage: &node.lineage, name: &name };
+    let accepted = timeout(GREETING, asynchronous::accept(link, &prologue)).await;
     let (receiver, outbox) = match accepted {
         Ok(Ok(halves)) => halves,
         Ok(Err(error)) => return tracing::info!("a connection was refused: {error}"),

@@ -64,7 +64,7 @@ impl<A: Atomic> BeginWord<'_, A> {
 
     /// The server lets the rank begin steps beyond this one by itself, until it says otherwise. Only for a rank
     /// that waits for the server's answer, and so changes nothing meanwhile.
-    pub fn may_begin_after(&self, step: StepNumber) {
+    pub fn allow_begin_after(&self, step: StepNumber) {
         // Numbers that the word cannot hold are always asked for.
         if step < ASK - 1 {
             self.0.store(step + 1);

@@ -66,13 +66,13 @@ fn halves(link: AsyncFd<Pollable>, session: Session) -> (Receiver, Arc<Outbox>) 
 
 /// Answers a client's handshake; returns when it is known that the client holds the secret, and not only
 /// repeats what somebody said who does. The caller sets the deadline.
-pub async fn accept(link: Box<dyn Link>, door: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn accept(link: Box<dyn Link>, prologue: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
     let transport = link.kind().to_string();
     let link = register(link)?;
     let mut opening = Vec::new();
     let result = read_exactly(&link, &mut opening, handshake::opening_length).await;
     let (answer, session) = match result.and_then(|()| check_user(&*link.get_ref().0)) {
-        Ok(()) => handshake::respond(door, &transport, &opening),
+        Ok(()) => handshake::respond(prologue, &transport, &opening),
         // Told in the same way, so that a version that differs is named.
         Err(error) if opening.len() >= 10 => (handshake::refusal(&error), Err(error)),
         Err(error) => return Err(error),
@@ -85,11 +85,11 @@ pub async fn accept(link: Box<dyn Link>, door: &Prologue<'_>) -> Result<(Receive
 }
 
 /// Opens a connection to another server. The caller sets the deadline.
-pub async fn connect(link: Box<dyn Link>, door: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
+pub async fn connect(link: Box<dyn Link>, prologue: &Prologue<'_>) -> Result<(Receiver, Arc<Outbox>)> {
     check_user(&*link)?;
     let transport = link.kind().to_string();
     let link = register(link)?;
-    let (initiator, opening) = Initiator::start(door, &transport)?;
+    let (initiator, opening) = Initiator::start(prologue, &transport)?;
     write_all(&link, &opening).await?;
     let mut answer = Vec::new();
     read_exactly(&link, &mut answer, Initiator::answer_length).await?;

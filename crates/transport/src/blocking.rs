@@ -138,10 +138,10 @@ impl Connection {
     pub fn connect(
         address: &Address,
         peer: &str,
-        door: &Prologue<'_>,
+        prologue: &Prologue<'_>,
         deadline: Instant,
     ) -> Result<Connection> {
-        let opening = PendingConnection::connect(address, peer, door, deadline)?;
+        let opening = PendingConnection::connect(address, peer, prologue, deadline)?;
         opening.greet(deadline)?;
         opening.finish(deadline)
     }
@@ -150,10 +150,10 @@ impl Connection {
     pub fn from_link(
         link: Box<dyn Link>,
         peer: &str,
-        door: &Prologue<'_>,
+        prologue: &Prologue<'_>,
         deadline: Instant,
     ) -> Result<Connection> {
-        let opening = PendingConnection::over(link, peer, door)?;
+        let opening = PendingConnection::over(link, peer, prologue)?;
         opening.greet(deadline)?;
         opening.finish(deadline)
     }
@@ -205,20 +205,20 @@ pub struct PendingConnection {
 
 impl PendingConnection {
     /// Begins to connect. When [`PendingConnection::descriptor`] can be written to, [`PendingConnection::greet`] does not wait.
-    pub fn start(address: &Address, peer: &str, door: &Prologue<'_>) -> Result<PendingConnection> {
+    pub fn start(address: &Address, peer: &str, prologue: &Prologue<'_>) -> Result<PendingConnection> {
         let link: io::Result<Box<dyn Link>> = match address {
             Address::Shm { name, .. } => shm::ShmLink::connect(name).map(|link| Box::new(link) as _),
             Address::Tcp(address) => tcp::TcpLink::begin(address).map(|link| Box::new(link) as _),
         };
         let link = link.map_err(|e| cannot_reach(peer, address, Duration::ZERO, &e))?;
-        PendingConnection::over(link, peer, door)
+        PendingConnection::over(link, peer, prologue)
     }
 
     /// As [`PendingConnection::start`], but waits until there is a link, until `deadline`.
     pub fn connect(
         address: &Address,
         peer: &str,
-        door: &Prologue<'_>,
+        prologue: &Prologue<'_>,
         deadline: Instant,
     ) -> Result<PendingConnection> {
         let patience = deadline.saturating_duration_since(Instant::now());
@@ -227,12 +227,12 @@ impl PendingConnection {
             Address::Shm { name, .. } => Box::new(shm::ShmLink::connect(name).map_err(failed)?),
             Address::Tcp(address) => Box::new(tcp::TcpLink::connect(address, patience).map_err(failed)?),
         };
-        PendingConnection::over(link, peer, door)
+        PendingConnection::over(link, peer, prologue)
     }
 
-    fn over(link: Box<dyn Link>, peer: &str, door: &Prologue<'_>) -> Result<PendingConnection> {
+    fn over(link: Box<dyn Link>, peer: &str, prologue: &Prologue<'_>) -> Result<PendingConnection> {
         check_user(&*link).map_err(|e| e.during(peer))?;
-        let (initiator, greeting) = Initiator::start(door, &link.kind().to_string())?;
+        let (initiator, greeting) = Initiator::start(prologue, &link.kind().to_string())?;
         let end = End { link, peer: peer.to_owned(), broken: OnceLock::new() };
         Ok(PendingConnection { end, initiator, greeting })
     }
@@ -452,7 +452,7 @@ impl Receiver {
     }
 
     /// The next frame of those that had come before the connection broke, and that nobody took. Does not wait.
-    pub fn last_words(&mut self) -> Option<Frame> {
+    pub fn next_received(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.decoder.next_frame().ok()? {
                 return Some(frame);

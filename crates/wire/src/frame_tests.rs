@@ -13,9 +13,9 @@ impl Message for Text {
 }
 
 fn session() -> (crate::handshake::Session, crate::handshake::Session) {
-    let door = Prologue { secret: &Secret([3; 32]), lineage: &Lineage([4; 16]), name: "server0" };
-    let (initiator, opening) = Initiator::start(&door, "tcp").unwrap();
-    let (answer, server) = respond(&door, "tcp", &opening);
+    let prologue = Prologue { secret: &Secret([3; 32]), lineage: &Lineage([4; 16]), name: "server0" };
+    let (initiator, opening) = Initiator::start(&prologue, "tcp").unwrap();
+    let (answer, server) = respond(&prologue, "tcp", &opening);
     let (client, confirmation) = initiator.finish(&answer).unwrap();
     (client, server.unwrap().confirm(&confirmation).unwrap())
 }

@@ -10,7 +10,7 @@
 //! can seal the confirmation, and nothing else is heard before that. It costs no round trip.
 //!
 //! The lineage is part of the prologue, so that a connection file of an earlier group is refused as one
-//! with a wrong secret is. So are the transport and the door that is meant: what is said to one server
+//! with a wrong secret is. So are the transport and the prologue that is meant: what is said to one server
 //! cannot be passed on to another. Version and secret have error kinds of their own and are never retried.
 
 use crate::VERSION;
@@ -71,9 +71,16 @@ fn builder<'a>(secret: &'a Secret, prologue: &'a [u8]) -> Result<Builder<'a>> {
     Builder::new(pattern).psk(0, &secret.0).and_then(|builder| builder.prologue(prologue)).map_err(noise)
 }
 
-fn prologue(door: &Prologue<'_>, transport: &str) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &door.lineage.0, transport.as_bytes(), b"/", door.name.as_bytes()]
-        .concat()
+fn prologue_bytes(prologue: &Prologue<'_>, transport: &str) -> Vec<u8> {
+    [
+        &MAGIC[..],
+        &VERSION.to_le_bytes(),
+        &prologue.lineage.0,
+        transport.as_bytes(),
+        b"/",
+        prologue.name.as_bytes(),
+    ]
+    .concat()
 }
 
 fn wrong_secret() -> Error {
@@ -95,9 +102,9 @@ fn wrong_version(theirs: u16) -> Error {
 
 impl Initiator {
     /// Starts a handshake over a transport; returns the opening to send.
-    pub fn start(door: &Prologue<'_>, transport: &str) -> Result<(Initiator, Vec<u8>)> {
-        let prologue = prologue(door, transport);
-        let mut state = builder(door.secret, &prologue)?.build_initiator().map_err(noise)?;
+    pub fn start(prologue: &Prologue<'_>, transport: &str) -> Result<(Initiator, Vec<u8>)> {
+        let bytes = prologue_bytes(prologue, transport);
+        let mut state = builder(prologue.secret, &bytes)?.build_initiator().map_err(noise)?;
         let mut message = [0; HANDSHAKE_MAX];
         let length = state.write_message(&[], &mut message).map_err(noise)?;
         let mut opening = [&MAGIC[..], &VERSION.to_le_bytes(), &(length as u16).to_le_bytes()].concat();
@@ -163,11 +170,11 @@ pub fn opening_length(received: &[u8]) -> Result<Option<usize>> {
 
 /// The side that accepts: takes the whole opening; returns the answer to send, whatever the result is.
 pub fn respond(
-    door: &Prologue<'_>,
+    prologue: &Prologue<'_>,
     transport: &str,
     opening: &[u8],
 ) -> (Vec<u8>, Result<UnconfirmedSession>) {
-    match try_respond(door, transport, opening) {
+    match try_respond(prologue, transport, opening) {
         Ok((message, session)) => (answer(0, &message), Ok(UnconfirmedSession(session))),
         Err(error) => (refusal(&error), Err(error)),
     }
@@ -184,10 +191,10 @@ fn answer(status: u8, body: &[u8]) -> Vec<u8> {
     [&head.concat(), body].concat()
 }
 
-fn try_respond(door: &Prologue<'_>, transport: &str, opening: &[u8]) -> Result<(Vec<u8>, Session)> {
+fn try_respond(prologue: &Prologue<'_>, transport: &str, opening: &[u8]) -> Result<(Vec<u8>, Session)> {
     check_head(opening, true)?;
-    let prologue = prologue(door, transport);
-    let mut state = builder(door.secret, &prologue)?.build_responder().map_err(noise)?;
+    let bytes = prologue_bytes(prologue, transport);
+    let mut state = builder(prologue.secret, &bytes)?.build_responder().map_err(noise)?;
     let first = opening.get(OPENING_HEAD..).unwrap_or_default();
     state.read_message(first, &mut [0; HANDSHAKE_MAX]).map_err(|_| wrong_secret())?;
     let mut message = vec![0; HANDSHAKE_MAX];

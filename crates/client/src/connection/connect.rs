@@ -37,7 +37,12 @@ impl Group {
         let (opening, name, address) = loop {
             let (address, name) = self.address_of(id)?;
             let (known, until) = (self.known(), deadline.min(Instant::now() + patience));
-            match PendingConnection::connect(&address, &name, &Group::door(&known, &id.to_string()), until) {
+            match PendingConnection::connect(
+                &address,
+                &name,
+                &Group::prologue(&known, &id.to_string()),
+                until,
+            ) {
                 Ok(opening) => break (opening, name, address),
                 // Whatever the error says: this process gave the attempt up, and the server did not refuse it.
                 Err(_) if (until..deadline).contains(&Instant::now()) && !blocking::interrupted() => {
@@ -68,7 +73,7 @@ impl Group {
     }
 
     /// What the handshake with a server of this group needs; `name` is what it calls the server.
-    pub(crate) fn door<'a>(known: &'a KnownGroup, name: &'a str) -> Prologue<'a> {
+    pub(crate) fn prologue<'a>(known: &'a KnownGroup, name: &'a str) -> Prologue<'a> {
         Prologue { secret: &known.file.secret, lineage: &known.file.lineage, name }
     }
 

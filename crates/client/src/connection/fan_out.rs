@@ -150,7 +150,7 @@ impl Group {
     fn target(&self, id: ServerId) -> Result<Target> {
         let (address, name) = self.address_of(id)?;
         let opening =
-            PendingConnection::start(&address, &name, &Group::door(&self.known(), &id.to_string()))?;
+            PendingConnection::start(&address, &name, &Group::prologue(&self.known(), &id.to_string()))?;
         Ok(Target { id, name, address, stage: Stage::Connect(opening) })
     }
 

@@ -214,7 +214,7 @@ impl Rpc {
             return is_told;
         }
         let mut receiver = lock(&self.receiver);
-        std::iter::from_fn(|| receiver.last_words()).any(|frame| lets_go(&frame))
+        std::iter::from_fn(|| receiver.next_received()).any(|frame| lets_go(&frame))
     }
 }
 

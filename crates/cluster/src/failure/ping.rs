@@ -28,7 +28,7 @@ const NEXT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PingReason {
     /// Somebody takes it for gone.
-    Doubted,
+    Suspected,
     /// It is its turn.
     Turn,
 }
@@ -84,7 +84,7 @@ impl Pings {
         let mut asked = self.asked.lock();
         let is_this =
             |why: &PingReason| asked.waiting.get(&(member, *why)).is_some_and(|(asked, _)| *asked == number);
-        let why = [PingReason::Doubted, PingReason::Turn].into_iter().find(is_this)?;
+        let why = [PingReason::Suspected, PingReason::Turn].into_iter().find(is_this)?;
         asked.waiting.remove(&(member, why)).map(|(_, answered)| answered)
     }
 }
@@ -106,7 +106,7 @@ impl Cluster {
     /// Asks a member whether it is there, in the background, unless it is being asked already. One that does not say so
     /// within the time in which members are asked now and then is suspected, one that does is trusted.
     pub(crate) fn check(&self, member: ServerId) {
-        self.ask_whether_there(member, PingReason::Doubted, crate::failure::swim::period(self.silence));
+        self.ask_whether_there(member, PingReason::Suspected, crate::failure::swim::period(self.silence));
     }
 
     fn ask_whether_there(&self, member: ServerId, why: PingReason, patience: Duration) {
@@ -157,15 +157,15 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_to_the_question_that_was_asked_last() {
         let (pings, member) = (Pings::default(), ServerId(3));
-        let (first, answer) = pings.ask(member, PingReason::Doubted).unwrap();
-        assert!(pings.ask(member, PingReason::Doubted).is_none(), "it is being asked");
+        let (first, answer) = pings.ask(member, PingReason::Suspected).unwrap();
+        assert!(pings.ask(member, PingReason::Suspected).is_none(), "it is being asked");
         drop(pings.forget(member, first));
         assert!(answer.await.is_err());
-        let (second, answer) = pings.ask(member, PingReason::Doubted).unwrap();
+        let (second, answer) = pings.ask(member, PingReason::Suspected).unwrap();
         pings.on_answer(ServerId(4), second);
         pings.on_answer(member, second);
         assert!(answer.await.is_ok());
-        let (third, answer) = pings.ask(member, PingReason::Doubted).unwrap();
+        let (third, answer) = pings.ask(member, PingReason::Suspected).unwrap();
         pings.on_answer(member, first);
         assert!(pings.forget(member, second).is_none(), "an answer that comes late says nothing");
         let (turn, in_turn) = pings.ask(member, PingReason::Turn).unwrap();

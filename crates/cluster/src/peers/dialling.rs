@@ -32,8 +32,8 @@ pub async fn dial(
     lineage: &Lineage,
 ) -> Result<(Receiver, Arc<Outbox>)> {
     let link = link_to(environment, server).await?;
-    let door = Prologue { secret, lineage, name: &server.id.to_string() };
-    let requester = Requester::connect(link, &door, Instant::now() + HANDSHAKE).await?;
+    let prologue = Prologue { secret, lineage, name: &server.id.to_string() };
+    let requester = Requester::connect(link, &prologue, Instant::now() + HANDSHAKE).await?;
     Ok(requester.into_halves())
 }
 
@@ -48,9 +48,9 @@ pub async fn dial_to_ask(
     let late = |_| Err(Error::timeout(format!("the deadline passed before {} was connected to", server.id)));
     let about_it = |error: Error| error.about(server.id);
     let link = timeout_at(deadline, link_to(environment, server)).await.unwrap_or_else(late);
-    let door = Prologue { secret, lineage, name: &server.id.to_string() };
+    let prologue = Prologue { secret, lineage, name: &server.id.to_string() };
     let deadline = deadline.min(Instant::now() + HANDSHAKE);
-    Requester::connect(link.map_err(about_it)?, &door, deadline).await.map_err(about_it)
+    Requester::connect(link.map_err(about_it)?, &prologue, deadline).await.map_err(about_it)
 }
 
 /// Connects to the first of a server's addresses that can be reached from here.

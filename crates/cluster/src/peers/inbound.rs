@@ -105,10 +105,10 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let (secret, lineage) = (Secret([7; 32]), Lineage([3; 16]));
-        let door = Prologue { secret: &secret, lineage: &lineage, name: "server1" };
+        let prologue = Prologue { secret: &secret, lineage: &lineage, name: "server1" };
         let (speaks, listens) = tokio::join!(
-            asynchronous::connect(Box::new(ShmLink::new(one)), &door),
-            asynchronous::accept(Box::new(ShmLink::new(other)), &door),
+            asynchronous::connect(Box::new(ShmLink::new(one)), &prologue),
+            asynchronous::accept(Box::new(ShmLink::new(other)), &prologue),
         );
         let ((_, outbox), (mut receiver, _own)) = (speaks.unwrap(), listens.unwrap());
         let (inbound, from) = (Inbound::default(), ServerId(0));

@@ -93,7 +93,7 @@ impl Holder {
 
     /// Seats have passed on: those that hold them now are told of the blocks that this server holds and those before them
     /// knew.
-    pub(crate) fn on_seats_passed_on(&self, cx: &mut Context<'_>, tiles: &mut TileCache, before: &Shards) {
+    pub(crate) fn on_shards_reassigned(&self, cx: &mut Context<'_>, tiles: &mut TileCache, before: &Shards) {
         let standing = cx.server.standing();
         for (owner, steps) in self.reports_to_new_owners(tiles, before, &standing.roster.shards) {
             for (id, fields) in steps {

@@ -183,7 +183,7 @@ impl Node {
     pub(crate) fn register_again(&self, state: &mut Components, before: &Shards) {
         let Components { common, directory, tiles, .. } = &mut *state;
         let cx = &mut Context { server: &self.shared, common };
-        directory.holder.on_seats_passed_on(cx, tiles, before);
+        directory.holder.on_shards_reassigned(cx, tiles, before);
     }
 
     /// Nobody will ever read a step.

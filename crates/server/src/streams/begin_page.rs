@@ -23,9 +23,9 @@ impl BeginPage {
     }
 
     /// The rank, which waits for an answer, may begin later steps by itself.
-    pub(crate) fn may_begin_after(&self, step: StepNumber) {
+    pub(crate) fn allow_begin_after(&self, step: StepNumber) {
         if let Ok(word) = self.0.atomic(0) {
-            BeginWord(word).may_begin_after(step);
+            BeginWord(word).allow_begin_after(step);
         }
     }
 

@@ -146,13 +146,13 @@ impl LocalRanks {
 
     /// Lets a rank that shares memory begin later steps by itself, as long as the demand holds that it is now told, if
     /// nothing is to be told to it.
-    pub(crate) fn may_begin_after(&self, (stream, run, rank): &RankKey, step: StepNumber) {
+    pub(crate) fn allow_begin_after(&self, (stream, run, rank): &RankKey, step: StepNumber) {
         let Some(local) = self.streams.get(stream).filter(|local| local.cut.is_settled(*run, step)) else {
             return;
         };
         let rank = local.ranks.get(&(*run, *rank)).filter(|rank| rank.deferred.is_none());
         if let Some(page) = rank.and_then(|rank| rank.page.as_ref()) {
-            page.may_begin_after(step);
+            page.allow_begin_after(step);
         }
     }
 

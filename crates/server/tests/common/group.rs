@@ -69,8 +69,8 @@ impl Group {
         let addresses = entry.parsed().unwrap();
         let address = addresses.iter().find(|address| matches!(address, Address::Shm { .. }) == shm).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        let door = Prologue { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
-        Connection::connect(address, "the server", &door, deadline).unwrap()
+        let prologue = Prologue { secret: &file.secret, lineage: &file.lineage, name: &entry.id.to_string() };
+        Connection::connect(address, "the server", &prologue, deadline).unwrap()
     }
 
     /// A connection that has greeted the server in this role.

@@ -142,13 +142,13 @@ fn it_remembers_what_was_begun<R: Runs>() {
     let word = BeginWord(&number);
     assert_eq!(word.revoke(), None);
     assert!(!word.try_begin(0));
-    word.may_begin_after(4);
+    word.allow_begin_after(4);
     assert!(word.try_begin(7));
     assert!(!word.try_begin(u64::MAX), "a number that the word cannot hold is asked for");
     assert_eq!(word.revoke(), Some(7));
     assert_eq!(word.revoke(), Some(7));
     assert!(!word.try_begin(8));
-    word.may_begin_after(u64::MAX);
+    word.allow_begin_after(u64::MAX);
     assert!(!word.try_begin(9), "nothing has changed");
 }
 
@@ -200,7 +200,7 @@ fn a_rank_uses_the_demand_in_force<R: Runs>(changes: u64, steps: u64) {
                 R::with(&server, |server| {
                     server.highest = server.highest.max(Some(step));
                     known = server.at(step);
-                    BeginWord(&*word).may_begin_after(step);
+                    BeginWord(&*word).allow_begin_after(step);
                 });
             }
             known

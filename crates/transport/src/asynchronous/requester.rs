@@ -50,10 +50,14 @@ pub struct Target<'a> {
 }
 
 impl Requester {
-    /// Shakes hands over this link with the peer that `door` names. A peer that does not answer in time is a `Timeout`.
-    pub async fn connect(link: Box<dyn Link>, door: &Prologue<'_>, deadline: Instant) -> Result<Requester> {
-        let peer = door.name.to_owned();
-        let shaken = timeout_at(deadline, super::connect(link, door)).await;
+    /// Shakes hands over this link with the peer that `prologue` names. A peer that does not answer in time is a `Timeout`.
+    pub async fn connect(
+        link: Box<dyn Link>,
+        prologue: &Prologue<'_>,
+        deadline: Instant,
+    ) -> Result<Requester> {
+        let peer = prologue.name.to_owned();
+        let shaken = timeout_at(deadline, super::connect(link, prologue)).await;
         let shaken = shaken.map_err(|_| late(&peer, "its handshake"))?;
         let (receiver, outbox) = shaken.map_err(|error| error.during(&peer))?;
         let (outbox, requests) = (Ending { outbox, is_given_away: false }, Requests::default());

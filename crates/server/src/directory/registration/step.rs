@@ -91,14 +91,14 @@ impl StepRegistration {
     /// Whom to ask to register which blocks.
     pub(super) fn questions(
         &mut self,
-        seats: &Shards,
+        shards: &Shards,
         tiles: &mut TileCache,
     ) -> impl Iterator<Item = (ServerId, impl FnOnce(u64) -> Message + use<>)> + use<> {
         let mut batches: BTreeMap<ServerId, Batch> = BTreeMap::new();
         let placed = self.ended.fields.iter().filter(|ended| ended.field.shape.is_some());
         for FieldContribution { field, blocks, .. } in placed {
             let hash = hash_in_stream(&self.id, &field.name);
-            let tiles = tiles.map(seats, hash, field.shape.as_deref());
+            let tiles = tiles.map(shards, hash, field.shape.as_deref());
             let report = || FieldReport::new(field.clone(), Vec::new());
             // A refined level has an index space of its own, which is not cut into tiles: its blocks travel.
             for block in blocks.iter().filter(|block| block.level == 0) {

@@ -98,7 +98,7 @@ impl Session {
         let rank = self.rank()?;
         let state = node.state.lock();
         if rank.behind(&node, &state).is_none() {
-            state.ranks.may_begin_after(&rank.key(), step);
+            state.ranks.allow_begin_after(&rank.key(), step);
         }
         Ok(())
     }
