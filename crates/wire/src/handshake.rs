@@ -10,7 +10,7 @@
 //! can seal the confirmation, and nothing else is heard before that. It costs no round trip.
 //!
 //! The lineage is part of the prologue, so that a connection file of an earlier group is refused as one
-//! with a wrong secret is. So are the transport and the prologue that is meant: what is said to one server
+//! with a wrong secret is. So are the transport and the server that is meant: what is said to one server
 //! cannot be passed on to another. Version and secret have error kinds of their own and are never retried.
 
 use crate::VERSION;
