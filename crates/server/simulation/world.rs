@@ -222,7 +222,7 @@ impl World {
         if self.now >= self.next_look {
             self.next_look = self.now + LOOK_EVERY;
             self.all_is_there()?;
-            self.heal_what_holds_all();
+            self.heal_in_time();
         }
         if self.faulty && self.now >= self.next_fault {
             self.next_fault = self.now + self.chance(2 * self.plan.faults_apart);

@@ -3,7 +3,11 @@
 use super::World;
 use super::processes::Cut;
 use crate::simulation::plan::Odds;
+use crate::simulation::process::Micros;
 use std::time::Duration;
+
+/// The longest that a host is cut off: a new coordinator waits ten seconds for the readers of the one before.
+const CUT_MAX: Micros = 9_000_000;
 
 /// What may go wrong, or right again.
 #[derive(Debug, Clone, Copy)]
@@ -102,19 +106,20 @@ impl World {
                 self.network.cut(other, host);
             }
         }
-        self.cut = Cut { host, lasts: true, until: 0 };
+        self.cut = Cut { host, lasts: true, since: self.now, until: 0 };
         self.note(format!(
             "host {host} is cut off, {}",
             ["both ways", "from others", "to others"][ways as usize]
         ));
     }
 
-    /// A host that is cut off is there again if something was acknowledged meanwhile of which it has all copies: it may be
-    /// given up, and nothing is promised then.
-    pub(super) fn heal_what_holds_all(&mut self) {
+    /// A host that is cut off is there again where nothing would be promised otherwise: if something was acknowledged meanwhile
+    /// of which it has all copies, since it may be given up; and before a reader there is waited for no longer.
+    pub(super) fn heal_in_time(&mut self) {
         let there: Vec<usize> =
             (0..self.servers.len()).filter(|index| self.servers[*index].host == self.cut.host).collect();
-        if self.cut.lasts && self.survivors(&there).is_none_or(|others| self.lacking(&others).is_some()) {
+        let holds_all = || self.survivors(&there).is_none_or(|others| self.lacking(&others).is_some());
+        if self.cut.lasts && (self.now > self.cut.since + CUT_MAX || holds_all()) {
             self.heal();
         }
     }

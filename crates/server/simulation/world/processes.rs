@@ -51,5 +51,6 @@ impl Server {
 pub(super) struct Cut {
     pub(super) host: usize,
     pub(super) lasts: bool,
+    pub(super) since: Micros,
     pub(super) until: Micros,
 }
