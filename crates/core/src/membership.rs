@@ -164,6 +164,8 @@ pub struct Membership {
     dead: BTreeSet<ServerId>,
     /// The latest epoch that each server is known to know.
     known: BTreeMap<ServerId, Epoch>,
+    /// Members that have joined and told this one nothing yet: they may have died before anybody watched them.
+    unheard: BTreeSet<ServerId>,
     lease: Lease,
     random: u64,
     effects: Vec<Effect>,
@@ -188,6 +190,7 @@ impl Membership {
             ticked_at: now,
             dead: BTreeSet::new(),
             known: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             random: seed,
             effects: Vec::new(),
         }
@@ -373,6 +376,10 @@ impl Membership {
     pub fn receive(&mut self, from: ServerId, message: Message, now: Duration) {
         let known = self.known.entry(from).or_default();
         *known = (*known).max(message.epoch_known());
+        if self.unheard.remove(&from) {
+            // Others may join now.
+            self.quiet_until = self.quiet_until.min(now);
+        }
         match message {
             Message::Ask(epoch, question) => self.on_question(from, epoch, question, now),
             Message::Answer(epoch, answer) if epoch == self.roster.epoch + 1 => {
@@ -594,7 +601,10 @@ impl Membership {
     }
 
     fn attempt(&mut self, now: Duration) {
-        let Some(next) = self.next_roster(now) else { return self.back_off(now) };
+        let Some(next) = self.next_roster(now) else {
+            self.ask_the_unheard();
+            return self.back_off(now);
+        };
         let first = self.roster.members.first().map_or(self.me, |member| member.id);
         let (proposer, question) =
             Proposer::attempt(self.voters(), self.me, first, self.round, Arc::new(next));
@@ -604,7 +614,8 @@ impl Membership {
     }
 
     /// The next roster, with what is wished for. Only so many join at once that those who are known to live decide without
-    /// them, should they all die before they have done anything. Nobody leaves while others are given up, which may be all
+    /// them, should they all die before they have done anything; who joined before them and is not heard yet may have died,
+    /// too. Nobody leaves while others are given up, which may be all
     /// that hold what it had; and the last ones leave only when others have come. No more are given up than the others can
     /// decide without: who takes so many for gone is the one that is cut off, and may be heard by them all.
     fn next_roster(&self, now: Duration) -> Option<Roster> {
@@ -623,7 +634,8 @@ impl Membership {
         let may_leave = (none_given_up || seeded(Bug::LeavesAmidEvictions))
             && stay.iter().any(|id| !self.is_suspected(*id));
         let stay = if may_leave { stay } else { [stay, leaving].concat() };
-        let living = stay.iter().filter(|id| !self.is_suspected(**id)).count();
+        let silent = |id: &ServerId| self.unheard.contains(id) && !seeded(Bug::CountsTheUnheard);
+        let living = stay.iter().filter(|id| !self.is_suspected(**id) && !silent(id)).count();
         let mut room = (2 * living).saturating_sub(stay.len());
         let changes = self.wishes.iter().map(|wish| &wish.change).filter(|change| match change {
             Change::Join(_) => {
@@ -637,6 +649,12 @@ impl Membership {
         let given_up: Vec<Change> =
             to_go.iter().filter(|_| may_give_up).map(|id| Change::Evict(*id)).collect();
         self.roster.next(given_up.iter().chain(changes))
+    }
+
+    /// Tells those who have joined and are not heard that they have: they answer.
+    fn ask_the_unheard(&mut self) {
+        let unheard = self.unheard.iter().map(|id| Effect::Send(*id, Message::InForce(self.roster.clone())));
+        self.effects.extend(unheard);
     }
 
     fn ask(&mut self, question: &Question<Arc<Roster>>, now: Duration) {
@@ -770,6 +788,9 @@ impl Membership {
         let is_near = |id: &ServerId| roster.contains(*id) || roster.former.contains(id);
         self.dead.retain(is_near);
         self.known.retain(|id, _| is_near(id));
+        self.unheard.retain(|id| roster.contains(*id));
+        let joined = roster.ids().filter(|id| *id != self.me && !self.roster.contains(*id));
+        self.unheard.extend(joined.filter(|id| !self.known.contains_key(id)));
         self.wishes.retain(|wish| roster.lacks(&wish.change));
         self.lease = Lease::new(self.me, roster.ids());
         self.roster = roster.clone();

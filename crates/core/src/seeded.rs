@@ -38,6 +38,8 @@ pub enum Bug {
     LeavesAmidEvictions,
     /// A member has so many others given up that they would have to vote for it themselves.
     GivesUpTooMany,
+    /// Who has joined is taken for alive before anything is heard of it.
+    CountsTheUnheard,
     /// Who is taken for gone by one member is taken for gone by all.
     BelievesEachSuspicion,
     /// Ids of members that are gone are given again.

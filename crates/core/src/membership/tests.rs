@@ -182,7 +182,7 @@ fn a_group_that_lost_most_members_is_healed() {
 fn group_of(members: u32) -> Stage {
     let founded = Roster::founded(Lineage([7; 16]), candidate(0), 1, Settings::default());
     let others: Vec<Change> = (1..members).map(|number| Change::Join(candidate(number))).collect();
-    let roster = Arc::new(founded.next(&others).unwrap());
+    let roster = Arc::new(founded.next(&others).unwrap_or(founded));
     let member = |id| (id, Membership::new(id, roster.clone(), 1, Duration::ZERO));
     let members = roster.ids().map(member).collect();
     Stage { now: Duration::ZERO, members, witness: BTreeMap::new(), cut_off: BTreeSet::new() }
@@ -204,6 +204,50 @@ fn doubts_of_who_has_left_or_trusts_again_do_not_count() {
     });
     stage.settle(None);
     assert_eq!([0, 2].map(|id| stage.members[&ServerId(id)].wake_at()), [None, None]);
+}
+
+/// Three join a group of one and die before it knows: whether it can go on without them.
+fn a_group_outlives_those_who_join_and_die(bug: Option<Bug>) -> bool {
+    seed(bug);
+    let mut stage = group_of(1);
+    for number in [1, 2, 3] {
+        stage.act(0, |member, now| member.wish(Change::Join(candidate(number)), now));
+    }
+    stage.pass(Duration::from_secs(2), |_| {});
+    for _ in 0..3 {
+        for joined in stage.members[&ServerId(0)].roster().clone().ids().skip(1) {
+            stage.act(0, |member, now| member.suspect(joined, Evidence::Dead, now));
+        }
+        stage.pass(Duration::from_secs(2), |_| {});
+    }
+    seed(None);
+    stage.members[&ServerId(0)].roster().members.len() == 1
+}
+
+#[test]
+fn who_has_joined_and_is_not_heard_may_be_dead() {
+    assert!(a_group_outlives_those_who_join_and_die(None));
+    assert!(!a_group_outlives_those_who_join_and_die(Some(Bug::CountsTheUnheard)), "it is not noticed");
+}
+
+#[test]
+fn all_join_who_are_heard() {
+    let mut stage = group_of(1);
+    for number in 1..8 {
+        stage.act(0, |member, now| member.wish(Change::Join(candidate(number)), now));
+    }
+    for _ in 0..10 {
+        stage.pass(STEP, |_| {});
+        let roster = stage.members[&ServerId(0)].roster().clone();
+        for id in roster.ids() {
+            let now = stage.now;
+            stage.members.entry(id).or_insert_with(|| Membership::new(id, roster.clone(), 1, now));
+        }
+        // As when it joins: it is told, and says so.
+        stage.act(0, |member, _| member.announce(&roster, &roster.clone()));
+        stage.settle(None);
+    }
+    assert_eq!(stage.members[&ServerId(7)].roster().members.len(), 8);
 }
 
 /// Two of five take two others for gone, whom all reach. Whether one of these goes; if not, one that nobody reaches does then.
