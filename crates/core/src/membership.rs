@@ -6,8 +6,10 @@
 //! members of the roster in force vote ([`crate::agreement`]), one instance for each epoch. A roster that leaves somebody out
 //! who may still be running comes into force only when that member's [lease](crate::lease) has certainly run out.
 
+mod message;
 mod suspicions;
 
+pub use message::Message;
 pub use suspicions::Evidence;
 
 use crate::agreement::{Acceptor, Answer, Progress, Proposer, Question, Voter, Voters};
@@ -17,7 +19,6 @@ use crate::lease::{LEASE_OVER, Lease, STANDS_FOR, STOOD_FOR};
 use crate::roster::{Change, Roster};
 use crate::seeded::{Bug, seeded};
 use crate::view::mix;
-use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,62 +37,6 @@ const TELL_AGAIN: Duration = Duration::from_millis(300);
 const TELL_FORMER: Duration = Duration::from_millis(50);
 /// How many wishes are remembered; beyond, those who wish must wish again.
 const WISHES_MAX: usize = 4096;
-
-/// What members tell one another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Message {
-    /// To a voter: a question about the roster of this epoch.
-    Ask(Epoch, Question<Arc<Roster>>),
-    /// A voter's answer.
-    Answer(Epoch, Answer<Arc<Roster>>),
-    /// This roster is in force.
-    InForce(Arc<Roster>),
-    /// To who proposes: this change is wished for.
-    Wish(Change),
-    /// It is wished for no more.
-    Withdraw(Change),
-    /// To who proposes, or has asked: I take this member for gone.
-    Suspect(ServerId, Evidence),
-    /// I do not any more, or was asked and do not.
-    Trust(ServerId),
-    /// Somebody takes this member for gone: see whether it answers you, and tell me.
-    Ping(ServerId),
-    /// I know the roster of this epoch: tell me yours if it is later, as I do.
-    Know(Epoch),
-    /// Grant me a lease in this epoch; the number comes back with the answer.
-    Renew(Epoch, u64),
-    /// Granted.
-    Granted(Epoch, u64),
-}
-
-impl Message {
-    /// Whether what it tells can be true at all.
-    pub fn check(&self) -> Result<()> {
-        match self {
-            Message::Ask(_, Question::Accept(_, roster))
-            | Message::Answer(_, Answer::Promised(_, Some((_, roster))))
-            | Message::InForce(roster) => roster.check(),
-            Message::Wish(Change::Evict(id)) | Message::Withdraw(Change::Evict(id)) => {
-                Err(Error::protocol(format!("nobody wishes {id} to go: it is suspected, or not")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The latest epoch that who tells this is certain to know, or 0.
-    fn epoch_known(&self) -> Epoch {
-        match self {
-            Message::Ask(next, _) | Message::Answer(next, _) => next.saturating_sub(1),
-            Message::InForce(roster) => roster.epoch,
-            Message::Know(epoch) | Message::Renew(epoch, _) | Message::Granted(epoch, _) => *epoch,
-            Message::Wish(_)
-            | Message::Withdraw(_)
-            | Message::Suspect(..)
-            | Message::Trust(_)
-            | Message::Ping(_) => 0,
-        }
-    }
-}
 
 /// What the host is to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -615,9 +560,9 @@ impl Membership {
 
     /// The next roster, with what is wished for. Only so many join at once that those who are known to live decide without
     /// them, should they all die before they have done anything; who joined before them and is not heard yet may have died,
-    /// too. Nobody leaves while others are given up, which may be all
-    /// that hold what it had; and the last ones leave only when others have come. No more are given up than the others can
-    /// decide without: who takes so many for gone is the one that is cut off, and may be heard by them all.
+    /// too. Nobody leaves while others are given up, which may be all that hold what it had; and the last ones leave only
+    /// when others have come. No more are given up than the others can decide without: who takes so many for gone is the one
+    /// that is cut off, and may be heard by them all.
     fn next_roster(&self, now: Duration) -> Option<Roster> {
         let to_go = self.to_go(now);
         let is_kept = |id: &ServerId| !to_go.contains(id);
