@@ -92,7 +92,8 @@ module forebay
       FB_NOT_COVERED = 5, FB_CONFLICT = 6, FB_TYPE_MISMATCH = 7, FB_OUT_OF_BOUNDS = 8, FB_OVER_BUDGET = 9, &
       FB_FULL = 10, FB_CLOSED = 11, FB_WRONG_SECRET = 12, FB_WRONG_VERSION = 13, FB_UNREACHABLE = 14, &
       FB_PROTOCOL = 15, FB_CONNECTION_FILE = 16, FB_UNSUPPORTED = 17, FB_STEP_ORDER = 18, FB_FORKED = 19, &
-      FB_ENDED = 20, FB_TORN = 21, FB_DROPPED = 22, FB_PIPELINE_FAILED = 23, FB_INTERNAL = 24, FB_IO = 25
+      FB_ENDED = 20, FB_TORN = 21, FB_DROPPED = 22, FB_PIPELINE_FAILED = 23, FB_INTERNAL = 24, FB_IO = 25, &
+      FB_CRASHED = 26
    integer, parameter, public :: FB_BOOL = 1, FB_I8 = 2, FB_U8 = 3, FB_I16 = 4, FB_U16 = 5, FB_I32 = 6, &
       FB_U32 = 7, FB_I64 = 8, FB_U64 = 9, FB_F16 = 10, FB_BF16 = 11, FB_F32 = 12, FB_F64 = 13, FB_C64 = 14, &
       FB_C128 = 15, FB_TEXT = 16
@@ -101,7 +102,9 @@ module forebay
    integer, parameter, public :: FB_ON_LOSS_SKIP = 0, FB_ON_LOSS_FAIL = 1
    integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
    integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1, FB_PLACEMENT_FUNCTION = 2
-   integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2
+   integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
+      FB_START_LATEST = 3, FB_START_RUN = 4
+   integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
    ! end of what is generated
 
@@ -173,6 +176,7 @@ module forebay
    public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_producer_begin, fb_demanded
    public :: fb_put, fb_put_address, fb_put_async, fb_put_async_address, fb_wait, fb_alloc, fb_commit, fb_abort
    public :: fb_producer_end, fb_flush, fb_producer_run, fb_producer_transport, fb_producer_lost, fb_producer_close
+   public :: fb_producer_abandon, fb_pipeline_abandon
    public :: fb_pipeline_open, fb_pipeline_producer, fb_pipeline_activate, fb_pipeline_activate_async
    public :: fb_pipeline_stage, fb_pipeline_stage_async, fb_pipeline_execute, fb_pipeline_execute_async
    public :: fb_pipeline_deactivate, fb_pipeline_active, fb_pipeline_close, fb_request_wait, fb_request_free
@@ -726,7 +730,8 @@ contains
       if (present(skipped)) skipped = steps
    end function
 
-   ! Ends the stream for this rank.
+   ! Ends the stream for this rank.  A run has finished when all its ranks have done so; one that ends without it has
+   ! crashed, and readers are told FB_CRASHED after all that can be read.
    subroutine fb_producer_close(producer, stat, errmsg)
       type(fb_producer), intent(inout) :: producer
       integer, intent(out), optional :: stat
@@ -735,6 +740,18 @@ contains
       handle = producer%handle
       producer%handle = c_null_ptr
       call told(c_producer_close(handle), stat, errmsg)
+   end subroutine
+
+   ! Gives up this rank without closing the stream: readers are told that the run has crashed, as if this process had
+   ! ended.  For a simulation that fails and goes on as a process.
+   subroutine fb_producer_abandon(producer, stat, errmsg)
+      type(fb_producer), intent(inout) :: producer
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = producer%handle
+      producer%handle = c_null_ptr
+      call told(c_producer_abandon(handle), stat, errmsg)
    end subroutine
 
    ! ---- attributes ----------------------------------------------------------------------------
@@ -1248,6 +1265,17 @@ contains
       handle = pipeline%handle
       pipeline%handle = c_null_ptr
       call told(c_pipeline_close(handle), stat, errmsg)
+   end subroutine
+
+   ! The same without closing the stream, as fb_producer_abandon does.
+   subroutine fb_pipeline_abandon(pipeline, stat, errmsg)
+      type(fb_pipeline), intent(inout) :: pipeline
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = pipeline%handle
+      pipeline%handle = c_null_ptr
+      call told(c_pipeline_abandon(handle), stat, errmsg)
    end subroutine
 
    ! ---- consumer ------------------------------------------------------------------------------

@@ -108,7 +108,9 @@ enum {
                               * step's `missed` */
     FB_PIPELINE_FAILED = 23, /* a pipeline raised an error; the text holds its traceback */
     FB_INTERNAL = 24,        /* a defect of Forebay's own; please report it */
-    FB_IO = 25               /* the operating system refused something; the text says what */
+    FB_IO = 25,              /* the operating system refused something; the text says what */
+    FB_CRASHED = 26          /* the run is over, and not all its ranks closed it: raised after all that can be read
+                              * was told, by loops, too */
 };
 /* end of what is generated */
 
@@ -176,7 +178,15 @@ enum {
 enum {
     FB_START_NEXT = 0,   /* the default: the next step that begins */
     FB_START_OLDEST = 1, /* the oldest closed step that is still held (the stream's `keep`) */
-    FB_START_CURSOR = 2  /* where an earlier reader stopped */
+    FB_START_CURSOR = 2, /* where an earlier reader stopped */
+    FB_START_LATEST = 3, /* the newest closed step that is still held */
+    FB_START_RUN = 4     /* the first step of a run: of the one that has begun none yet, else of the next */
+};
+
+/* Which of the steps that wait for it a consumer is given. */
+enum {
+    FB_TAKE_ALL = 0,    /* the default: all of them, in order */
+    FB_TAKE_LATEST = 1  /* the newest; those passed over are counted as missed */
 };
 
 /* What became of a put that did not fail. */
@@ -217,44 +227,50 @@ typedef int64_t (*fb_place_function)(void *context, const fb_to_place *block);
 /* How to open a producer. */
 typedef struct fb_producer_options {
     uint64_t struct_size;
-    const char *group;        /* the group: a connection file's path, a group's name, or the file's text; by
-                               * default FOREBAY_GROUP says */
-    const char *stream;       /* the name under which readers find the simulation's output */
-    uint32_t rank;            /* this rank, counted from 0 (default 0) */
-    uint32_t size;            /* how many ranks there are; all of them must open the stream (default 1) */
-    int32_t policy;           /* what becomes of closed steps when readers or memory cannot keep up:
-                               * FB_POLICY_DROP_OLDEST (they are counted, readers see a gap), FB_POLICY_BLOCK (puts
-                               * wait for room) or FB_POLICY_LATEST */
-    uint32_t keep;            /* how many closed steps are kept although nobody reads them (default 0) */
-    double timeout;           /* seconds that any wait may take: more than 0; infinity waits for ever (default 30) */
-    const char *transport;    /* how blocks travel: "auto" (shared memory where the server is on this host, else
-                               * TCP), "shm" or "tcp". NULL: "auto" */
-    int32_t on_loss;          /* what to do when the home server is gone, and no other one takes this rank within
-                               * two seconds: FB_ON_LOSS_SKIP (the simulation goes on unstaged: fb_producer_lost
-                               * tells). With FB_ON_LOSS_FAIL a call waits for another one until `timeout`, and
-                               * then fails with FB_UNREACHABLE; so it does where something of the open step is
-                               * lost */
-    int32_t placement;        /* which server holds a block: the rank's home, which is on its host if any is
-                               * (FB_PLACEMENT_NEAREST), a server by the block's id, so that they are spread evenly
-                               * (FB_PLACEMENT_BY_BLOCK), or the one that a function of a fb_to_place names. A
-                               * block that the home does not hold costs a second question. Blocks of up to 1 KiB
-                               * travel with the step and are not placed */
-    fb_place_function place;  /* with FB_PLACEMENT_FUNCTION: called for each block that is placed */
-    void *place_context;      /* what `place` is called with */
-    uint64_t continues_run;   /* after a restart from a checkpoint: the run that goes on; 0: none does */
-    uint64_t continues_step;  /* the last step of that run that is still true */
-    uint64_t queue_bytes;     /* bytes of closed steps that may wait for readers before the policy drops some
-                               * (default 1 GiB) */
-    uint32_t replicas;        /* how many servers hold each block, 1 to 8: all but one of them may die. A copy on
-                               * another host is preferred; on one host it costs almost nothing, since the servers
-                               * share the memory (default 1) */
-    int32_t durability;       /* with copies, what is safe when: what was put once the step has ended or fb_flush
-                               * has returned (FB_DURABILITY_LOCAL), or each block once its put has returned
-                               * (FB_DURABILITY_REPLICATED) */
+    const char *group;          /* the group: a connection file's path, a group's name, or the file's text; by
+                                 * default FOREBAY_GROUP says */
+    const char *stream;         /* the name under which readers find the simulation's output */
+    uint32_t rank;              /* this rank, counted from 0 (default 0) */
+    uint32_t size;              /* how many ranks there are; all of them must open the stream (default 1) */
+    int32_t policy;             /* what becomes of closed steps when readers or memory cannot keep up:
+                                 * FB_POLICY_DROP_OLDEST (they are counted, readers see a gap), FB_POLICY_BLOCK
+                                 * (puts wait for room) or FB_POLICY_LATEST */
+    uint32_t keep;              /* how many closed steps are kept although nobody reads them (default 0) */
+    double timeout;             /* seconds that any wait may take: more than 0; infinity waits for ever (default
+                                 * 30) */
+    const char *transport;      /* how blocks travel: "auto" (shared memory where the server is on this host, else
+                                 * TCP), "shm" or "tcp". NULL: "auto" */
+    int32_t on_loss;            /* what to do when the home server is gone, and no other one takes this rank within
+                                 * two seconds: FB_ON_LOSS_SKIP (the simulation goes on unstaged: fb_producer_lost
+                                 * tells). With FB_ON_LOSS_FAIL a call waits for another one until `timeout`, and
+                                 * then fails with FB_UNREACHABLE; so it does where something of the open step is
+                                 * lost */
+    int32_t placement;          /* which server holds a block: the rank's home, which is on its host if any is
+                                 * (FB_PLACEMENT_NEAREST), a server by the block's id, so that they are spread
+                                 * evenly (FB_PLACEMENT_BY_BLOCK), or the one that a function of a fb_to_place
+                                 * names. A block that the home does not hold costs a second question. Blocks of up
+                                 * to 1 KiB travel with the step and are not placed */
+    fb_place_function place;    /* with FB_PLACEMENT_FUNCTION: called for each block that is placed */
+    void *place_context;        /* what `place` is called with */
+    uint64_t continues_run;     /* after a restart from a checkpoint: the run that goes on; 0: none does */
+    uint64_t continues_step;    /* the last step of that run that is still true */
+    uint64_t queue_bytes;       /* bytes of closed steps that may wait for readers before the policy drops some
+                                 * (default 1 GiB) */
+    uint32_t replicas;          /* how many servers hold each block, 1 to 8: all but one of them may die. A copy on
+                                 * another host is preferred; on one host it costs almost nothing, since the
+                                 * servers share the memory (default 1) */
+    int32_t durability;         /* with copies, what is safe when: what was put once the step has ended or fb_flush
+                                 * has returned (FB_DURABILITY_LOCAL), or each block once its put has returned
+                                 * (FB_DURABILITY_REPLICATED) */
+    uint32_t wait_for_readers;  /* how many readers with different names are to be attached before the first step
+                                 * of the run begins; FB_TIMEOUT at the deadline names those that have come. Two
+                                 * codes that read each other both need it from their first step (default 0) */
+    int32_t reserved;           /* 0 */
+    const char *name;           /* what this rank is called in errors, in the status and in logs */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
     { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, FB_ON_LOSS_SKIP, \
-      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL }
+      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct field */
@@ -397,9 +413,16 @@ int fb_producer_end(fb_producer *producer);
 /* Waits until the home server holds all that was put, or says what failed. */
 int fb_flush(fb_producer *producer);
 
-/* Ends the stream for this rank and frees the handle (also after an error). A step that is not ended is
- * told as torn, if anything was put in it. NULL is allowed. */
+/* Ends the stream for this rank and frees the handle (also after an error).  A step that is not ended is
+ * told as torn, if anything was put in it.  Waits until other servers know.  A run has finished when all its ranks have
+ * done so; one that ends without it has crashed, and readers are told FB_CRASHED after all that can be read.  NULL is
+ * allowed. */
 int fb_producer_close(fb_producer *producer);
+
+/* Frees the handle without closing the stream: readers are told that the run has crashed, as if this process had ended.
+ * For a simulation that fails and goes on as a process.  Waits until the home server holds what was put, if it answers.
+ * NULL is allowed. */
+int fb_producer_abandon(fb_producer *producer);
 
 /* ---- driving a pipeline --------------------------------------------------------------------- */
 
@@ -455,6 +478,9 @@ int fb_pipeline_active(const fb_pipeline *pipeline, uint64_t steps[], uint32_t *
  * rank.  Requests must be freed for themselves.  NULL is allowed. */
 int fb_pipeline_close(fb_pipeline *pipeline);
 
+/* The same without closing the stream, as fb_producer_abandon does. */
+int fb_pipeline_abandon(fb_pipeline *pipeline);
+
 /* ---- consumer ------------------------------------------------------------------------------- */
 
 /* generated from interface/forebay.toml: struct need */
@@ -488,20 +514,30 @@ typedef struct fb_consumer_options {
                               * policy (default 4) */
     int32_t follow;          /* whether to go on with the next run when the simulation is restarted (default 0: no) */
     int32_t start;           /* with which step to begin: FB_START_NEXT, the next step that begins;
-                              * FB_START_OLDEST, the oldest that the stream keeps; or a cursor: where an earlier
-                              * reader of the stream stopped, in this process or another, as fb_consumer_cursor
-                              * tells. Steps that are held no longer are left out, and not counted as `missed`: the
-                              * numbers tell. FB_NOT_FOUND if the stream has had no such run */
+                              * FB_START_OLDEST, the oldest that the stream keeps; FB_START_LATEST, the newest that
+                              * is held; FB_START_RUN, the first step of a run: of the one that is there, if it has
+                              * begun none yet, else of the next one, whatever ran before; or a cursor: where an
+                              * earlier reader of the stream stopped, in this process or another, as
+                              * fb_consumer_cursor tells. Steps that are held no longer are left out, and not
+                              * counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has had no such
+                              * run */
     uint64_t start_run;      /* with FB_START_CURSOR: the run that fb_consumer_cursor told, from 1 */
     uint64_t start_step;     /* with FB_START_CURSOR: the step that it told */
     uint64_t pin_bytes;      /* bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the
                               * blocks of further steps are copied, so that a reader that collects arrays cannot
                               * fill the servers. The arrays of one step may be kept whatever its size (default 1
                               * GiB) */
+    int32_t take;            /* which of the steps that wait for it the reader is given: FB_TAKE_ALL of them, in
+                              * order; or the FB_TAKE_LATEST, for a live view: then `next` gives the newest closed
+                              * step and counts those passed over as `missed`. Neither the simulation nor other
+                              * readers notice, whatever the stream's policy */
+    int32_t reserved;        /* 0 */
+    const char *name;        /* what this reader is called in errors, in the status and in logs, and by simulations
+                              * that wait for their readers (`wait_for_readers`) */
 } fb_consumer_options;
 #define FB_CONSUMER_OPTIONS_INIT \
     { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, 0, FB_START_NEXT, 0, 0, \
-      1073741824 }
+      1073741824, FB_TAKE_ALL, 0, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct step_info */

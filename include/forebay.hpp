@@ -51,7 +51,7 @@ class Error : public std::runtime_error {
 public:
     Error(int kind, const std::string &text, std::optional<std::uint32_t> server = {})
         : std::runtime_error(text), kind_(kind), server_(server) {}
-    // One of FB_INVALID ... FB_IO.
+    // One of fb_result, but FB_OK.
     int kind() const noexcept { return kind_; }
     // Whether the same call may succeed later although you have changed nothing.
     bool is_retryable() const noexcept { return fb_result_is_retryable(kind_) != 0; }
@@ -141,6 +141,11 @@ struct ProducerOptions {
     // With copies, what is safe when: what was put once the step has ended or fb_flush has returned
     // (FB_DURABILITY_LOCAL), or each block once its put has returned (FB_DURABILITY_REPLICATED).
     std::int32_t durability = FB_DURABILITY_LOCAL;
+    // How many readers with different names are to be attached before the first step of the run begins; FB_TIMEOUT at
+    // the deadline names those that have come. Two codes that read each other both need it from their first step.
+    std::uint32_t wait_for_readers = 0;
+    // What this rank is called in errors, in the status and in logs.
+    std::string name = {};
 };
 // end of what is generated
 
@@ -211,15 +216,24 @@ struct ConsumerOptions {
     // Whether to go on with the next run when the simulation is restarted.
     bool follow = false;
     // With which step to begin: FB_START_NEXT, the next step that begins; FB_START_OLDEST, the oldest that the stream
-    // keeps; or a cursor: where an earlier reader of the stream stopped, in this process or another, as
-    // fb_consumer_cursor tells. Steps that are held no longer are left out, and not counted as `missed`: the numbers
-    // tell. FB_NOT_FOUND if the stream has had no such run.
+    // keeps; FB_START_LATEST, the newest that is held; FB_START_RUN, the first step of a run: of the one that is
+    // there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an earlier
+    // reader of the stream stopped, in this process or another, as fb_consumer_cursor tells. Steps that are held no
+    // longer are left out, and not counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has had no such
+    // run.
     std::int32_t start = FB_START_NEXT;
     Cursor cursor = {};
     // Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further steps are
     // copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step may be kept
     // whatever its size (default 1 GiB).
     std::uint64_t pin_bytes = std::uint64_t(1) << 30;
+    // Which of the steps that wait for it the reader is given: FB_TAKE_ALL of them, in order; or the FB_TAKE_LATEST,
+    // for a live view: then `next` gives the newest closed step and counts those passed over as `missed`. Neither the
+    // simulation nor other readers notice, whatever the stream's policy.
+    std::int32_t take = FB_TAKE_ALL;
+    // What this reader is called in errors, in the status and in logs, and by simulations that wait for their readers
+    // (`wait_for_readers`).
+    std::string name = {};
 };
 // end of what is generated
 
@@ -420,6 +434,8 @@ inline fb_producer_options given(const ProducerOptions &options) {
     given.queue_bytes = options.queue_bytes;
     given.replicas = options.replicas;
     given.durability = options.durability;
+    given.wait_for_readers = options.wait_for_readers;
+    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated
@@ -441,6 +457,8 @@ inline fb_consumer_options given(const ConsumerOptions &options, const std::vect
     given.start_run = options.cursor.run;
     given.start_step = options.cursor.step;
     given.pin_bytes = options.pin_bytes;
+    given.take = options.take;
+    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated
@@ -520,8 +538,19 @@ struct CloseSpace {
 struct CloseAdmin {
     void operator()(fb_admin *admin) const noexcept { fb_admin_close(admin); }
 };
+// Whether an exception ends the life of what was made before it: then a rank has crashed.
+class Unwinding {
+public:
+    explicit operator bool() const noexcept { return std::uncaught_exceptions() > thrown_; }
+
+private:
+    int thrown_ = std::uncaught_exceptions();
+};
 struct ClosePipeline {
-    void operator()(fb_pipeline *pipeline) const noexcept { fb_pipeline_close(pipeline); }
+    Unwinding unwinding;
+    void operator()(fb_pipeline *pipeline) const noexcept {
+        unwinding ? fb_pipeline_abandon(pipeline) : fb_pipeline_close(pipeline);
+    }
 };
 struct FreeRequest {
     void operator()(fb_request *request) const noexcept { fb_request_free(request); }
@@ -530,7 +559,10 @@ struct FreeText {
     void operator()(char *text) const noexcept { fb_free(text); }
 };
 struct CloseProducer {
-    void operator()(fb_producer *producer) const noexcept { fb_producer_close(producer); }
+    Unwinding unwinding;
+    void operator()(fb_producer *producer) const noexcept {
+        unwinding ? fb_producer_abandon(producer) : fb_producer_close(producer);
+    }
 };
 struct CloseConsumer {
     void operator()(fb_consumer *consumer) const noexcept { fb_consumer_close(consumer); }
@@ -745,8 +777,11 @@ public:
     void end() { check(fb_producer_end(get())); }
     // Waits until the home server holds all that was put.
     void flush() { check(fb_flush(get())); }
-    // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
+    // Ends the stream for this rank and tells what went wrong.  The destructor does so without telling; where an exception
+    // ends this object's life it abandons the stream.
     void close() { check(fb_producer_close(handle_.release())); }
+    // Gives up this rank without closing the stream: readers are told FB_CRASHED, as if this process had ended.
+    void abandon() { check(fb_producer_abandon(handle_.release())); }
     // For functions of forebay.h.
     fb_producer *get() const noexcept { return handle_.get(); }
     fb_producer *get_producer() const noexcept { return get(); }
@@ -838,6 +873,8 @@ public:
     }
     // Ends the stream for this rank and tells what went wrong; the destructor does so without telling.
     void close() { check(fb_pipeline_close(handle_.release())); }
+    // Gives up this rank without closing the stream, as the destructor does where an exception ends this object's life.
+    void abandon() { check(fb_pipeline_abandon(handle_.release())); }
     // For functions of forebay.h.
     fb_pipeline *get() const noexcept { return handle_.get(); }
     fb_producer *get_producer() const {

@@ -170,7 +170,7 @@ def test_they_are_shown(one: forebay.LocalGroup) -> None:
             '  x = [1.5,"NaN"]',
             "V      float64  (5)    1",
         ]
-        assert lines()[0] == "s"
+        assert lines()[0].startswith("s (running since 20")
         assert len(lines()[1]) <= 80
         assert [field["name"] for field in json.loads("".join(lines("s", "--json")))] == ["U", "V"]
 

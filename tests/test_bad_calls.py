@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.arrays import reference
 from support.groups import is_given_back
-from support.sessions import consumer, open_ranks, producer, trouble
+from support.sessions import consumer, open_ranks, producer, steps_until_crash, trouble
 from support.waiting import wait_until
 
 import forebay
@@ -69,7 +69,7 @@ def test_a_step_left_by_an_exception(two: forebay.LocalGroup) -> None:
         with pytest.raises(ZeroDivisionError):
             simulation()
         seen = []
-        for found in reader:
+        for found in steps_until_crash(reader):
             np.testing.assert_array_equal(found["U"][...], reference(SHAPE))
             seen.append((found.number, found.torn))
         assert seen == [(0, False), (1, True)]

@@ -213,7 +213,7 @@ def test_a_group_from_up_to_down(own_place: Path) -> None:
             assert told("get", "sim", "V", "--group", group, code=1)["error"] == "NotFound"
             waited = run("get", "none", "U", "--timeout", "0.2", "--group", group, code=1)
             assert "nobody has opened stream 'none' yet: waiting, 200ms at most" in waited.stderr
-            assert "the next step of stream 'none'" in waited.stderr.splitlines()[-1]
+            assert "no step of stream 'none' has come within" in waited.stderr.splitlines()[-1]
     finally:
         down = told("down", "--group", group)
     assert down == {"ended": 2}
@@ -441,7 +441,7 @@ def test_which_step_is_shown(two: forebay.LocalGroup) -> None:
     wait_until(lambda: open_ranks_of(two, "brief") == 0)
     error = told("get", "brief", "U", "--group", two.path, code=1)
     assert error["error"] == "NotFound"
-    assert "has ended" in error["text"]
+    assert "has finished, and keeps none of its steps" in error["text"]
     assert "  " not in error["text"]
     assert "oldest, latest or next" in run("get", "s", "U", "--step", "last", code=2).stderr
 

@@ -79,7 +79,7 @@ def test_an_option_reaches_all_languages(copy: Path) -> None:
     """Adding one is a table of the declaration."""
     add_option(copy, 'type = "u32"\ndefault = 3')
     expected = {
-        "include/forebay.h": "uint32_t haste;           /* how much haste there is (default 3) */",
+        "include/forebay.h": "uint32_t haste;             /* how much haste there is (default 3) */",
         "include/forebay.hpp": "std::uint32_t haste = 3;",
         "fortran/forebay_open.inc": "integer, intent(in), optional :: haste",
         "fortran/forebay_c.inc": "integer(c_int32_t) :: haste = 3",

@@ -15,7 +15,7 @@ from support.arrays import reference
 from support.children import Child
 from support.groups import is_given_back, open_ranks_of, pid_of_server, stream_status, total
 from support.processes import is_alive, stand_still
-from support.sessions import open_ranks, write_steps
+from support.sessions import open_ranks, steps_until_crash, write_steps
 from support.waiting import wait_until, within
 
 import forebay
@@ -145,19 +145,19 @@ def test_the_only_server_is_killed_within_a_step(
 
 
 def test_an_error_of_closing_hides_nothing(one: forebay.LocalGroup, transport: str) -> None:
-    """What the body of a `with` raised is what is raised."""
+    """What the body of a `with` raised is what is raised, also where a handle cannot be closed any more."""
 
     def use() -> None:
-        with forebay.Producer("s", group=one.path, transport=transport, timeout=5, on_loss="fail"):
+        with (
+            forebay.Consumer("s", group=one.path, transport=transport, timeout=5),
+            forebay.Producer("s", group=one.path, transport=transport, timeout=5, on_loss="fail"),
+        ):
             one.servers[0].process.kill()
             one.servers[0].process.wait()
             raise ValueError("the body's own")
 
-    with pytest.raises(ValueError, match="the body's own") as caught:
+    with pytest.raises(ValueError, match="the body's own"):
         use()
-    (note,) = caught.value.__notes__
-    assert "closing failed, too: Unreachable: " in note
-    assert "server0" in note
 
 
 def test_a_reader_waits_while_its_server_is_killed(
@@ -300,7 +300,7 @@ def test_a_stopped_server_ends_calls_at_their_deadline(
                         step.put("U", part, offset=(rank * half, 0))
             with contextlib.suppress(forebay.Timeout, forebay.Unreachable):
                 for _ in range(3):
-                    with reader.next() as found, contextlib.suppress(forebay.Error):
+                    with reader.next(timeout=1) as found, contextlib.suppress(forebay.Error):
                         np.testing.assert_array_equal(found["U"][...], reference(SHAPE, "f8", found.number))
             for use in (
                 lambda: forebay.Consumer("s", group=two.path, timeout=1, transport=transport),
@@ -538,7 +538,7 @@ def test_a_producer_is_killed(
                 with sim.step(number) as step:
                     step.put("U", reference(SHAPE, "f8", number)[:20])
         with within(15):
-            for step in reader:
+            for step in steps_until_crash(reader, "rank 1 of 2 ended without closing it"):
                 if step.number == 3 and point == "put":
                     # What the servers had answered for is kept, although its step was not ended.
                     assert step.torn

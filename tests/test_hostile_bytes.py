@@ -137,7 +137,7 @@ def proxy(one: forebay.LocalGroup, own_place: Path, transport: str) -> Iterator[
 def small_session(path: str, transport: str, values: list[float]) -> None:
     """A producer and a reader of blocks that travel inside control messages."""
     with (
-        contextlib.closing(consumer(path, transport=transport, timeout=1)) as reader,
+        contextlib.closing(consumer(path, transport=transport, timeout=1, start="run")) as reader,
         contextlib.closing(producer(path, transport=transport, timeout=1, on_loss="fail")) as sim,
     ):
         sim.array("U", dtype="f8", shape=SHAPE)

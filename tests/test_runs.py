@@ -49,7 +49,7 @@ def test_a_reader_before_the_simulation_and_its_end(two: forebay.LocalGroup, tra
     """Numbers are those the producer gave; iterating ends with the simulation, and stays ended."""
     numbers = [5, 6, 17, 400, 2**40, 2**63]
     with consumer(two, transport=transport, window=16) as reader:
-        with pytest.raises(forebay.Timeout, match="no step that it wants has come since it attached"):
+        with pytest.raises(forebay.Timeout, match="none that this reader wants has since it attached"):
             reader.next(timeout=0.05)
         with open_ranks(two, "s", 2, transport=transport) as sim:
             for rank in sim:

@@ -139,4 +139,4 @@ def test_steps_that_are_left_out_are_told_when_the_next_begins(two: forebay.Loca
             step.put("U", np.ones(SMALL))
         put(sim[0], 10)
         assert reader.next().number == 10
-    wait_until(lambda: (status := stream_status(two, "s")) is not None and status["over"])
+    wait_until(lambda: (status := stream_status(two, "s")) is not None and status["phase"] == "finished")

@@ -18,8 +18,11 @@ Durability = Literal["local", "replicated"]
 Placement = Literal["nearest", "by-block"]
 """Which server holds a block."""
 
-Start = Literal["next", "oldest"]
+Start = Literal["next", "oldest", "latest", "run"]
 """With which step a consumer begins."""
+
+Take = Literal["all", "latest"]
+"""Which of the steps that wait for it a consumer is given."""
 
 Transport = Literal["auto", "shm", "tcp"]
 """How blocks go between this process and the servers."""

@@ -47,13 +47,22 @@ class Consumer:
         Whether to go on with the next run when the simulation is restarted.
     start:
         With which step to begin: `"next"`, the next step that begins; `"oldest"`, the oldest that the
-        stream keeps; or a cursor: where an earlier reader of the stream stopped, in this process or
-        another, as `cursor` tells. Steps that are held no longer are left out, and not counted as `missed`:
-        the numbers tell. `NotFound` if the stream has had no such run.
+        stream keeps; `"latest"`, the newest that is held; `"run"`, the first step of a run: of the one that
+        is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an
+        earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps that are
+        held no longer are left out, and not counted as `missed`: the numbers tell. `NotFound` if the stream
+        has had no such run.
     pin_bytes:
         Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
         further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
         of one step may be kept whatever its size (default 1 GiB).
+    take:
+        Which of the steps that wait for it the reader is given: `"all"` of them, in order; or the
+        `"latest"`, for a live view: then `next` gives the newest closed step and counts those passed over
+        as `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
+    name:
+        What this reader is called in errors, in the status and in logs, and by simulations that wait for
+        their readers (`wait_for_readers`).
     """
 
     def __init__(
@@ -70,6 +79,8 @@ class Consumer:
         follow: bool = False,
         start: _choices.Start | tuple[int, int] = "next",
         pin_bytes: int = 1 << 30,
+        take: _choices.Take = "all",
+        name: str | None = None,
         # end of what is generated
     ) -> None:
         # generated from interface/forebay.toml: given consumer
@@ -83,6 +94,8 @@ class Consumer:
             follow=follow,
             start=start,
             pin_bytes=pin_bytes,
+            take=take,
+            name=name,
         )
         # end of what is generated
         self._core = _forebay.Consumer(stream, given)

@@ -178,6 +178,14 @@ class Io(Error, OSError):
     code = 25
 
 
+class Crashed(Error):
+    """The run is over, and not all its ranks closed it: raised after all that can be read was told, by
+    loops, too.
+    """
+
+    code = 26
+
+
 # end of what is generated
 
 _BY_CODE: dict[int, type[Error]] = {kind.code: kind for kind in Error.__subclasses__()}

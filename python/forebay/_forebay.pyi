@@ -27,6 +27,8 @@ class ProducerOptions(TypedDict):
     queue_bytes: int
     replicas: int
     durability: str
+    wait_for_readers: int
+    name: str | None
 
 class ConsumerOptions(TypedDict):
     group: str | None
@@ -38,6 +40,8 @@ class ConsumerOptions(TypedDict):
     follow: bool
     start: str | tuple[int, int]
     pin_bytes: int
+    take: str
+    name: str | None
 
 class SpaceOptions(TypedDict):
     group: str | None
@@ -113,6 +117,7 @@ class Producer:
     def end(self) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 class Consumer:
     def __init__(self, stream: str, options: ConsumerOptions) -> None: ...

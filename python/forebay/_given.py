@@ -61,7 +61,7 @@ def start(given: object) -> str | tuple[int, int]:
         return given
     if not isinstance(given, Sequence) or len(given) != 2:
         raise Invalid(
-            f"start={given!r}: give 'next', 'oldest', or a reader's cursor, which is a run and a step"
+            f"start={given!r}: give 'next', 'oldest', 'latest', 'run', or a reader's cursor, which is a run and a step"
         )
     run, step = given
     return _arrays.integer(run, "start: run", low=1), _arrays.integer(step, "start: step")

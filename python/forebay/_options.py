@@ -24,6 +24,8 @@ def producer(
     queue_bytes: int,
     replicas: int,
     durability: _choices.Durability,
+    wait_for_readers: int,
+    name: str | None,
 ) -> _forebay.ProducerOptions:
     """How to open a producer."""
     return {
@@ -40,6 +42,8 @@ def producer(
         "queue_bytes": _arrays.integer(queue_bytes, "queue_bytes"),
         "replicas": _arrays.integer(replicas, "replicas", bits=32),
         "durability": durability,
+        "wait_for_readers": _arrays.integer(wait_for_readers, "wait_for_readers", bits=32),
+        "name": name,
     }
 
 
@@ -54,6 +58,8 @@ def consumer(
     follow: bool,
     start: _choices.Start | tuple[int, int],
     pin_bytes: int,
+    take: _choices.Take,
+    name: str | None,
 ) -> _forebay.ConsumerOptions:
     """How to open a consumer."""
     return {
@@ -66,6 +72,8 @@ def consumer(
         "follow": follow,
         "start": _given.start(start),
         "pin_bytes": _arrays.integer(pin_bytes, "pin_bytes"),
+        "take": take,
+        "name": name,
     }
 
 

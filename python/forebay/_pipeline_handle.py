@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _choices, _forebay, _given, _options
 from forebay._attrs import AttrValue
-from forebay._closing import close_after
+from forebay._closing import close_after, is_clean
 from forebay._errors import StepOrder
 from forebay._producer import OpenStep, Producer, Widths
 
@@ -290,7 +290,7 @@ class PipelineHandle:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         # What was staged of a step may not be all if something was raised: it is left torn.
-        close_after(self.close if kind is None else self._producer.close, value)
+        close_after(self.close if is_clean(value) else self._producer.abandon, value)
 
     @staticmethod
     def _number(step: int, time: float | None) -> tuple[int, float]:

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _attrs, _choices, _forebay, _given, _options
 from forebay._attrs import AttrValue
-from forebay._closing import close_after
+from forebay._closing import close_after, is_clean
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
 _Ghosts = tuple[list[int], list[int]] | None
@@ -75,6 +75,12 @@ class Producer:
     durability:
         With copies, what is safe when: what was put once the step has ended or `flush` has returned
         (`"local"`), or each block once its put has returned (`"replicated"`).
+    wait_for_readers:
+        How many readers with different names are to be attached before the first step of the run begins;
+        `Timeout` at the deadline names those that have come. Two codes that read each other both need it
+        from their first step.
+    name:
+        What this rank is called in errors, in the status and in logs.
     """
 
     def __init__(
@@ -95,6 +101,8 @@ class Producer:
         queue_bytes: int = 1 << 30,
         replicas: int = 1,
         durability: _choices.Durability = "local",
+        wait_for_readers: int = 0,
+        name: str | None = None,
         # end of what is generated
     ) -> None:
         # generated from interface/forebay.toml: given producer
@@ -112,6 +120,8 @@ class Producer:
             queue_bytes=queue_bytes,
             replicas=replicas,
             durability=durability,
+            wait_for_readers=wait_for_readers,
+            name=name,
         )
         # end of what is generated
         self._core = _forebay.Producer(stream, given)
@@ -294,8 +304,20 @@ class Producer:
         self._core.flush()
 
     def close(self) -> None:
-        """Ends the stream for this rank. Closing twice is harmless."""
+        """Ends the stream for this rank; closing twice is harmless. Waits until other servers know.
+
+        A run has finished when all its ranks have closed it. One that ends without it, or that an exception takes
+        out of its `with`, has crashed: readers are told `Crashed` after all that can be read.
+        """
         self._core.close()
+
+    def abandon(self) -> None:
+        """Gives up this rank without closing the stream, as an exception that leaves `with` does.
+
+        Readers are told that the run has crashed; an open step is left torn. For a simulation that fails and goes
+        on as a process. Waits until the home server holds what was put, if it answers. Harmless after `close`.
+        """
+        self._core.abandon()
 
     def __repr__(self) -> str:
         return f"<forebay.Producer of stream {self.stream!r}, rank {self.rank} of {self.size}>"
@@ -306,7 +328,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        close_after(self.close, value)
+        close_after(self.close if is_clean(value) else self.abandon, value)
 
 
 class OpenStep:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import forebay
-from support.sessions import producer
+from support.sessions import consumer
 
 BUDGET = 256 << 20
 """Bytes of blocks that each server of a test may hold: far less than the machine has."""
@@ -75,7 +75,7 @@ def stream_coordinated_by(group: forebay.LocalGroup, server: int) -> str:
     """A stream's name that this server coordinates."""
     for number in range(100):
         name = f"name{number}"
-        with producer(group, name, keep=1):
+        with consumer(group, name):
             found = next(
                 stream["server"] for stream in group_status(group)["streams"] if stream["name"] == name
             )

@@ -52,6 +52,17 @@ def write_steps(
                 step.put(field, array[begin:end], offset=(begin, *[0] * (array.ndim - 1)))
 
 
+def steps_until_crash(reader: forebay.Consumer, why: str = "") -> Iterator[forebay.Step]:
+    """The steps that a reader is told of until it is told that the run has crashed, which it must be; `why` is in the text."""
+    told = ""
+    try:
+        yield from reader
+    except forebay.Crashed as error:
+        told = str(error)
+    assert told, "the run has finished"
+    assert why in told
+
+
 def trouble(producers: list[forebay.Producer]) -> str | None:
     """What the servers tell one of these ranks that went wrong with what it put."""
     for producer in producers:
@@ -66,7 +77,7 @@ def check_it_works(group: Any, transport: str = "auto") -> None:
     """A step goes through, whole."""
     path = getattr(group, "path", group)
     with (
-        forebay.Consumer("works", group=path, transport=transport, timeout=20) as reader,
+        forebay.Consumer("works", group=path, transport=transport, timeout=20, start="run") as reader,
         open_ranks(path, "works", 2, transport=transport) as sim,
     ):
         whole = reference((300, 70))

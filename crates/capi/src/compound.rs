@@ -1,7 +1,10 @@
 //! Options that are several members in C.
 #![allow(unsafe_code, reason = "what is needed is a list of C's structs")]
 
-use crate::abi::{FB_START_CURSOR, FB_START_NEXT, FB_START_OLDEST, fb_consumer_options, fb_producer_options};
+use crate::abi::{
+    FB_START_CURSOR, FB_START_LATEST, FB_START_NEXT, FB_START_OLDEST, FB_START_RUN, fb_consumer_options,
+    fb_producer_options,
+};
 use crate::arguments;
 pub(crate) use crate::placement::placement;
 use forebay_client::core::contract::{Need, Needs};
@@ -25,12 +28,15 @@ pub(crate) fn start(given: &fb_consumer_options) -> Result<Start> {
     match given.start {
         FB_START_NEXT => Ok(Start::Next),
         FB_START_OLDEST => Ok(Start::Oldest),
+        FB_START_LATEST => Ok(Start::Latest),
+        FB_START_RUN => Ok(Start::Run),
         FB_START_CURSOR if given.start_run == 0 => {
             Err(Error::invalid("options->start_run is 0: runs are counted from 1"))
         }
         FB_START_CURSOR => Ok(Start::Cursor(given.start_run, given.start_step)),
         other => Err(Error::invalid(format!(
-            "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1) or FB_START_CURSOR (2)"
+            "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1), FB_START_CURSOR (2), FB_START_LATEST (3) or \
+             FB_START_RUN (4)"
         ))),
     }
 }

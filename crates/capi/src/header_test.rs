@@ -107,7 +107,10 @@ fn the_header_is_what_was_built() {
         let name = format!("FB_{}", format!("{dtype:?}").to_uppercase());
         let _ = writeln!(c, "_Static_assert({name} == {}, \"{name}\");", dtype as i32);
     }
-    let _ = writeln!(c, "_Static_assert(FB_IO == {}, \"the last kind\");", ErrorKind::ALL.len());
+    for kind in ErrorKind::ALL {
+        let name = kind.c_name().to_string_lossy();
+        let _ = writeln!(c, "_Static_assert({name} == {}, \"{name}\");", kind.code());
+    }
     for (_, declaration) in &functions {
         let _ = writeln!(c, "{declaration}");
     }

@@ -15,6 +15,7 @@ use forebay_client::{Choice, ConsumerOptions, GroupOptions, ProducerOptions, Res
 pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str) -> Result<ProducerOptions> {
     // SAFETY: the caller vouches for it.
     unsafe {
+        arguments::unused(given.reserved, "options->reserved")?;
         Ok(ProducerOptions {
             group: arguments::group(given.group, given.transport, given.timeout)?,
             stream: stream.to_owned(),
@@ -28,6 +29,8 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
             queue_bytes: given.queue_bytes,
             replicas: given.replicas,
             durability: Choice::of_number(given.durability, "options->durability")?,
+            wait_for_readers: given.wait_for_readers,
+            name: arguments::optional_text(given.name, "options->name")?.map(str::to_owned),
         })
     }
 }
@@ -39,6 +42,7 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
 pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str) -> Result<ConsumerOptions> {
     // SAFETY: the caller vouches for it.
     unsafe {
+        arguments::unused(given.reserved, "options->reserved")?;
         Ok(ConsumerOptions {
             group: arguments::group(given.group, given.transport, given.timeout)?,
             stream: stream.to_owned(),
@@ -47,6 +51,8 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
             follow: arguments::truth(given.follow, "options->follow")?,
             start: compound::start(given)?,
             pin_bytes: given.pin_bytes,
+            take: Choice::of_number(given.take, "options->take")?,
+            name: arguments::optional_text(given.name, "options->name")?.map(str::to_owned),
         })
     }
 }

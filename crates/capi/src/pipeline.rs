@@ -272,6 +272,20 @@ pub(crate) unsafe extern "C" fn fb_pipeline_close(pipeline: *mut fb_pipeline) ->
     })
 }
 
+/// Gives up the rank without closing the stream, and frees the handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_pipeline_abandon(pipeline: *mut fb_pipeline) -> c_int {
+    call("fb_pipeline_abandon", || {
+        // SAFETY: the header's terms; the rank's handle was made with this one.
+        unsafe {
+            let Some(inner) = Handle::take(pipeline) else { return Ok(()) };
+            inner.handle.abandon();
+            drop(Handle::take(inner.rank));
+        }
+        Ok(())
+    })
+}
+
 impl Inner {
     /// Ends the step of this rank and has it run.
     fn execute(&self, step: u64) -> Result<PipelineRequest> {

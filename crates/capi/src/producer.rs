@@ -372,3 +372,19 @@ pub(crate) unsafe extern "C" fn fb_producer_close(producer: *mut fb_producer) ->
         inner.map_or(Ok(()), |inner| inner.producer.close())
     })
 }
+
+/// Gives up the rank without closing the stream, and frees the handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_producer_abandon(producer: *mut fb_producer) -> c_int {
+    call("fb_producer_abandon", || {
+        // SAFETY: the header's terms. One of a forked child is told by what follows.
+        if let Ok(inner) = unsafe { Handle::get(producer, "producer") } {
+            inner.check_own("fb_pipeline_abandon")?;
+        }
+        // SAFETY: as above.
+        if let Some(inner) = unsafe { Handle::take(producer) } {
+            inner.producer.abandon();
+        }
+        Ok(())
+    })
+}

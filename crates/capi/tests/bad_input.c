@@ -2,6 +2,7 @@
  * the handle is of use afterwards. */
 #include <fcntl.h>
 #include <math.h>
+#include <stddef.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,7 +111,7 @@ CASE(struct_sizes) {
         fb_field field;
         uint64_t later;
     } newer = {FB_FIELD_INIT, 0};
-    const uint64_t sizes[] = {0, 8, sizeof options - 1, UINT64_MAX, (uint64_t)1 << 40};
+    const uint64_t sizes[] = {0, 8, offsetof(fb_producer_options, wait_for_readers) - 1, UINT64_MAX, (uint64_t)1 << 40};
     fb_producer *producer;
     options.stream = stream;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -182,7 +183,7 @@ CASE(consumer_options) {
         CHECK(consumer == NULL); \
     } while (0)
     REFUSED(FB_INVALID, "window is 0", "1 to 1024", window, 0);
-    REFUSED(FB_INVALID, "start is 5", "FB_START_", start, 5);
+    REFUSED(FB_INVALID, "start is 9", "FB_START_", start, 9);
     REFUSED(FB_INVALID, "start_run is 0", "counted from 1", start, FB_START_CURSOR);
     REFUSED(FB_INVALID, "follow is 2", "0 or 1", follow, 2);
     REFUSED(FB_INVALID, "every is 0", "1 or more", every, 0);

@@ -206,7 +206,7 @@ CASE(a_parent_that_dies) {
         CHECK(info.torn);
         OK(fb_step_release(step));
     } else {
-        FAILS(FB_ENDED, stream, "", result);
+        FAILS(FB_CRASHED, stream, "ended without closing it", result);
     }
     OK(fb_consumer_close(consumer));
     close(both[0]);

@@ -173,11 +173,12 @@ fn find(common: &Common, get: &Get, output: &Output) -> Result<Step> {
 
 /// An error if it is known that nothing can be read, so that nobody waits for it.
 fn check_offered(stream: &Value, get: &Get) -> Result<()> {
-    if stream["over"] == true && stream["held"]["blocks"] == 0 {
+    let phase = stream["phase"].as_str().unwrap_or_default();
+    if matches!(phase, "finished" | "crashed") && stream["held"]["blocks"] == 0 {
         return Err(Error::not_found(format!(
-            "stream '{}' has ended after {} steps and keeps none of them: open its producers with keep=1, or more, \
-             to look at it afterwards",
-            get.stream, stream["steps"]["closed"]
+            "stream '{}' has {phase}, and keeps none of its steps: open its producers with keep=1, or more, to look \
+             at it afterwards",
+            get.stream
         )));
     }
     if is_not_offered(stream, &get.field) {

@@ -2,7 +2,7 @@
 
 use crate::Common;
 use crate::output::{Output, list, text};
-use crate::status::of_reachable;
+use crate::status::{of_reachable, phase};
 use forebay_client::{Admin, Error, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -20,7 +20,8 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
     match &ls.stream {
         None => output.result(&json!(streams), |_| {
             let lines = |stream: &Value| {
-                [vec![name(stream).to_owned()], attributes(&stream["attrs"]), left_out(stream)].concat()
+                let title = format!("{} ({})", name(stream), phase(stream));
+                [vec![title], attributes(&stream["attrs"]), left_out(stream)].concat()
             };
             streams.iter().flat_map(lines).collect()
         }),

@@ -2,6 +2,7 @@
 
 use crate::output::{Output, bytes, list};
 use crate::{Common, UNREACHED};
+use forebay_client::core::ids::Timestamp;
 use forebay_client::{Admin, Error, Result};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -93,7 +94,7 @@ fn text(status: &Value) -> Vec<String> {
             lines.extend(rows);
         }
     };
-    let mut streams: Vec<String> = list(&status["streams"]).map(stream).collect();
+    let mut streams: Vec<String> = list(&status["streams"]).flat_map(stream).collect();
     if list(&status["streams"]).any(is_counted_since) {
         streams.push(COUNTED.to_owned());
     }
@@ -132,7 +133,23 @@ fn is_counted_since(stream: &Value) -> bool {
     number(&stream["counted_since_epoch"]) > 0
 }
 
-fn stream(stream: &Value) -> String {
+/// Whether a stream is running or how it ended, since when, and how far it is.
+pub(crate) fn phase(stream: &Value) -> String {
+    let phase = stream["phase"].as_str().unwrap_or("unknown");
+    let since =
+        stream["since"].as_f64().map(|since| format!(" since {}", Timestamp((since * 1000.0) as u64)));
+    let place = if phase == "finished" { "after" } else { "at" };
+    let reached = stream["reached"].as_u64().map(|step| format!(", {place} step {step}"));
+    format!("{phase}{}{}", since.unwrap_or_default(), reached.unwrap_or_default())
+}
+
+/// A stream, and beneath it whether it runs or how it ended.
+fn stream(stream: &Value) -> Vec<String> {
+    let why = stream["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    vec![counts(stream), format!("    {}{why}", phase(stream))]
+}
+
+fn counts(stream: &Value) -> String {
     let ranks = format!("{}/{}", number(&stream["ranks"]["open"]), number(&stream["ranks"]["size"]));
     let mark = if is_counted_since(stream) { "*" } else { "" };
     format!(

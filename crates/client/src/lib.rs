@@ -29,6 +29,7 @@ mod consumer;
 mod declared;
 mod fork;
 mod group_options;
+mod identity;
 mod on_loss;
 mod outcome;
 mod pipeline_handle;

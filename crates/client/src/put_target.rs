@@ -8,7 +8,7 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
 use forebay_store::strided::Source;
-use forebay_store::{Access, BeginWord, Mapping, PAGE, TakenWord};
+use forebay_store::{Access, BeginWord, Mapping, PAGE, PutWord, TakenWord};
 use forebay_wire::client::block::Grant;
 use forebay_wire::client::writing;
 use forebay_wire::protocol::Request;
@@ -115,6 +115,13 @@ impl WritableArena {
     pub(crate) fn is_taken(&self, step: StepNumber) -> bool {
         let word = self.mapping.atomic(self.mapping.len() - PAGE + 8);
         word.is_ok_and(|word| TakenWord(word).is_taken(step))
+    }
+
+    /// Lets the server know, should this process die, that something was put in this step.
+    pub(crate) fn note_put(&self, step: StepNumber) {
+        if let Ok(word) = self.mapping.atomic(self.mapping.len() - PAGE + 16) {
+            PutWord(word).note(step);
+        }
     }
 
     /// Brings a range into this mapping in one go, if it is not there.

@@ -1,6 +1,7 @@
 //! What a server has around it: its host, a clock, and the way to other servers. Those of a simulation are made up, so
 //! that whole servers run in it, many in one thread.
 
+use forebay_core::ids::Timestamp;
 use forebay_core::{Error, Result};
 use forebay_transport::connection_file::ServerEntry;
 use forebay_transport::{Address, Link, host, shm, tcp};
@@ -10,7 +11,7 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::io;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How long a TCP connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -29,6 +30,9 @@ pub trait Environment: fmt::Debug + Send + Sync {
 
     /// A clock that goes on while the machine sleeps: a lease must have ended when it wakes.
     fn now(&self) -> Duration;
+
+    /// What the wall clock says: to be shown, and to be compared with nothing.
+    fn wall_clock(&self) -> Timestamp;
 
     /// Opens a connection. One on the same host never waits; another one takes ten seconds at most.
     fn connect(&self, address: Address) -> Connecting;
@@ -68,6 +72,11 @@ impl Environment for Machine {
     fn now(&self) -> Duration {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+    }
+
+    fn wall_clock(&self) -> Timestamp {
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed();
+        Timestamp(since_1970.map_or(0, |elapsed| elapsed.as_millis() as u64))
     }
 
     fn connect(&self, address: Address) -> Connecting {

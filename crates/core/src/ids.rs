@@ -11,6 +11,20 @@ pub type StepNumber = u64;
 /// One life of a stream, counted from 1 by its coordinator.
 pub type RunNumber = u64;
 
+/// When something was, in milliseconds since 1970 (UTC), as the clock of the server said that saw it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Timestamp(pub u64);
+
+impl fmt::Display for Timestamp {
+    /// Date and time, to the second, in UTC.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match i64::try_from(self.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()) {
+            Some(time) => write!(f, "{} UTC", time.strftime("%Y-%m-%d %H:%M:%S")),
+            None => write!(f, "{} ms after 1970", self.0),
+        }
+    }
+}
+
 /// One line of a group's history: made at random when the group is founded, renewed by force only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lineage(pub [u8; 16]);
@@ -112,5 +126,11 @@ mod tests {
         assert!(check_name("stream", "").is_err());
         assert!(check_name("stream", "a\nb").is_err());
         assert!(check_name("stream", &"x".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn a_time_is_shown_in_utc_whatever_it_is() {
+        assert_eq!(Timestamp(1_795_708_980_999).to_string(), "2026-11-26 16:03:00 UTC");
+        assert!(Timestamp(u64::MAX).to_string().contains("after 1970"));
     }
 }

@@ -42,6 +42,7 @@ pub mod dtype;
 pub mod error;
 pub mod hilbert;
 pub mod home_assignment;
+pub mod identity;
 pub mod ids;
 pub mod lease;
 pub mod membership;

@@ -72,6 +72,8 @@ pub enum Bug {
     ForgetsCutsOfThoseGone,
     /// A rank's leaving is answered before the coordinator knows of it.
     AnswersLeavesAtOnce,
+    /// A server that coordinates a stream tells no other one that a rank whose home it is has closed.
+    KeepsLeavesToItself,
     /// A backup says that it keeps what it does not.
     KeepsNothing,
     /// Copies that a dead backup had are not made again.

@@ -52,8 +52,10 @@ impl Start {
             Start::Name(name) => match &name[..] {
                 "next" => Ok(steps::Start::Next),
                 "oldest" => Ok(steps::Start::Oldest),
+                "latest" => Ok(steps::Start::Latest),
+                "run" => Ok(steps::Start::Run),
                 _ => Err(raise(Error::invalid(format!(
-                    "start '{name}' is not known: use next, oldest, or a reader's cursor"
+                    "start '{name}' is not known: use next, oldest, latest, run, or a reader's cursor"
                 )))),
             },
         }

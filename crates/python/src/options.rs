@@ -51,6 +51,8 @@ pub(crate) struct ProducerGiven {
     queue_bytes: u64,
     replicas: u32,
     durability: String,
+    wait_for_readers: u32,
+    name: Option<String>,
 }
 
 impl ProducerGiven {
@@ -69,6 +71,8 @@ impl ProducerGiven {
             queue_bytes: self.queue_bytes,
             replicas: self.replicas,
             durability: given::choice(&self.durability)?,
+            wait_for_readers: self.wait_for_readers,
+            name: self.name,
         })
     }
 }
@@ -86,6 +90,8 @@ pub(crate) struct ConsumerGiven {
     follow: bool,
     start: given::Start,
     pin_bytes: u64,
+    take: String,
+    name: Option<String>,
 }
 
 impl ConsumerGiven {
@@ -99,6 +105,8 @@ impl ConsumerGiven {
             follow: self.follow,
             start: self.start.made()?,
             pin_bytes: self.pin_bytes,
+            take: given::choice(&self.take)?,
+            name: self.name,
         })
     }
 }

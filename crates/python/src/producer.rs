@@ -197,6 +197,13 @@ impl Producer {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         waiting(py, || self.0.close())
     }
+
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        waiting(py, || {
+            self.0.abandon();
+            Ok(())
+        })
+    }
 }
 
 /// Dimensions from Python.

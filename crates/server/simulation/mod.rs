@@ -97,7 +97,8 @@ const CAUGHT: [(Bug, &str); 12] = [
 
 /// Others, that hundreds of seeds may hide: `BUG=BeginsAnotherRun PLAN=many_leave SEEDS=5000 cargo test -p forebay-server one_bug`
 /// looks for one.
-const HIDDEN: [Bug; 7] = [
+const HIDDEN: [Bug; 8] = [
+    Bug::KeepsLeavesToItself,
     Bug::LeavesAmidEvictions,
     Bug::BelievesItsOldCuts,
     Bug::BeginsAnotherRun,

@@ -3,6 +3,7 @@
 
 use super::process::Micros;
 use forebay_cluster::environment::{Connecting, Environment};
+use forebay_core::ids::Timestamp;
 use forebay_core::view::mix;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::{Address, Kind, Link};
@@ -146,6 +147,10 @@ impl Environment for Place {
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    fn wall_clock(&self) -> Timestamp {
+        Timestamp(self.now().as_millis() as u64)
     }
 
     fn has_threads(&self) -> bool {

@@ -10,7 +10,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{Rejoin, RunOptions};
+use forebay_core::steps::{RankCounts, Rejoin, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
 use forebay_wire::client::block::{BytesLocation, PutBlock};
@@ -265,7 +265,7 @@ impl<'a> Rank<'a> {
 
     async fn leave(&mut self) -> Result<()> {
         loop {
-            match self.home.caller.call(&Request::Close).await {
+            match self.home.caller.call(&Request::Close(RankCounts::default())).await {
                 Err(error) if error.kind == ErrorKind::Unreachable => match self.come_back().await {
                     // The leaving was heard, and not answered.
                     Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),

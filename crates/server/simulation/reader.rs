@@ -5,8 +5,9 @@ use super::caller::{Caller, Client, PATIENCE, SHORT, late, unexpected};
 use super::rank::FIELD;
 use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Needs;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, Start, StepReport};
+use forebay_core::steps::{AttachmentId, Start, StepReport, Take};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Mapping, Store};
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
@@ -73,10 +74,14 @@ async fn read(client: &mut Client, plan: &ReaderPlan, book: &Book) -> Result<()>
                 reader.step(*report).await?;
                 steps += 1;
             }
-            Ok(Event::Ended { attachment, missed }) if attachment == reader.id => {
-                return match missed {
-                    0 => Ok(()),
-                    _ => Err(Error::internal(format!("{missed} steps were dropped at the end"))),
+            Ok(Event::Ended { attachment, end }) if attachment == reader.id => {
+                let error = end.error(&plan.stream);
+                return match (error.kind, end.missed) {
+                    (ErrorKind::Ended, 0) => Ok(()),
+                    // It was cut off until all was over.
+                    (ErrorKind::NotFound, 0) if reader.next.is_none() => Ok(()),
+                    // All ranks close their stream, but for those that cannot.
+                    _ => Err(error),
                 };
             }
             Ok(Event::Detached { attachment, error }) if attachment == reader.id => return Err(error),
@@ -105,6 +110,8 @@ async fn attach(
         window: plan.window,
         start,
         follow: false,
+        take: Take::All,
+        reader: Identity::default(),
         held: Vec::new(),
         back,
     };

@@ -69,6 +69,10 @@ impl Application for Node {
         self.drain(&mut state);
         self.tell_places(&mut state, &after.view);
         self.replicas_on_members(&mut state, &change.left);
+        if !change.left.is_empty() {
+            // What those knew that have left, this server may be the only one to know now.
+            self.replicate_runs(&mut state);
+        }
         for server in &change.came {
             self.tell_of_attachments(&mut state, *server);
         }

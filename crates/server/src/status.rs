@@ -4,7 +4,7 @@ use crate::node::Node;
 use forebay_core::attr::{Attr, AttrValues, Attrs};
 use forebay_core::contract::Field;
 use forebay_core::roster::Lost;
-use forebay_core::steps::{StreamCoordinator, StreamStatus};
+use forebay_core::steps::{RunOutcome, StreamCoordinator, StreamPhase, StreamStatus};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -96,8 +96,16 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
 
 /// A stream, with the fields and the attributes of its latest run.
 fn stream_status(stream: &StreamCoordinator) -> Value {
-    let StreamStatus { name, run, ranks, steps, counted_since, latest, held, attached, over } =
+    let StreamStatus { name, run, ranks, steps, counted_since, latest, held, attached, phase, reached } =
         stream.status();
+    let (phase, since, why) = match &phase {
+        StreamPhase::Awaited => ("awaited", None, None),
+        StreamPhase::Running(since) => ("running", Some(since.0), None),
+        StreamPhase::Over(summary) => match &summary.outcome {
+            RunOutcome::Finished => ("finished", Some(summary.at.0), None),
+            RunOutcome::Crashed(why) => ("crashed", Some(summary.at.0), Some(why.clone())),
+        },
+    };
     let none = Attrs::default();
     let attrs = stream.attrs().unwrap_or(&none);
     let of = |field: Option<&str>| {
@@ -125,7 +133,10 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
         "latest": latest,
         "held": { "bytes": held.0, "blocks": held.1 },
         "attached": attached,
-        "over": over,
+        "phase": phase,
+        "since": since.filter(|since| *since > 0).map(|since| since as f64 / 1000.0),
+        "reached": reached,
+        "why": why,
         "fields": stream.contract().map(field).collect::<Vec<_>>(),
         "attrs": of(None),
     })

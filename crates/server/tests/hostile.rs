@@ -11,11 +11,12 @@ use forebay_core::ErrorKind;
 use forebay_core::block::{Extent, Location};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::membership;
 use forebay_core::region::Region;
 use forebay_core::roster::Roster;
-use forebay_core::steps::{Durability, Policy, RunOptions};
+use forebay_core::steps::{Durability, Policy, RunOptions, Take};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
@@ -58,6 +59,7 @@ fn run_options(size: u32) -> RunOptions {
         continues: None,
         replicas: 1,
         durability: Durability::Local,
+        wait_for_readers: 0,
     }
 }
 
@@ -586,6 +588,8 @@ fn absurd_contracts() {
     let needs = Needs::Fields((0..1_000_000).map(need).collect());
     let mut reader = group.connect(0, false, Role::Consumer);
     let attach = consumer::Attach {
+        take: Take::All,
+        reader: Identity::default(),
         stream: "s".into(),
         needs,
         window: 1,

@@ -8,7 +8,7 @@ use common::{Group, PATIENCE};
 use forebay_client::{Producer, ProducerOptions};
 use forebay_core::ErrorKind;
 use forebay_core::demand::Demand;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{ServerId, Timestamp};
 use forebay_core::steps::{Durability, Policy, RunOptions};
 use forebay_wire::connection::Role;
 use forebay_wire::peer::streams::{self, JoinedRun};
@@ -28,6 +28,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
         continues: None,
         replicas: 1,
         durability: Durability::Local,
+        wait_for_readers: 0,
     };
     let (stream, token) = ("s".to_owned(), 1 << 50);
     // Said by another server: the rank is open from now on, and its home is nobody who would ever close it.
@@ -55,6 +56,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
         cuts: Vec::new(),
         agreeing: None,
         below: 0,
+        began: Timestamp::default(),
     };
     home.tell(&streams::Message::Joined { token, stream, rank: 0, result: Ok(run) }).unwrap();
     while let Err(error) = Producer::open(&options) {

@@ -13,7 +13,8 @@ mod common;
 use common::{Group, PATIENCE, Raw};
 use forebay_client::Admin;
 use forebay_core::contract::Needs;
-use forebay_core::steps::{Durability, Policy, RunOptions};
+use forebay_core::identity::Identity;
+use forebay_core::steps::{Durability, Policy, RunOptions, Take};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::Attach;
 use forebay_wire::client::{admin, consumer, placement, producer, space};
@@ -72,6 +73,7 @@ fn cases() -> Vec<Case> {
         continues: None,
         replicas: 1,
         durability: Durability::Local,
+        wait_for_readers: 0,
     };
     let join = producer::Request::Join { stream: "s".into(), rank: 0, options, back_to: None };
     let place = placement::Request::Open {
@@ -83,6 +85,8 @@ fn cases() -> Vec<Case> {
         durability: Durability::Local,
     };
     let attach = Attach {
+        take: Take::All,
+        reader: Identity::default(),
         stream: "s".into(),
         needs: Needs::All { every: 1 },
         window: 3,

@@ -194,6 +194,9 @@ impl Arena {
     /// A block of another server, which gave it this range of its own arena, is held here too. `false` if the range is
     /// in use for another one.
     pub fn take_at(&mut self, offset: u64, generation: u64, bytes: u64) -> bool {
+        if bytes > self.size {
+            return false;
+        }
         let (start, length) = (range_of(offset), pages(bytes.max(1) + lead(bytes)));
         if !self.allocator.allocate_at(start, length) {
             return false;

@@ -10,6 +10,9 @@
 //! A second word says which step the server has taken whole, by which the rank knows that it would be told of
 //! nothing if it asked. That word orders nothing: a rank that reads an old one asks.
 //!
+//! A third word says in which step the rank has put something last: small blocks wait in the rank until the step's end, and
+//! a rank that dies before that has told nobody of them. It orders nothing either: the server reads it when the rank is gone.
+//!
 //! One suite runs with the standard atomics and with loom's, which try every interleaving.
 
 use forebay_core::ids::StepNumber;
@@ -88,6 +91,24 @@ impl<A: Atomic> TakenWord<'_, A> {
     /// Whether the server has taken this step whole, and none after it.
     pub fn is_taken(&self, step: StepNumber) -> bool {
         step.checked_add(1).is_some_and(|next| self.0.load() == next)
+    }
+}
+
+/// The word: one more than the last step in which the rank has put something.
+#[derive(Debug, Clone, Copy)]
+pub struct PutWord<'a, A: Atomic = AtomicU64>(pub &'a A);
+
+impl<A: Atomic> PutWord<'_, A> {
+    /// The rank has put something in a step.
+    pub fn note(&self, step: StepNumber) {
+        if let Some(next) = step.checked_add(1) {
+            self.0.store(next);
+        }
+    }
+
+    /// The last step in which the rank has put something, if it has in any.
+    pub fn last(&self) -> Option<StepNumber> {
+        self.0.load().checked_sub(1)
     }
 }
 

@@ -21,7 +21,7 @@ mod streaming;
 pub mod strided;
 
 pub use arena::{Arena, Range, lead, range_of};
-pub use begin_word::{BeginWord, TakenWord};
+pub use begin_word::{BeginWord, PutWord, TakenWord};
 pub use element::Element;
 pub use mapping::{Access, Mapping};
 pub use store::{PrefaultRange, Store, Usage};

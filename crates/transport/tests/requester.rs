@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use forebay_core::ids::Lineage;
-use forebay_core::steps::AttachmentId;
+use forebay_core::steps::{AttachmentId, RunEnd};
 use forebay_core::{Error, ErrorKind};
 use forebay_store::{Access, Mapping};
 use forebay_transport::asynchronous::{self, Outbox, Payload, Receiver, Requester, Target};
@@ -77,7 +77,8 @@ fn answer(outbox: &Outbox, request: u64, reply: Result<Reply, Error>, data: &[u8
 }
 
 fn tell(outbox: &Outbox, missed: u64) {
-    outbox.push(Header::default(), &Event::Ended { attachment: AttachmentId(1), missed }).unwrap();
+    let end = Box::new(RunEnd { run: 1, summary: None, continued_by: None, missed, late: None });
+    outbox.push(Header::default(), &Event::Ended { attachment: AttachmentId(1), end }).unwrap();
 }
 
 fn fetch(bytes: u64) -> Request {
@@ -116,10 +117,10 @@ fn requests_are_answered_and_events_are_told_in_between() {
             "what failed is an error, the connection goes on"
         );
         for told in [3, 4] {
-            let Event::Ended { missed, .. } = requester.next_event(soon(), "an event").await.unwrap() else {
+            let Event::Ended { end, .. } = requester.next_event(soon(), "an event").await.unwrap() else {
                 panic!("another event")
             };
-            assert_eq!(missed, told);
+            assert_eq!(end.missed, told);
         }
     });
 }

@@ -134,6 +134,7 @@ mod tests {
     use crate::protocol::Message;
     use forebay_core::ErrorKind;
     use forebay_core::steps::AttachmentId;
+    use forebay_core::steps::RunEnd;
 
     fn frame<M: Message>(request: u64, payload: u64, message: &M) -> Frame {
         let mut bytes = Vec::new();
@@ -145,7 +146,8 @@ mod tests {
     }
 
     fn event(missed: u64) -> Event {
-        Event::Ended { attachment: AttachmentId(1), missed }
+        let end = RunEnd { run: 1, summary: None, continued_by: None, missed, late: None };
+        Event::Ended { attachment: AttachmentId(1), end: Box::new(end) }
     }
 
     #[test]

@@ -40,6 +40,10 @@ numbers! {
     FB_START_NEXT = 0,
     FB_START_OLDEST = 1,
     FB_START_CURSOR = 2,
+    FB_START_LATEST = 3,
+    FB_START_RUN = 4,
+    FB_TAKE_ALL = 0,
+    FB_TAKE_LATEST = 1,
     FB_OUTCOME_STAGED = 0,
     FB_OUTCOME_UNDEMANDED = 1,
     FB_OUTCOME_DROPPED = 2,
@@ -225,6 +229,9 @@ sized!(
         queue_bytes: u64 = 1073741824,
         replicas: u32 = 1,
         durability: i32 = 0,
+        wait_for_readers: u32 = 0,
+        reserved: i32 = 0,
+        name: *const c_char = std::ptr::null(),
     }
 );
 
@@ -245,6 +252,9 @@ sized!(
         start_run: u64 = 0,
         start_step: u64 = 0,
         pin_bytes: u64 = 1073741824,
+        take: i32 = 0,
+        reserved: i32 = 0,
+        name: *const c_char = std::ptr::null(),
     }
 );
 

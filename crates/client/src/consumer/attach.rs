@@ -19,9 +19,9 @@ pub(super) fn next_if_none_came(
     from: Option<(RunNumber, StepNumber)>,
 ) -> Option<(RunNumber, StepNumber)> {
     match start {
-        Start::Oldest => None,
+        Start::Oldest | Start::Latest => None,
         Start::Cursor(run, step) => Some((run, step)),
-        Start::Next | Start::Rejoin(..) => from,
+        Start::Next | Start::Run | Start::Rejoin(..) => from,
     }
 }
 

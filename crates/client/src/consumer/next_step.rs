@@ -2,79 +2,71 @@
 
 use crate::connection::rpc::lock;
 use crate::consumer::handle::Consumer;
-use crate::reading::block_access::ARENAS_KEPT;
+use crate::consumer::told::{Told, ToldStep};
 use crate::reading::step::Step;
 use crate::seconds::deadline_after;
+use forebay_core::steps::Take;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::consumer::Event;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Consumer {
-    /// The next step that is wanted, waiting no longer than `timeout` (default: the deadline it was opened
-    /// with). `ErrorKind::Ended` when the simulation has ended.
+    /// The next step that is wanted. With a `timeout` it waits no longer than that. Without one it waits for as long as ranks
+    /// of the run live; for a run to begin, for a step of its own to be released if it holds as many as it may, and for a
+    /// server's answer no longer than the deadline that the reader was opened with. `ErrorKind::Ended` when the simulation has
+    /// ended, `ErrorKind::Crashed` when its ranks have gone without closing the stream, `ErrorKind::NotFound` if it had ended
+    /// before this reader came, and nothing was left for it.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
         self.held.guard.check("consumer")?;
-        if let Some(over) = lock(&self.state).over.clone() {
-            return Err(over);
+        loop {
+            if let Some(over) = lock(&self.state).over.clone() {
+                return Err(over);
+            }
+            let patience = timeout.unwrap_or(self.group.options().patience());
+            if let Some((report, attrs)) = self.wait_until(deadline_after(patience))? {
+                return Ok(Step::new(self.held.clone(), *report, attrs));
+            }
+            self.check_window()?;
+            let situation = match timeout {
+                Some(_) => None,
+                None => match self.situation() {
+                    Ok(situation) if situation.may_go_on() => continue,
+                    Ok(situation) => Some(situation),
+                    // The server that takes its place tells.
+                    Err(error) if error.kind == ErrorKind::Unreachable => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            return Err(self.too_late(patience, situation.as_ref()));
         }
-        let deadline = deadline_after(timeout.unwrap_or(self.group.options().patience()));
-        let what = format!("to tell the next step of stream '{}'", self.stream);
+    }
+
+    fn wait_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
+        if self.attach.take == Take::Latest {
+            return self.newest_until(deadline);
+        }
         let mut source = self.held.source();
         loop {
-            let id = source.attachment();
-            let with_attrs = |mut message| {
-                let mut attrs = lock(&self.attrs);
-                if let Event::Step { attachment, report } = &mut message
-                    && Some(*attachment) == id
-                    && let Some(told) = report.attrs.take()
-                {
-                    *attrs = Arc::from(told);
-                }
-                (message, attrs.clone())
-            };
-            match source.rpc.next_event(deadline, &what, with_attrs) {
-                Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
-                    self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
-                    let mut state = lock(&self.state);
-                    state.latest = Some(report.id.step);
-                    state.next = Some((report.id.run, report.id.step.saturating_add(1)));
-                    drop(state);
-                    return Ok(Step::new(self.held.clone(), *report, attrs));
-                }
-                Ok((Event::Ended { attachment, missed }, _)) if Some(attachment) == id => {
-                    let mut text = format!("stream '{}' has ended", self.stream);
-                    if missed > 0 {
-                        text += &format!("; steps dropped after the last one that was told: {missed}");
-                    }
-                    return Err(self.note_over(Error::new(ErrorKind::Ended, text)));
-                }
-                Ok((Event::Detached { attachment, error }, _)) if Some(attachment) == id => {
-                    return Err(self.note_over(error));
-                }
-                // The event is for an earlier attachment.
-                Ok(_) => {}
-                Err(error) if error.kind == ErrorKind::Timeout => return Err(self.too_late(&error)),
-                Err(error) if error.kind == ErrorKind::Unreachable => {
-                    source = self.on_coordinator_lost(deadline, &source, error)?;
-                }
-                Err(error) => return Err(self.note_over(error)),
+            match self.listen(&source, deadline)? {
+                Told::Step(step) => return Ok(Some(step)),
+                Told::Nothing => return Ok(None),
+                Told::Moved(other) => source = other,
             }
         }
     }
 
-    /// The error where no step has come in time, with what can be done.
-    fn too_late(&self, error: &Error) -> Error {
-        let stream = &self.stream;
-        let seen = lock(&self.state).latest;
-        let hint = match seen {
-            None => format!(
-                "no step that it wants has come since it attached: see `forebay ls` for whether stream '{stream}' is \
-                 there, with the fields it needs"
-            ),
-            Some(step) => format!("the last one that came was step {step}"),
-        };
-        // No server is late here: none has a step to tell.
-        Error::timeout(format!("{}; {hint}; a longer timeout waits for slower simulations", error.text))
+    /// An error if this reader holds as many steps as it may: then it waits for itself.
+    fn check_window(&self) -> Result<()> {
+        let held: Vec<String> = self.held.unreleased().iter().map(u64::to_string).collect();
+        let window = self.attach.window;
+        if held.len() < window as usize {
+            return Ok(());
+        }
+        Err(Error::timeout(format!(
+            "this reader of stream '{}' holds {} of {window} steps: {}. Release one before you ask for the next (what a \
+             variable or a notebook's output still names is held), or open the reader with a larger window",
+            self.stream,
+            held.len(),
+            held.join(", ")
+        )))
     }
 }

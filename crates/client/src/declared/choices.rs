@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use forebay_core::contract::Association;
 use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
+use forebay_core::steps::Take;
 
 impl Choice for Association {
     const WHAT: &str = "association";
@@ -56,6 +57,14 @@ impl Choice for Durability {
             name: "replicated",
             c_name: "FB_DURABILITY_REPLICATED",
         },
+    ];
+}
+
+impl Choice for Take {
+    const WHAT: &str = "take";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Take::All), number: 0, name: "all", c_name: "FB_TAKE_ALL" },
+        Named { value: Some(Take::Latest), number: 1, name: "latest", c_name: "FB_TAKE_LATEST" },
     ];
 }
 

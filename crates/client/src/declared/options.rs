@@ -10,6 +10,7 @@ use forebay_core::placement::Placement;
 use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
 use forebay_core::steps::Start;
+use forebay_core::steps::Take;
 
 /// How to open a producer.
 #[derive(Debug, Clone)]
@@ -47,6 +48,12 @@ pub struct ProducerOptions {
     /// With copies, what is safe when: what was put once the step has ended or `Producer::flush` has returned
     /// (`Durability::Local`), or each block once its put has returned (`Durability::Replicated`).
     pub durability: Durability,
+    /// How many readers with different names are to be attached before the first step of the run begins;
+    /// `ErrorKind::Timeout` at the deadline names those that have come. Two codes that read each other both need
+    /// it from their first step.
+    pub wait_for_readers: u32,
+    /// What this rank is called in errors, in the status and in logs.
+    pub name: Option<String>,
 }
 
 impl ProducerOptions {
@@ -65,6 +72,8 @@ impl ProducerOptions {
             queue_bytes: 1 << 30,
             replicas: 1,
             durability: Durability::Local,
+            wait_for_readers: 0,
+            name: None,
         }
     }
 }
@@ -83,14 +92,23 @@ pub struct ConsumerOptions {
     /// Whether to go on with the next run when the simulation is restarted.
     pub follow: bool,
     /// With which step to begin: `Start::Next`, the next step that begins; `Start::Oldest`, the oldest that the
-    /// stream keeps; or a cursor: where an earlier reader of the stream stopped, in this process or another, as
-    /// `Consumer::cursor` tells. Steps that are held no longer are left out, and not counted as `missed`: the
-    /// numbers tell. `ErrorKind::NotFound` if the stream has had no such run.
+    /// stream keeps; `Start::Latest`, the newest that is held; `Start::Run`, the first step of a run: of the one
+    /// that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an
+    /// earlier reader of the stream stopped, in this process or another, as `Consumer::cursor` tells. Steps that
+    /// are held no longer are left out, and not counted as `missed`: the numbers tell. `ErrorKind::NotFound` if
+    /// the stream has had no such run.
     pub start: Start,
     /// Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further
     /// steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step
     /// may be kept whatever its size; by default 1 GiB.
     pub pin_bytes: u64,
+    /// Which of the steps that wait for it the reader is given: `Take::All` of them, in order; or the
+    /// `Take::Latest`, for a live view: then `next` gives the newest closed step and counts those passed over as
+    /// `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
+    pub take: Take,
+    /// What this reader is called in errors, in the status and in logs, and by simulations that wait for their
+    /// readers (`wait_for_readers`).
+    pub name: Option<String>,
 }
 
 impl ConsumerOptions {
@@ -104,6 +122,8 @@ impl ConsumerOptions {
             follow: false,
             start: Start::Next,
             pin_bytes: 1 << 30,
+            take: Take::All,
+            name: None,
         }
     }
 }

@@ -165,6 +165,11 @@ impl PipelineHandle {
         let ended = open.map_or(Ok(()), |open| self.0.end_if_open(open));
         ended.and(self.0.producer.close())
     }
+
+    /// Gives up this rank without closing the stream, as [`Producer::abandon`] does.
+    pub fn abandon(&self) {
+        self.0.producer.abandon();
+    }
 }
 
 impl Drop for PipelineHandle {

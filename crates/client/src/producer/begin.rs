@@ -46,8 +46,9 @@ impl Producer {
         if let Some(error) = self.take_failure(&mut state) {
             return Err(error);
         }
+        state.counts.begun += 1;
         if !state.staging.is_active() {
-            state.skipped += 1;
+            state.counts.skipped += 1;
         }
         let StepStart { grants, phase } = begun.unwrap_or_default();
         let members = Some(self.group.known());

@@ -25,6 +25,7 @@ impl Producer {
             keep: options.keep,
             queue_bytes: options.queue_bytes,
             continues: options.continues,
+            wait_for_readers: options.wait_for_readers,
             replicas: options.replicas,
             durability: options.durability,
         };

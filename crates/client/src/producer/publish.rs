@@ -27,6 +27,9 @@ impl Producer {
                 let patience = home.rpc.patience() + GRACE;
                 home.rpc.call_within(&message, None, patience, "to hold copies")?;
             }
+            // Where no memory says that something was put, the home hears of the first block at once: should this process die,
+            // the step is torn.
+            _ if home.arena.is_none() && self.has_put_nothing() => home.rpc.tell(&message)?,
             _ => home.rpc.queue(&message)?,
         }
         let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
@@ -57,7 +60,12 @@ impl Producer {
         }
         if let Some(open) = state.open.as_mut() {
             open.stored.push(block);
+            home.arena.iter().for_each(|arena| arena.note_put(open.step));
         }
         Ok(())
+    }
+
+    fn has_put_nothing(&self) -> bool {
+        lock(&self.state).open.as_ref().is_none_or(|open| open.stored.is_empty())
     }
 }

@@ -85,7 +85,7 @@ impl Producer {
 
     /// How many steps were begun so far while staging was given up: nobody will read them. Does not wait.
     pub fn skipped(&self) -> u64 {
-        if self.guard.is_child() { 0 } else { lock(&self.state).skipped }
+        if self.guard.is_child() { 0 } else { lock(&self.state).counts.skipped }
     }
 
     /// Why staging was given up, and how many steps were skipped so far; `None` while all is well.
@@ -94,7 +94,7 @@ impl Producer {
             return Some((forked, 0));
         }
         let state = lock(&self.state);
-        state.staging.why().map(|error| (error.clone(), state.skipped))
+        state.staging.why().map(|error| (error.clone(), state.counts.skipped))
     }
 
     /// Which transport is used.

@@ -14,6 +14,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::steps::RankCounts;
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::{Grant, PutBlock};
 use forebay_wire::client::producer::Reply;
@@ -35,8 +36,8 @@ pub(super) struct ProducerState {
     /// The last step that was begun.
     pub(super) last: Option<StepNumber>,
     pub(super) staging: Staging,
-    /// How many steps were begun while staging was given up.
-    pub(super) skipped: u64,
+    /// How many steps were begun, and how many of them while staging was given up.
+    pub(super) counts: RankCounts,
     /// When the rank next looks for another home server, after it has looked in vain. It stays when the caller is told of that,
     /// with `on_loss="fail"`, and so staging counts as active again.
     pub(super) retry_at: Option<Instant>,

@@ -49,7 +49,7 @@ impl StepSource {
 
     /// Tells the server that the reader has finished with a step, or that only arrays of it live on (`pinned`). A server that is
     /// gone needs not be told.
-    fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
+    pub(crate) fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
         let _ = match self.held_as {
             HoldOwner::Attachment(attachment) => {
                 self.rpc.tell(&Request::Release { attachment, run, step, pinned })
@@ -79,6 +79,11 @@ impl HeldSteps {
     pub(crate) fn held_steps(&self) -> Vec<HeldStep> {
         let held = lock(&self.held);
         held.iter().map(|(&(run, step), &pinned)| HeldStep { run, step, pinned }).collect()
+    }
+
+    /// The numbers of the steps that the reader has not finished with.
+    pub(crate) fn unreleased(&self) -> Vec<StepNumber> {
+        lock(&self.held).iter().filter(|(_, pinned)| !**pinned).map(|((_, step), _)| *step).collect()
     }
 
     /// Only arrays of a step live on.

@@ -60,11 +60,14 @@ pub enum ErrorKind {
     Internal = 24,
     /// The operating system refused something; the text says what.
     Io = 25,
+    /// The run is over, and not all its ranks closed it: raised after all that can be read was told, by loops,
+    /// too.
+    Crashed = 26,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [ErrorKind; 25] = [
+    pub const ALL: [ErrorKind; 26] = [
         ErrorKind::Invalid,
         ErrorKind::NotFound,
         ErrorKind::Timeout,
@@ -90,6 +93,7 @@ impl ErrorKind {
         ErrorKind::PipelineFailed,
         ErrorKind::Internal,
         ErrorKind::Io,
+        ErrorKind::Crashed,
     ];
 
     /// The name in C, as a text that ends with NUL.
@@ -120,6 +124,7 @@ impl ErrorKind {
             ErrorKind::PipelineFailed => c"FB_PIPELINE_FAILED",
             ErrorKind::Internal => c"FB_INTERNAL",
             ErrorKind::Io => c"FB_IO",
+            ErrorKind::Crashed => c"FB_CRASHED",
         }
     }
 

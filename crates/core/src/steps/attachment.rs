@@ -1,6 +1,7 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
 use crate::contract::Needs;
+use crate::identity::Identity;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use crate::steps::report::HeldStep;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,10 @@ pub enum Start {
     Next,
     /// The oldest closed step that is still held (the stream's `keep`), then all later ones.
     Oldest,
+    /// The newest closed step that is still held, then all later ones.
+    Latest,
+    /// The first step of a run: of the one that is there, if it has begun none yet, else of the next one.
+    Run,
     /// This step of this run, or the first after it that is still held, then all later ones: where an earlier reader has
     /// stopped.
     Cursor(RunNumber, StepNumber),
@@ -41,6 +46,16 @@ pub enum Delivery {
     All,
 }
 
+/// Which of the closed steps that wait for an attachment it is told of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Take {
+    /// All of them, in order, as far as its window allows.
+    #[default]
+    All,
+    /// The newest one, when it asks for one; it is told how many it has missed.
+    Latest,
+}
+
 /// What every server knows of an attachment, so that its place is kept when the coordinator of its stream dies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttachmentRecord {
@@ -50,6 +65,10 @@ pub struct AttachmentRecord {
     pub follow: bool,
     /// Which closed steps it is told of.
     pub delivery: Delivery,
+    /// Which of those that wait for it.
+    pub take: Take,
+    /// It takes no part in runs before this one.
+    pub first_run: RunNumber,
     /// From which step of which run on it takes part; `None` until that is decided.
     pub from: Option<(RunNumber, StepNumber)>,
 }
@@ -118,10 +137,20 @@ pub struct Attachment {
     pub follow: bool,
     /// Which closed steps it is told of.
     pub delivery: Delivery,
+    /// Which of those that wait for it.
+    pub take: Take,
+    /// Who reads, if it is a consumer.
+    pub reader: Option<Identity>,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
     pub remembers_attrs: bool,
     pub(super) phase: Phase,
     pub(super) role: Role,
+    /// It takes no part in runs before this one.
+    pub(super) first_run: RunNumber,
+    /// Whether it takes part in runs from their first step on alone.
+    pub(super) whole_runs: bool,
+    /// Whether it has asked for a step, and has not been told of one since: one that takes the newest alone.
+    pub(super) has_asked: bool,
     /// What came before this was told already, if it came back.
     pub(super) first: (RunNumber, StepNumber),
     /// The step that it wants next, if it came back and its run is not known yet.
@@ -130,6 +159,8 @@ pub struct Attachment {
     pub(super) held_before: Vec<HeldStep>,
     /// Closed steps that wait for it.
     pub(super) queue: VecDeque<Queued>,
+    /// Whether its run was over when it came, and had nothing left for it.
+    pub(super) is_late: bool,
     /// Whether it takes what is staged of steps that were running when it came, before its own demand holds.
     pub(super) oldest: bool,
     /// Steps it was told of and has not finished with.
@@ -155,13 +186,19 @@ impl Attachment {
             window: window.clamp(1, 1024),
             follow: false,
             delivery: Delivery::default(),
+            take: Take::default(),
+            reader: None,
             remembers_attrs: true,
             phase: Phase::Waiting,
             role: Role::Reader,
+            first_run: 0,
+            whole_runs: false,
+            has_asked: false,
             first: (0, 0),
             resumes_at: None,
             held_before: Vec::new(),
             queue: VecDeque::new(),
+            is_late: false,
             oldest: false,
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
@@ -192,6 +229,7 @@ impl Attachment {
         let run = record.from.map(|(run, _)| run).or(live);
         let mut attachment = Attachment::stand_in(record.needs.clone(), run);
         (attachment.follow, attachment.delivery) = (record.follow, record.delivery);
+        (attachment.take, attachment.first_run) = (record.take, record.first_run);
         attachment.told = Some(record);
         attachment
     }
@@ -205,8 +243,16 @@ impl Attachment {
         }
     }
 
-    /// It is decided that its demand is in force from this step on, if that was not decided before.
+    /// It is decided that its demand is in force from this step on, if that was not decided before. One that takes part in
+    /// whole runs alone waits for the next one, if this step is not the first.
     pub(super) fn begin_at(&mut self, run: RunNumber, step: StepNumber) {
+        if run < self.first_run {
+            return;
+        }
+        if self.whole_runs && step > 0 && self.phase == Phase::Waiting {
+            self.first_run = run + 1;
+            return;
+        }
         match &mut self.phase {
             Phase::Waiting => self.phase = Phase::TakesPart(run, step),
             Phase::Closing(from @ None) => *from = Some((run, step)),
@@ -255,18 +301,20 @@ impl Attachment {
             // As they were told of the one whose place it keeps.
             return None;
         }
-        let Attachment { follow, delivery: takes, .. } = *self;
+        let Attachment { follow, delivery, take, first_run, .. } = *self;
         let (from, stays) = (self.from(), self.is_active());
         let known = match &self.told {
             Some(told) => {
-                let same = (told.follow, told.delivery, told.from) == (follow, takes, from);
+                let same = (told.follow, told.delivery, told.take) == (follow, delivery, take)
+                    && (told.first_run, told.from) == (first_run, from);
                 stays && same && told.needs == self.needs
             }
             None => !stays,
         };
         if !known {
+            let needs = || self.needs.clone();
             self.told =
-                stays.then(|| AttachmentRecord { needs: self.needs.clone(), follow, delivery: takes, from });
+                stays.then(|| AttachmentRecord { needs: needs(), follow, delivery, take, first_run, from });
         }
         (!known).then(|| self.told.clone())
     }
@@ -279,7 +327,9 @@ impl Attachment {
 
     /// Whether it has a say in the demand of a run.
     pub(super) fn takes_part_in(&self, run: RunNumber) -> bool {
-        self.is_active() && self.from().is_none_or(|(from, _)| from == run || (self.follow && run > from))
+        self.is_active()
+            && run >= self.first_run
+            && self.from().is_none_or(|(from, _)| from == run || (self.follow && run > from))
     }
 
     /// Whether it has to be told of the attributes of a run, at this version. The version 0 has none.
@@ -300,6 +350,20 @@ impl Attachment {
     pub(super) fn enqueue(&mut self, run: RunNumber, step: StepNumber) {
         let missed = std::mem::take(&mut self.missed);
         self.queue.push_back(Queued { run, step, missed });
+    }
+
+    /// Where it takes the newest alone, the steps before that do not wait for it any more: these.
+    pub(super) fn drop_outdated(&mut self) -> Vec<(RunNumber, StepNumber)> {
+        let mut dropped = Vec::new();
+        while self.take == Take::Latest && self.queue.len() > 1 {
+            dropped.extend(self.drop_at(0).map(|oldest| (oldest.run, oldest.step)));
+        }
+        dropped
+    }
+
+    /// Whether it is to be told of a step that waits for it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.delivered.len() < self.window as usize && (self.take == Take::All || self.has_asked)
     }
 
     /// A step that waits for it is dropped, and counted where it was. `false` if it does not wait for it.

@@ -11,10 +11,11 @@ use crate::attr::Attrs;
 use crate::contract::{Field, Needs};
 use crate::cut::CutCoordinator;
 use crate::demand::Demand;
-use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{Attachment, AttachmentId};
 use crate::steps::rank::RankState;
 use crate::steps::run::{Run, StepCounts};
+use crate::steps::run_end::RunSummary;
 use crate::steps::takeover::Takeover;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct StreamCoordinator {
     takeover: Takeover,
     /// The epoch in which it took the place of another one; 0 if there was none.
     term: Epoch,
+    /// What the clock said last.
+    now: Timestamp,
 }
 
 /// Whether the servers that hold copies for one that has died have told what they know.
@@ -73,8 +76,21 @@ pub struct StreamStatus {
     pub held: (u64, u64),
     /// How many consumers and pipelines are attached.
     pub attached: u32,
-    /// Whether it had a run, and the latest one is over.
-    pub over: bool,
+    /// Whether the latest run goes on, or how it ended.
+    pub phase: StreamPhase,
+    /// The highest step that a rank of the latest run is known to have begun.
+    pub reached: Option<StepNumber>,
+}
+
+/// Whether a stream's latest run goes on, or how it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamPhase {
+    /// Readers wait; it has had no run yet that is known.
+    Awaited,
+    /// Its ranks are there, or on their way to another home: since then.
+    Running(Timestamp),
+    /// It is over.
+    Over(RunSummary),
 }
 
 impl StreamCoordinator {
@@ -92,7 +108,13 @@ impl StreamCoordinator {
             survivors: Survivors::default(),
             takeover: Takeover::default(),
             term: 0,
+            now: Timestamp::default(),
         }
+    }
+
+    /// What the clock says: told before each event.
+    pub fn note_time(&mut self, now: Timestamp) {
+        self.now = now;
     }
 
     /// Its runs get higher numbers than this one, since a stream of its name may have been forgotten.
@@ -150,7 +172,11 @@ impl StreamCoordinator {
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
             attached: self.attachments.values().filter(|attached| !attached.is_stand_in()).count() as u32,
-            over: self.last_run().is_some() && run.is_none_or(Run::is_over),
+            phase: match run {
+                None => StreamPhase::Awaited,
+                Some(run) => run.summary(self.now).map_or(StreamPhase::Running(run.began), StreamPhase::Over),
+            },
+            reached: run.and_then(Run::reached),
         }
     }
 

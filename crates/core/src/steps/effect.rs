@@ -2,9 +2,10 @@
 
 use crate::Error;
 use crate::cut::{Cuts, Decision};
-use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{AttachmentId, AttachmentRecord};
 use crate::steps::report::StepReport;
+use crate::steps::run_end::{RunEnd, RunSummary};
 
 /// What must be done after something happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,9 +21,8 @@ pub enum Effect {
     Decide(Decision),
     /// Tell an attachment of a closed step. It holds the step until it releases it.
     Deliver(AttachmentId, Box<StepReport>),
-    /// Tell an attachment that the stream has ended, and how many steps that it wanted were dropped after the last
-    /// one it was told of.
-    Ended(AttachmentId, u64),
+    /// Tell an attachment that its run is over.
+    Ended(AttachmentId, Box<RunEnd>),
     /// Tell every server of an attachment, or that its place need not be kept any more, in case that the coordinator dies.
     Attachment(AttachmentId, Option<Box<AttachmentRecord>>),
     /// Tell an attachment that its contract cannot be met; it is gone.
@@ -46,8 +46,8 @@ pub enum Effect {
         /// The version of the change that is being agreed, if any: no server may forget that it was asked of it.
         agreeing: Option<u64>,
     },
-    /// Tell every server that all ranks of a run have come and gone: whoever coordinates it next waits for none.
-    Over(RunNumber),
+    /// Tell every server how a run ended whose ranks have all come and gone: whoever coordinates it next waits for none.
+    Over(RunNumber, Box<RunSummary>),
     /// Tell a rank, at its next call, of something that went wrong with what it put.
     RankError {
         /// Its home server.
@@ -73,4 +73,6 @@ pub struct Joined {
     /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides that
     /// these were made, or are needed no more.
     pub reported_below: StepNumber,
+    /// When its first rank joined.
+    pub began: Timestamp,
 }

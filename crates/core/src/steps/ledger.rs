@@ -4,10 +4,11 @@
 use crate::attr::{Attr, Attrs};
 use crate::contract::Field;
 use crate::demand::Demand;
-use crate::ids::{RunNumber, StepId, StepNumber};
+use crate::ids::{RunNumber, StepId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::contribution::StepContribution;
 use crate::steps::options::RunOptions;
+use crate::steps::run_end::{RankEnd, RunSummary};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,8 +46,10 @@ pub struct RunReport {
     pub ranks: Vec<RankReport>,
     /// Whether one of them has begun a step.
     pub begun: bool,
-    /// Whether all ranks of the run have come and gone, those of other homes, too.
-    pub over: bool,
+    /// How the run ended, if all its ranks have come and gone, those of other homes, too.
+    pub over: Option<Box<RunSummary>>,
+    /// When its first rank joined.
+    pub began: Timestamp,
 }
 
 /// Runs are counted: no stream has so many.
@@ -102,8 +105,9 @@ pub struct RunLedger {
     reached: Option<StepNumber>,
     /// Which demands held, as another server knew that is dead, or this one when its last rank moved away.
     cuts: Option<CutsReport>,
-    /// Whether all its ranks have come and gone, those of other homes, too.
-    over: bool,
+    /// How it ended, if all its ranks have come and gone, those of other homes, too.
+    over: Option<Box<RunSummary>>,
+    began: Timestamp,
     ranks: BTreeMap<u32, RankLedger>,
     /// How often something of it changed but its steps.
     version: u64,
@@ -117,8 +121,8 @@ pub struct RankLedger {
     begun: bool,
     /// It has its home elsewhere: this one has let it go, or had a copy of what its home told, which has died.
     away: bool,
-    /// Whether it has gone, and if so whether it died.
-    pub gone: Option<bool>,
+    /// How it ended, if it has.
+    pub gone: Option<RankEnd>,
     /// What it has ended and was not freed yet.
     pub steps: BTreeMap<StepNumber, Arc<StepContribution>>,
 }
@@ -144,11 +148,18 @@ impl Ledger {
         self.runs.get_mut(&(stream.to_owned(), run))
     }
 
-    /// A rank has joined.
-    pub fn on_joined(&mut self, stream: &str, run: RunNumber, rank: u32, options: RunOptions) {
-        let entry = self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options));
+    /// A rank has joined a run that began then.
+    pub fn on_joined(
+        &mut self,
+        stream: &str,
+        (run, rank): (RunNumber, u32),
+        options: RunOptions,
+        began: Timestamp,
+    ) {
+        let entry =
+            self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options, began));
         entry.version += 1;
-        entry.over = false;
+        entry.over = None;
         let rank = entry.ranks.entry(rank).or_default();
         (rank.gone, rank.away) = (None, false);
         self.idle.retain(|(name, number)| name != stream || *number != run);
@@ -215,10 +226,10 @@ impl Ledger {
     }
 
     /// A rank has gone, and all that it ended has been told.
-    pub fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
+    pub fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, end: RankEnd) {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         if let Some(rank) = rank {
-            rank.gone = Some(died);
+            rank.gone = Some(end);
         }
         self.forget_if_idle(stream, run);
     }
@@ -235,9 +246,9 @@ impl Ledger {
     }
 
     /// All ranks of a run have come and gone, those of other homes, too.
-    pub fn on_run_over(&mut self, stream: &str, run: RunNumber) {
+    pub fn on_run_over(&mut self, stream: &str, run: RunNumber, summary: RunSummary) {
         if let Some(run) = self.run_mut(stream, run) {
-            run.over = true;
+            run.over = Some(Box::new(summary));
         }
     }
 
@@ -313,13 +324,13 @@ impl Ledger {
     /// Another server tells what it knows of a run but its steps, in case that it dies.
     pub fn on_replica(&mut self, stream: &str, told: RunReport) {
         let key = (stream.to_owned(), told.run);
-        let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(told.options.clone()));
+        let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(told.options.clone(), told.began));
         run.fields = told.fields.into_iter().map(|field| (field.name.clone(), field)).collect();
         run.attrs = told.attrs;
         run.begun = told.begun;
         run.reached = told.highest_step_left;
         run.cuts = told.cuts;
-        run.over |= told.over;
+        run.over = run.over.take().or(told.over);
         for rank in told.ranks {
             let known = run.ranks.entry(rank.rank).or_default();
             known.below = known.below.max(rank.below);
@@ -333,7 +344,8 @@ impl Ledger {
     pub fn absorb(&mut self, copy: Ledger) {
         for ((stream, number), theirs) in copy.runs {
             let key = (stream, number);
-            let run = self.runs.entry(key).or_insert_with(|| RunLedger::new(theirs.options.clone()));
+            let run =
+                self.runs.entry(key).or_insert_with(|| RunLedger::new(theirs.options.clone(), theirs.began));
             run.version += 1;
             for (name, field) in theirs.fields {
                 run.fields.entry(name).or_insert(field);
@@ -342,7 +354,7 @@ impl Ledger {
                 run.attrs = theirs.attrs;
             }
             run.begun |= theirs.begun;
-            run.over |= theirs.over;
+            run.over = run.over.take().or(theirs.over);
             run.reached = run.reached.max(theirs.reached);
             // What this server knew may be from long ago, when it was the home of a rank.
             run.cuts = match seeded(Bug::BelievesItsOldCuts) {
@@ -429,7 +441,7 @@ impl Ledger {
 }
 
 impl RunLedger {
-    fn new(options: RunOptions) -> RunLedger {
+    fn new(options: RunOptions, began: Timestamp) -> RunLedger {
         RunLedger {
             options,
             fields: BTreeMap::new(),
@@ -437,7 +449,8 @@ impl RunLedger {
             begun: false,
             reached: None,
             cuts: None,
-            over: false,
+            over: None,
+            began,
             ranks: BTreeMap::new(),
             version: 0,
         }
@@ -467,7 +480,8 @@ impl RunLedger {
             attrs: self.attrs.clone(),
             cuts: cuts.or_else(|| self.cuts.clone()),
             highest_step_left: self.reached,
-            over: self.over,
+            over: self.over.clone(),
+            began: self.began,
             ranks: self
                 .ranks
                 .iter()
@@ -485,6 +499,7 @@ impl RunLedger {
 mod tests {
     use super::*;
     use crate::steps::options::{Durability, Policy};
+    use crate::steps::run_end::RankCounts;
 
     fn options() -> RunOptions {
         RunOptions {
@@ -495,6 +510,7 @@ mod tests {
             continues: None,
             replicas: 1,
             durability: Durability::Local,
+            wait_for_readers: 0,
         }
     }
 
@@ -514,7 +530,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let told = |stream: &str| {
             let mut home = Ledger::default();
-            home.on_joined(stream, 1, 0, options());
+            home.on_joined(stream, (1, 0), options(), Timestamp(7));
             let told = home.runs_of(stream).next().map(|(run, known)| known.report(run, None));
             (stream.to_owned(), told.unwrap())
         };
@@ -539,8 +555,8 @@ mod tests {
     #[test]
     fn steps_are_kept_until_they_are_free_and_runs_for_as_long_as_they_are_the_last() {
         let mut ledger = Ledger::default();
-        ledger.on_joined("s", 1, 0, options());
-        ledger.on_joined("s", 1, 1, options());
+        ledger.on_joined("s", (1, 0), options(), Timestamp(7));
+        ledger.on_joined("s", (1, 1), options(), Timestamp(9));
         for number in 4..7 {
             ledger.on_ended("s", 1, 0, step(number));
             ledger.on_ended("s", 1, 1, step(number));
@@ -549,23 +565,24 @@ mod tests {
         ledger.on_freed(&StepId { stream: "s".into(), run: 1, step: 4 });
         assert_eq!(ledger.steps("s").collect::<Vec<_>>(), [(1, 5), (1, 6), (1, 5), (1, 6)]);
         for rank in 0..2 {
-            ledger.on_gone("s", 1, rank, false);
+            ledger.on_gone("s", 1, rank, RankEnd::Closed(RankCounts::default()));
         }
         ledger.note_highest_step_left("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
         let told = run.report(1, None);
         let rank = |rank| RankReport { rank, below: 7, safe_below: 5, begun: false, away: false };
         assert_eq!((told.ranks, told.highest_step_left), (vec![rank(0), rank(1)], Some(6)));
+        assert_eq!(told.began, Timestamp(7), "when its first rank joined");
         for number in 5..7 {
             ledger.on_freed(&StepId { stream: "s".into(), run: 1, step: number });
         }
         assert_eq!(ledger.runs_of("s").count(), 1, "that it was");
-        ledger.on_joined("s", 2, 0, options());
-        ledger.on_gone("s", 2, 0, true);
+        ledger.on_joined("s", (2, 0), options(), Timestamp(7));
+        ledger.on_gone("s", 2, 0, RankEnd::Died);
         assert_eq!(ledger.runs_of("s").map(|(number, _)| number).collect::<Vec<_>>(), [2]);
         for number in 0..1000 {
-            ledger.on_joined(&format!("t{number}"), 1, 0, options());
-            ledger.on_gone(&format!("t{number}"), 1, 0, false);
+            ledger.on_joined(&format!("t{number}"), (1, 0), options(), Timestamp(7));
+            ledger.on_gone(&format!("t{number}"), 1, 0, RankEnd::Closed(RankCounts::default()));
             ledger.sanity_check().unwrap();
         }
         assert_eq!(ledger.streams().count(), IDLE_MAX);

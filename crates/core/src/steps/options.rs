@@ -67,11 +67,14 @@ pub struct RunOptions {
     pub replicas: u32,
     /// When a block's copies are made.
     pub durability: Durability,
+    /// How many readers with different names are to be there before the first step begins.
+    pub wait_for_readers: u32,
 }
 
 impl fmt::Display for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunOptions { size, policy, keep, queue_bytes, continues, replicas, durability } = self;
+        let RunOptions { size, policy, keep, queue_bytes, continues, replicas, durability, wait_for_readers } =
+            self;
         let policy = match policy {
             Policy::DropOldest => "drop-oldest",
             Policy::Block => "block",
@@ -84,6 +87,9 @@ impl fmt::Display for RunOptions {
                 Durability::Replicated => "replicated",
             };
             write!(f, ", replicas {replicas}, durability {durability}")?;
+        }
+        if *wait_for_readers > 0 {
+            write!(f, ", wait_for_readers {wait_for_readers}")?;
         }
         match continues {
             Some((run, step)) => write!(f, ", continuing run {run} from step {step}"),

@@ -3,6 +3,7 @@
 use crate::demand::Demand;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use crate::seeded::{Bug, seeded};
+use crate::steps::run_end::RankCounts;
 use serde::{Deserialize, Serialize};
 
 /// How a rank comes back to its run through another server, since its home has died or lets it go.
@@ -35,20 +36,22 @@ pub(super) struct Rank {
     pub(super) stranded: Vec<(StepNumber, ServerId)>,
     /// The attempt with which the rank came back last; 0 if it has not.
     pub(super) attempt: u32,
+    /// What it counted, as it told when it closed.
+    pub(super) counts: RankCounts,
 }
 
 /// Where a rank is.
 ///
 /// ```text
-///              join                rank_gone(died: false)
+///              join                rank_gone(Closed)
 ///   (awaited) ──────► Open ──────────────────────────────► Closed
 ///        ▲  never_came │ ▲                                   ▲
-///        └─────────────┤ │ come_back                         │ settle, if the run was over
+///        └─────────────┤ │ come_back                         │ settle, if the run had finished
 ///                      │ │                                   │ before its coordinator died
 ///   server_gone,       ▼ │                                   │
 ///   or its home is dead: Lost ───────────────────────────────┤
 ///   rank_moves: ───────► Moved ──────────────────────────────┘
-///                          │ given up, or rank_gone(died: true)
+///                          │ given up, or rank_gone(Died)
 ///                          └──────────────────────────────► Dead
 /// ```
 ///
@@ -79,6 +82,7 @@ impl Rank {
             has_begun: false,
             stranded: Vec::new(),
             attempt: 0,
+            counts: RankCounts::default(),
         }
     }
 

@@ -3,15 +3,21 @@
 use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::demand::Demand;
-use crate::ids::{Epoch, RunNumber, ServerId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::offer::Offer;
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
+use crate::steps::run_end::{RunOutcome, RunSummary};
 use crate::steps::run_phase::{Admission, CutsKnown, Ending, Origin, Search, Stage};
 use crate::steps::step::Step;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// How many ranks a text names.
+const RANKS_NAMED_MAX: usize = 4;
+/// How many ranks that never came are looked for.
+const RANKS_MISSING_MAX: usize = 1024;
 
 /// How many steps of a run have come to what end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub struct StepCounts {
 pub(super) struct Run {
     pub(super) number: RunNumber,
     pub(super) options: RunOptions,
+    /// When its first rank joined, as far as is known.
+    pub(super) began: Timestamp,
     /// Those that have come.
     pub(super) ranks: BTreeMap<u32, Rank>,
     pub(super) offer: Offer,
@@ -45,8 +53,10 @@ pub(super) struct Run {
     pub(super) origin: Origin,
     pub(super) admission: Admission,
     pub(super) ending: Ending,
-    /// Why its ranks are gone, if that was the death of a server.
-    pub(super) lost: Option<String>,
+    /// How it ended, once every server was told.
+    pub(super) summary: Option<RunSummary>,
+    /// Ranks that lost their home server and were given up.
+    pub(super) lost: BTreeSet<u32>,
     /// Servers that hold blocks of steps of which no rank has told yet.
     pub(super) unclaimed: BTreeMap<StepNumber, BTreeSet<ServerId>>,
     /// The search for ranks that are away; `None` before the first look for them.
@@ -55,10 +65,11 @@ pub(super) struct Run {
 
 impl Run {
     /// A run whose first rank joins.
-    pub(super) fn new(number: RunNumber, options: RunOptions, demand: Arc<Demand>) -> Run {
+    pub(super) fn new(number: RunNumber, options: RunOptions, demand: Arc<Demand>, began: Timestamp) -> Run {
         Run {
             number,
             options,
+            began,
             ranks: BTreeMap::new(),
             offer: Offer::default(),
             cuts: Cuts::new(demand),
@@ -70,7 +81,8 @@ impl Run {
             origin: Origin::Joined,
             admission: Admission::Open,
             ending: Ending::Unknown,
-            lost: None,
+            summary: None,
+            lost: BTreeSet::new(),
             unclaimed: BTreeMap::new(),
             search: None,
         }
@@ -80,7 +92,7 @@ impl Run {
     pub(super) fn inherited(number: RunNumber, options: RunOptions, term: Epoch) -> Run {
         let stage = Stage::Learning(term);
         let origin = Origin::Inherited { since: term, cuts: CutsKnown::No, stage };
-        Run { origin, ..Run::new(number, options, Arc::default()) }
+        Run { origin, ..Run::new(number, options, Arc::default(), Timestamp::default()) }
     }
 
     /// Homes tell of the run in this term.
@@ -140,6 +152,59 @@ impl Run {
 
     fn is_inherited(&self) -> bool {
         self.origin != Origin::Joined
+    }
+
+    /// The highest step that a rank is known to have begun.
+    pub(super) fn reached(&self) -> Option<StepNumber> {
+        let closed = self.steps.keys().next_back().copied();
+        self.highest_left.max(closed).max(self.highest_ended())
+    }
+
+    /// How it ended, if it is over: as all servers were told, or as it is known now.
+    pub(super) fn summary(&self, now: Timestamp) -> Option<RunSummary> {
+        if !self.is_over() {
+            return None;
+        }
+        let counts = self.ranks.values().map(|rank| rank.counts);
+        let counts = counts.max_by_key(|counts| counts.begun).unwrap_or_default();
+        let computed = || RunSummary { outcome: self.outcome(), at: now, reached: self.reached(), counts };
+        Some(self.summary.clone().unwrap_or_else(computed))
+    }
+
+    /// How it ended, all ranks being gone that ever come.
+    fn outcome(&self) -> RunOutcome {
+        let of = self.options.size;
+        let named = |ranks: &[u32]| {
+            let more = ranks.len().saturating_sub(RANKS_NAMED_MAX);
+            let names: Vec<String> = ranks.iter().take(RANKS_NAMED_MAX).map(u32::to_string).collect();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+            format!("{noun} {}{more} of {of}", names.join(", "))
+        };
+        let unclosed = self.ranks.iter().filter(|(_, rank)| rank.state != RankState::Closed);
+        let (lost, dead): (Vec<u32>, Vec<u32>) =
+            unclosed.map(|(rank, _)| *rank).partition(|rank| self.lost.contains(rank));
+        let missing = (0..of).filter(|rank| !self.ranks.contains_key(rank));
+        let missing: Vec<u32> = missing.take(RANKS_MISSING_MAX).collect();
+        let mut why = Vec::new();
+        if !lost.is_empty() {
+            why.push(format!(
+                "{} lost {} home server and did not come back",
+                named(&lost),
+                if lost.len() == 1 { "its" } else { "their" }
+            ));
+        }
+        if !dead.is_empty() {
+            why.push(format!("{} ended without closing it", named(&dead)));
+        }
+        if !missing.is_empty() {
+            why.push(match self.is_inherited() {
+                false => format!("{} never came", named(&missing)),
+                // The coordinator that knew them has died.
+                true => format!("nobody knows of {}", named(&missing)),
+            });
+        }
+        if why.is_empty() { RunOutcome::Finished } else { RunOutcome::Crashed(why.join(", and ")) }
     }
 
     /// Whether every rank that will ever come has come and gone.
@@ -205,9 +270,16 @@ impl Run {
     pub(super) fn end_if_reported_over(&mut self) {
         if self.ending.was_inherited() {
             self.admission = Admission::Shut;
-            let away = self.ranks.values_mut().filter(|rank| rank.state.is_away());
-            away.for_each(|rank| rank.state = RankState::Closed);
+            let crashed = self.summary.as_ref().is_some_and(|summary| summary.why_crashed().is_some());
+            let state = if crashed { RankState::Dead } else { RankState::Closed };
+            self.ranks.values_mut().filter(|rank| rank.state.is_away()).for_each(|rank| rank.state = state);
         }
+    }
+
+    /// A rank comes back: the run only seemed to be over.
+    pub(super) fn note_alive(&mut self) {
+        self.ending = Ending::Unknown;
+        self.summary = None;
     }
 
     /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came

@@ -69,6 +69,7 @@ impl World {
             continues: None,
             replicas: self.plan.replicas,
             durability: self.plan.durability,
+            wait_for_readers: 0,
         };
         let plan = RankPlan {
             stream: STREAM.into(),

@@ -20,7 +20,7 @@ impl Node {
             let all: Vec<_> = all.map(|unit| (unit.clone(), amount_of(&state, &unit))).collect();
             (all, candidates(self, &state.common.members).len())
         };
-        self.replicate_runs();
+        self.replicate_runs(&mut self.state.lock());
         let mut refused = None;
         for some in all.chunks(AT_ONCE) {
             let mut tasks = JoinSet::new();

@@ -35,9 +35,9 @@ impl Node {
                 Effect::Deliver(attachment, report) => {
                     self.deliver(state, stream, attachment, report);
                 }
-                Effect::Ended(attachment, missed) => {
+                Effect::Ended(attachment, end) => {
                     if let Some(Delivery::Consumer { outbox }) = state.attachments.delivery(attachment) {
-                        self.tell_client(outbox, &Event::Ended { attachment, missed });
+                        self.tell_client(outbox, &Event::Ended { attachment, end });
                     }
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
@@ -60,8 +60,9 @@ impl Node {
                     let told = streams::Message::Cuts { stream, run, demand, cuts, agreeing };
                     self.tell_members(state, &told);
                 }
-                Effect::Over(run) => {
-                    self.tell_members(state, &streams::Message::RunOver { stream: name(), run });
+                Effect::Over(run, summary) => {
+                    tracing::info!("run {run} of stream '{stream}' {}", summary.to_text());
+                    self.tell_members(state, &streams::Message::RunOver { stream: name(), run, summary });
                 }
                 Effect::RankError { server, run, rank, error } => {
                     self.tell(

@@ -80,9 +80,9 @@ impl Node {
     }
 
     fn tell_coordinator(&self, state: &mut Components, stream: &str, message: streams::Message) {
-        if let streams::Message::RankGone { run, rank, died, .. } = &message {
-            state.ranks.on_gone(stream, *run, *rank, *died);
-            self.replicas_rank_gone(state, stream, (*run, *rank), *died);
+        if let streams::Message::RankGone { run, rank, end, .. } = &message {
+            state.ranks.on_gone(stream, *run, *rank, *end);
+            self.replicas_rank_gone(state, stream, (*run, *rank), *end);
         }
         if let streams::Message::RankMoves { run, rank, .. } = &message {
             state.ranks.on_moved(stream, *run, *rank);

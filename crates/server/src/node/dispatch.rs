@@ -3,7 +3,7 @@
 use super::{Components, Node};
 use crate::questions::Answer;
 use crate::streams::local_ranks::cuts_to_tell;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::steps::{Joined, Rejoin, RunOptions};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
@@ -58,10 +58,15 @@ impl Node {
             }
             M::Done { token, result } => state.common.questions.answer(token, Answer::Done(result)),
             M::Redirect { token, server } => state.common.questions.answer(token, Answer::Redirect(server)),
+            M::WhoReads { token, stream, run } => self.on_who_reads(state, (from, token), &stream, run),
+            M::Readers { token, readers } => {
+                state.common.questions.answer(token, Answer::Readers(*readers));
+            }
             M::Locations { epoch, streams, arenas } => self.coordinates(state, from, epoch, streams, arenas),
-            M::RunOver { stream, run } => {
-                state.ranks.on_run_over(&stream, run);
-                state.replication.backups.on_run_over(&stream, run);
+            M::RunOver { stream, run, summary } => {
+                state.replication.backups.on_run_over(&stream, run, &summary);
+                state.pipelines.workers_mut().on_run_over(&stream, run, &summary);
+                state.ranks.on_run_over(&stream, run, *summary);
             }
             M::StreamForgotten { stream } => self.coordinates_no_more(state, from, &stream),
             M::Define { .. } | M::SetAttr { .. } => self.on_declaration(state, from, message),
@@ -89,6 +94,25 @@ impl Node {
             M::StepsHeld { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
         }
+    }
+
+    /// A rank waits for readers before its first step.
+    fn on_who_reads(
+        &self,
+        state: &mut Components,
+        (from, token): (ServerId, u64),
+        stream: &str,
+        run: RunNumber,
+    ) {
+        let answer = match self.place_of(state, stream) {
+            Some(server) if server != self.id => streams::Message::Redirect { token, server },
+            // One that takes the stream over is told of its readers still: none is known yet.
+            _ => {
+                let readers = Box::new(self.coordinator(state, stream).readers_of(run));
+                streams::Message::Readers { token, readers }
+            }
+        };
+        self.tell(state, from, answer);
     }
 
     /// A rank wants to join a stream.
@@ -137,8 +161,8 @@ impl Node {
             Ok((joined, effects)) => {
                 // The answer goes first: a decision that follows must find the run there.
                 let (demand, cuts) = cuts_to_tell(&joined.cuts);
-                let Joined { run, agreeing, reported_below: below, .. } = joined;
-                let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below });
+                let Joined { run, agreeing, reported_below: below, began, .. } = joined;
+                let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below, began });
                 let joined = streams::Message::Joined { token, stream: stream.clone(), rank, result };
                 self.tell(state, from, joined);
                 self.apply(state, &stream, effects);
@@ -235,8 +259,8 @@ impl Node {
                 let effects = coordinator.on_step_ended(run, rank, from, ended);
                 self.apply(state, &stream, effects);
             }
-            M::RankGone { stream, run, rank, died } => {
-                let effects = self.coordinator(state, &stream).on_rank_gone(run, rank, died);
+            M::RankGone { stream, run, rank, end } => {
+                let effects = self.coordinator(state, &stream).on_rank_gone(run, rank, end);
                 self.apply(state, &stream, effects);
                 self.look_at_driven(state, Some(&stream));
             }

@@ -27,9 +27,12 @@ use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use forebay_core::ids::{RunNumber, ServerId};
-use forebay_core::steps::{FieldReport, RunReport};
+use forebay_core::seeded::{Bug, seeded};
+use forebay_core::steps::{FieldReport, RankEnd, RunReport};
 use forebay_wire::peer::replication::{BlockRange, Message, ReplicaUnit, SpaceBlock};
 use rustix::fd::OwnedFd;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The components that hold what is replicated.
 struct Below<'a> {
@@ -67,7 +70,7 @@ impl Sources for Below<'_> {
         Some(RunKnowledge {
             coordinator: coordinator(self.server, self.coordination, self.locations, stream),
             known: ledger.report(run, self.ranks.cuts_of(stream, run)),
-            gone: ledger.ranks().filter_map(|(rank, told)| told.gone.map(|died| (rank, died))).collect(),
+            gone: ledger.ranks().filter_map(|(rank, told)| told.gone.map(|end| (rank, end))).collect(),
         })
     }
 }
@@ -115,8 +118,11 @@ impl Node {
             M::NoteRun { stream, coordinator, known } => {
                 self.on_run_noted(state, (from, coordinator), &stream, *known);
             }
-            M::NoteRankGone { stream, run, rank, died } => {
-                state.replication.backups.on_rank_gone(from, &stream, (run, rank), died);
+            M::NoteRankGone { stream, run, rank, end } => {
+                state.replication.backups.on_rank_gone(from, &stream, (run, rank), end);
+            }
+            M::ConfirmNotes { token } => {
+                self.tell(state, from, M::Replicated { token, result: Ok(()) });
             }
             M::Replicate { token, replica } => {
                 let orders = self.with_replication(state, |replication, cx, _| {
@@ -178,11 +184,32 @@ impl Node {
         state: &mut Components,
         stream: &str,
         (run, rank): (RunNumber, u32),
-        died: bool,
+        end: RankEnd,
     ) {
-        self.with_replication(state, |replication, cx, _| {
-            replication.primary.on_rank_gone(cx, stream, (run, rank), died);
+        self.with_replication(state, |replication, cx, sources| {
+            // Else nobody might know of it when this server is gone: it may be the coordinator, too.
+            if !seeded(Bug::KeepsLeavesToItself) {
+                replication.primary.tell_any_of_run(cx, sources, stream, run);
+            }
+            replication.primary.on_rank_gone(cx, stream, (run, rank), end);
         });
+    }
+
+    /// Waits until the servers that know of a run beside this one have noted what they were told of it last.
+    pub(crate) async fn notes_are_confirmed(&self, stream: &str, run: RunNumber, patience: Duration) {
+        let asked: Vec<_> = {
+            let state = &mut *self.state.lock();
+            let backups = state.replication.primary.told_of_run(stream, run);
+            let Components { common, .. } = state;
+            let cx = &mut Context { server: &self.shared, common };
+            let asked = backups.into_iter();
+            asked.filter_map(|backup| cx.ask(backup, |token| Message::ConfirmNotes { token })).collect()
+        };
+        let deadline = Instant::now() + patience;
+        for (_, answer) in asked {
+            // One that is gone need not know.
+            let _ = timeout_at(deadline, answer).await;
+        }
     }
 
     /// Forgets what backups know of arenas and runs that are gone. Called from time to time.
@@ -204,11 +231,10 @@ impl Node {
     }
 
     /// Tells another server what this one knows of runs, also where no step of them is held.
-    pub(crate) fn replicate_runs(&self) {
-        let mut state = self.state.lock();
+    pub(crate) fn replicate_runs(&self, state: &mut Components) {
         let runs: Vec<_> = state.ranks.ledger().all_runs().cloned().collect();
         for (stream, run) in runs {
-            self.with_replication(&mut state, |replication, cx, sources| {
+            self.with_replication(state, |replication, cx, sources| {
                 replication.primary.tell_any_of_run(cx, sources, &stream, run);
             });
         }

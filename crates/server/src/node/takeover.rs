@@ -229,5 +229,5 @@ fn tell_rank(
         let copied = told.is_safe(ended.step);
         streams::Message::StepEnded { stream: name(), run, rank, ended, copied }
     }));
-    messages.extend(told.gone.map(|died| streams::Message::RankGone { stream: name(), run, rank, died }));
+    messages.extend(told.gone.map(|end| streams::Message::RankGone { stream: name(), run, rank, end }));
 }

@@ -1,7 +1,7 @@
 //! A worker beside this server.
 
 use crate::context::Context;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{RunNumber, ServerId};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::worker::Event;
 use forebay_wire::execution::{CommMember, Execute, OpenExecution, PipelineHistory, PipelineSpec};
@@ -35,6 +35,8 @@ pub(super) struct LocalWorker {
     pub(super) pid: Option<u32>,
     pub(super) starts: u32,
     pub(super) log: VecDeque<String>,
+    /// The run of which it was told a step last.
+    run: Option<RunNumber>,
     /// It is to end. Names this worker, too, where another one may have taken its place.
     pub(super) stop: Arc<Notify>,
     /// The connection of the process of this instance ended: so will the process. One for each: what is noted
@@ -56,6 +58,7 @@ impl LocalWorker {
             pid: None,
             starts: 0,
             log: VecDeque::new(),
+            run: None,
             stop: Arc::default(),
             lost: Arc::default(),
         }
@@ -97,9 +100,16 @@ impl LocalWorker {
     /// Notes an order to run a step, and passes it on to the process. `false` if that is not there.
     pub(super) fn pass_on(&mut self, cx: &Context<'_>, order: Box<Execute>) -> bool {
         self.executing = Some(order.execution);
+        let (run, step) = (order.report.id.run, order.report.id.step);
+        if self.run.replace(run) != Some(run) {
+            self.log(&format!(
+                "run {run} of stream '{}' is running: its step {step} is the first here",
+                self.spec.stream
+            ));
+        }
         let open = OpenExecution {
-            run: order.report.id.run,
-            step: order.report.id.step,
+            run,
+            step,
             attempt: order.attempt,
             together: order.members.iter().map(|member| member.server).collect(),
             failed: None,

@@ -2,7 +2,8 @@
 
 use super::local_worker::LocalWorker;
 use crate::context::Context;
-use forebay_core::ids::ServerId;
+use forebay_core::ids::{RunNumber, ServerId};
+use forebay_core::steps::RunSummary;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::worker::Request;
@@ -149,6 +150,16 @@ impl LocalWorkers {
             }
         }
         Ok(())
+    }
+}
+
+/// What streams say.
+impl LocalWorkers {
+    /// A run of a stream is over: the logs of the pipelines that read it say so.
+    pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber, summary: &RunSummary) {
+        let line = format!("run {run} of stream '{stream}' {} ({})", summary.to_text(), summary.at);
+        let readers = self.workers.values_mut().filter(|worker| worker.spec.stream == stream);
+        readers.for_each(|worker| worker.log(&line));
     }
 }
 

@@ -19,7 +19,7 @@ use backup::Backup;
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::RunReport;
+use forebay_core::steps::{RankEnd, RunReport, RunSummary};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::replication::{BlockRange, Message, Replica, ReplicaUnit};
 use rustix::fd::OwnedFd;
@@ -113,16 +113,16 @@ impl Backups {
         from: ServerId,
         stream: &str,
         (run, rank): (RunNumber, u32),
-        died: bool,
+        end: RankEnd,
     ) {
         if let Some(backup) = self.primaries.get_mut(&from) {
-            backup.on_rank_gone(stream, run, rank, died);
+            backup.on_rank_gone(stream, run, rank, end);
         }
     }
 
     /// All ranks of a run have come and gone.
-    pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber) {
-        self.primaries.values_mut().for_each(|backup| backup.on_run_over(stream, run));
+    pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber, summary: &RunSummary) {
+        self.primaries.values_mut().for_each(|backup| backup.on_run_over(stream, run, summary.clone()));
     }
 
     /// A primary asks to hold something of a unit. Where bytes of its are to be fetched for the first time: the orders that

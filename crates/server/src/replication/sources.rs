@@ -2,7 +2,7 @@
 
 use crate::held::Held;
 use forebay_core::ids::{RunNumber, ServerId};
-use forebay_core::steps::{FieldReport, RunReport};
+use forebay_core::steps::{FieldReport, RankEnd, RunReport};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit, SpaceBlock};
 
 /// What this server knows of a run whose ranks have their home here.
@@ -11,8 +11,8 @@ pub(crate) struct RunKnowledge {
     /// The server that coordinates the run's stream.
     pub(crate) coordinator: ServerId,
     pub(crate) known: RunReport,
-    /// The ranks that are gone, and whether each has died.
-    pub(crate) gone: Vec<(u32, bool)>,
+    /// The ranks that are gone, and how each ended.
+    pub(crate) gone: Vec<(u32, RankEnd)>,
 }
 
 /// What replication asks of the components that hold what is replicated.

@@ -7,7 +7,7 @@ use super::role_session::{RoleSession, not_spoken};
 use crate::node::Node;
 use crate::streams::attachments::Delivery;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
-use forebay_core::steps::{Attachment, AttachmentId};
+use forebay_core::steps::{Attachment, AttachmentId, Situation};
 use forebay_core::{Error, Result};
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::frame::Frame;
@@ -68,6 +68,11 @@ impl Session {
                 self.release(attachment, run, step, pinned);
                 Ok(None)
             }
+            Request::Next { attachment } => {
+                self.ask_for_newest(attachment);
+                Ok(Some(Reply::Done))
+            }
+            Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
             Request::Detach { attachment, held } => {
                 self.close_attachment(attachment, &held);
                 Ok(Some(Reply::Done))
@@ -78,11 +83,12 @@ impl Session {
     /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
     /// steps that begin after that are for it.
     async fn attach(&mut self, attach: Attach) -> Result<Reply> {
-        let Attach { stream, needs, window, start, follow, held, back } = attach;
+        let Attach { stream, needs, window, start, follow, take, reader, held, back } = attach;
         check_name("stream", &stream)?;
+        reader.check()?;
         let node = self.client.node.clone();
         let mut attachment = Attachment::new(needs, node.id, window).with_held_steps(held);
-        attachment.follow = follow;
+        (attachment.follow, attachment.take, attachment.reader) = (follow, take, Some(reader));
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
         let elsewhere = tokio::select! {
             biased;
@@ -146,6 +152,24 @@ impl Session {
                 "not all servers have told what they know of stream '{stream}', whose coordinator has gone: one stands still"
             )))
         })
+    }
+
+    /// The reader takes the newest step alone, and asks for it.
+    fn ask_for_newest(&mut self, id: AttachmentId) {
+        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
+        let node = &self.client.node;
+        let mut state = node.state.lock();
+        let effects = node.coordinator(&mut state, stream).on_asked(id);
+        node.apply(&mut state, stream, effects);
+        node.drain(&mut state);
+    }
+
+    /// What the reader waits for.
+    fn look(&self, id: AttachmentId) -> Situation {
+        let found = self.attachments.iter().find(|(known, _)| *known == id);
+        let state = self.client.node.state.lock();
+        let coordinator = found.and_then(|(_, stream)| state.coordination.get(stream));
+        coordinator.map(|stream| stream.situation_of(id)).unwrap_or_default()
     }
 
     /// Has finished with a step.

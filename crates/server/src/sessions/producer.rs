@@ -15,6 +15,7 @@ use super::rank::Rank;
 use super::role_session::{RoleSession, not_spoken};
 use super::{payload, receive};
 use forebay_core::seeded::{Bug, seeded};
+use forebay_core::steps::RankEnd;
 use forebay_core::{Error, Result};
 use forebay_wire::client::producer::{Event, Reply, Request};
 use forebay_wire::frame::{Frame, Header};
@@ -86,7 +87,7 @@ impl RoleSession for Session {
     async fn on_end(&mut self, dubious: bool) {
         let mut rank = self.rank.take();
         if let Some(rank) = &mut rank {
-            rank.leave(&self.client.node, true);
+            rank.leave(&self.client.node, RankEnd::Died);
         }
         let writes = rank.as_ref().is_some_and(|rank| !rank.writing.is_idle());
         self.client.until_memory_is_unused(writes || dubious).await;
@@ -115,7 +116,7 @@ impl Session {
     fn acknowledges(&self, request: &Request) -> bool {
         match request {
             Request::End { .. } | Request::Flush => true,
-            Request::Close => !seeded(Bug::AnswersLeavesAtOnce),
+            Request::Close(_) => !seeded(Bug::AnswersLeavesAtOnce),
             Request::Put(_) => self.rank.as_ref().is_some_and(Rank::copies_at_once),
             _ => false,
         }
@@ -167,13 +168,15 @@ impl Session {
                     return Err(error);
                 }
             }
-            Request::Close => {
-                self.leave_cleanly();
+            Request::Close(counts) => {
+                self.leave(RankEnd::Closed(counts));
                 // Else the coordinator would take it for one that has lost its home, if this server is gone in a moment.
                 if !seeded(Bug::AnswersLeavesAtOnce) {
                     self.hear_of_steps().await;
+                    self.closing_is_noted().await;
                 }
             }
+            Request::Abandon => self.leave(RankEnd::Died),
             Request::Move => {
                 self.steps_are_told().await;
                 if !self.let_rank_go() {
@@ -206,11 +209,11 @@ impl Session {
         rank.moved
     }
 
-    /// The rank closes its handle as it should.
-    fn leave_cleanly(&mut self) {
+    /// The rank closes its handle, or gives itself up.
+    fn leave(&mut self, end: RankEnd) {
         if let Some(rank) = &mut self.rank {
             // Within a step that is not ended, it leaves the step torn.
-            rank.leave(&self.client.node, rank.open.is_some());
+            rank.leave(&self.client.node, end);
             rank.unheard = true;
             // It writes no more, and its arena is not used again: its process needs not be waited for.
             rank.writing.abort_all(&self.client.node);

@@ -10,7 +10,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
 use forebay_core::steps::{
-    Durability, FieldContribution, Policy, RECORDS_TRAVEL_RANKS_MAX, RunOptions, StepContribution,
+    Durability, FieldContribution, Policy, RECORDS_TRAVEL_RANKS_MAX, RankEnd, RunOptions, StepContribution,
 };
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::Grant;
@@ -27,6 +27,8 @@ pub(super) struct Rank {
     pub(super) policy: Policy,
     /// How many ranks its run has.
     pub(super) ranks: u32,
+    /// How many readers its run waits for, until one of its ranks has begun a step.
+    pub(super) awaited_readers: u32,
     /// How many other servers are to hold copies of its blocks, and when.
     pub(super) copies: u32,
     pub(super) durability: Durability,
@@ -64,6 +66,7 @@ impl Rank {
             run,
             policy: options.policy,
             ranks: options.size,
+            awaited_readers: if attempt == 0 { options.wait_for_readers } else { 0 },
             copies: options.copies(),
             durability: options.durability,
             writing,
@@ -160,19 +163,32 @@ impl Rank {
 
     /// The rank closed its handle or died: tells the coordinator, once. What it put in a step that it did not end
     /// stays in that step, which is torn.
-    pub(super) fn leave(&mut self, node: &Node, died: bool) {
+    pub(super) fn leave(&mut self, node: &Node, end: RankEnd) {
         if self.moved {
             return;
         }
-        if died && !self.settled {
+        if end == RankEnd::Died && !self.settled {
             return self.give_up(node);
         }
-        if let Some(open) = self.open.take().filter(|open| !open.keys.is_empty())
+        if let Some(open) = self.take_unfinished_step(node)
             && let Err(error) = self.tell_step(node, open, false, true, None)
         {
             tracing::warn!("the step that a rank left is not told: {error}");
         }
-        self.take_off(node, |stream, run, rank| streams::Message::RankGone { stream, run, rank, died });
+        self.take_off(node, |stream, run, rank| streams::Message::RankGone { stream, run, rank, end });
+    }
+
+    /// The step that the rank has begun and will not end, if it has put something in it: small blocks may not have left it.
+    fn take_unfinished_step(&mut self, node: &Node) -> Option<OpenStep> {
+        let state = node.state.lock();
+        let last_put = state.ranks.last_put(&self.key());
+        if let Some(open) = self.open.take() {
+            return (!open.keys.is_empty() || last_put == Some(open.number)).then_some(open);
+        }
+        let step = last_put.filter(|step| Some(*step) > self.last)?;
+        let demand = state.ranks.demand_at(&self.stream, self.run, step)?;
+        // It was begun without a question, and nobody but the rank knew its time.
+        Some(OpenStep::new(step, f64::NAN, demand))
     }
 
     /// The rank has given up to come back here, and goes on elsewhere. What it has put again it puts there, too: here it goes

@@ -2,9 +2,10 @@
 
 use forebay_core::Result;
 use forebay_core::ids::StepNumber;
-use forebay_store::{BeginWord, Mapping, TakenWord};
+use forebay_store::{BeginWord, Mapping, PutWord, TakenWord};
 
-/// The page of an arena with the words by which its rank begins steps without a question.
+/// The page of an arena with the words by which its rank begins steps without a question, and says in which it has put
+/// something.
 #[derive(Debug)]
 pub(crate) struct BeginPage(Mapping);
 
@@ -27,6 +28,11 @@ impl BeginPage {
         if let Ok(word) = self.0.atomic(0) {
             BeginWord(word).allow_begin_after(step);
         }
+    }
+
+    /// The last step in which the rank has put something.
+    pub(crate) fn last_put(&self) -> Option<StepNumber> {
+        PutWord(self.0.atomic(16).ok()?).last()
     }
 
     /// This server has taken a step whole, and has nothing to say of it.

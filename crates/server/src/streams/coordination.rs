@@ -34,7 +34,9 @@ impl Coordination {
             tracing::info!("this server coordinates stream '{stream}' from now on");
         }
         let new = || StreamCoordinator::new(stream, Vec::new());
-        self.coordinators.entry(stream.to_owned()).or_insert_with(new)
+        let found = self.coordinators.entry(stream.to_owned()).or_insert_with(new);
+        found.note_time(cx.server.environment.wall_clock());
+        found
     }
 
     /// The coordinator of a stream, if this server coordinates it.

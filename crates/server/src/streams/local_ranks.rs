@@ -9,7 +9,7 @@ use forebay_core::cut::{Begin, CutMember, Cuts};
 use forebay_core::demand::Demand;
 use forebay_core::ids::{RunNumber, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
-use forebay_core::steps::{Ledger, StepContribution};
+use forebay_core::steps::{Ledger, RankEnd, RunSummary, StepContribution};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::streams::JoinedRun;
@@ -90,12 +90,12 @@ pub(crate) fn cuts_to_tell(cuts: &Cuts) -> CutsReport {
 impl LocalRanks {
     /// A rank has joined a run through this server.
     pub(crate) fn on_joined(&mut self, stream: &str, rank: u32, joined: &JoinedRun) {
-        let JoinedRun { run, options, demand, cuts, agreeing, .. } = joined;
+        let JoinedRun { run, options, demand, cuts, agreeing, began, .. } = joined;
         let local = self.streams.entry(stream.to_owned()).or_default();
         let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
         local.cut.open_run(*run, cuts, *agreeing);
         local.ranks.insert((*run, rank), LocalRank::default());
-        self.ledger.on_joined(stream, *run, rank, options.clone());
+        self.ledger.on_joined(stream, (*run, rank), options.clone(), *began);
     }
 
     /// The connection of a rank that has joined: the page by which the rank begins steps, and with which attempt it came back.
@@ -193,6 +193,11 @@ impl LocalRanks {
         }
     }
 
+    /// The last step in which a rank that shares memory has put something, whether or not this server was told of it.
+    pub(crate) fn last_put(&self, (stream, run, rank): &RankKey) -> Option<StepNumber> {
+        self.streams.get(stream)?.ranks.get(&(*run, *rank))?.page.as_ref()?.last_put()
+    }
+
     /// What went wrong for a rank: it is told now.
     pub(crate) fn take_error(&mut self, (stream, run, rank): &RankKey) -> Option<Error> {
         self.streams.get_mut(stream)?.ranks.get_mut(&(*run, *rank))?.deferred.take()
@@ -272,8 +277,8 @@ impl LocalRanks {
     }
 
     /// All ranks of a run have come and gone.
-    pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber) {
-        self.ledger.on_run_over(stream, run);
+    pub(crate) fn on_run_over(&mut self, stream: &str, run: RunNumber, summary: RunSummary) {
+        self.ledger.on_run_over(stream, run, summary);
     }
 }
 
@@ -295,8 +300,8 @@ impl LocalRanks {
     }
 
     /// A coordinator is about to be told that a rank is gone.
-    pub(crate) fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
-        self.ledger.on_gone(stream, run, rank, died);
+    pub(crate) fn on_gone(&mut self, stream: &str, run: RunNumber, rank: u32, end: RankEnd) {
+        self.ledger.on_gone(stream, run, rank, end);
     }
 
     /// A coordinator is about to be told that a rank goes on at another home.

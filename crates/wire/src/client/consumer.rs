@@ -3,8 +3,9 @@
 use crate::protocol::speaks;
 use forebay_core::contract::Needs;
 use forebay_core::error::Error;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, HeldStep, Start, StepReport};
+use forebay_core::steps::{AttachmentId, HeldStep, RunEnd, Situation, Start, StepReport, Take};
 use serde::{Deserialize, Serialize};
 
 /// What a reader attaches with.
@@ -20,6 +21,10 @@ pub struct Attach {
     pub start: Start,
     /// Whether to go on with the next run when one ends.
     pub follow: bool,
+    /// Which of the steps that wait for it the reader is told of.
+    pub take: Take,
+    /// Who the reader is.
+    pub reader: Identity,
     /// What a reader that comes back still holds.
     pub held: Vec<HeldStep>,
     /// What names it, if it comes back.
@@ -41,6 +46,17 @@ pub enum Request {
         step: StepNumber,
         /// Whether arrays of it live on.
         pinned: bool,
+    },
+    /// A reader that takes the newest step alone asks for it: the newest one that it was not told of, or the next that closes.
+    /// Answer: [`Reply::Done`], after the step if there is one.
+    Next {
+        /// The attachment.
+        attachment: AttachmentId,
+    },
+    /// Asks what the reader waits for. Answer: [`Reply::Situation`].
+    Look {
+        /// The attachment.
+        attachment: AttachmentId,
     },
     /// Detaches. Answer: [`Reply::Done`].
     Detach {
@@ -65,6 +81,8 @@ pub enum Reply {
     },
     /// To [`Request::Attach`]: another server coordinates the stream.
     Redirect(ServerId),
+    /// To [`Request::Look`].
+    Situation(Box<Situation>),
 }
 
 /// What a reader is told.
@@ -77,12 +95,12 @@ pub enum Event {
         /// The step.
         report: Box<StepReport>,
     },
-    /// The stream has ended.
+    /// Its run is over, and it was told of all that there was.
     Ended {
         /// The attachment.
         attachment: AttachmentId,
-        /// How many steps that it wanted were dropped after the last one it was told of.
-        missed: u64,
+        /// How the run ended.
+        end: Box<RunEnd>,
     },
     /// The attachment's contract cannot be met, or its coordinator is gone.
     Detached {

@@ -9,7 +9,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{Rejoin, RunOptions};
+use forebay_core::steps::{RankCounts, Rejoin, RunOptions};
 use serde::{Deserialize, Serialize};
 
 /// What a rank says to its home server.
@@ -76,8 +76,11 @@ pub enum Request {
     },
     /// Answer: [`Reply::Done`] when all that was put before is held, or what failed.
     Flush,
-    /// Closes this rank of the stream. Answer: [`Reply::Done`].
-    Close,
+    /// Closes this rank of the stream; what it has counted. Answer: [`Reply::Done`], once other servers know it, too.
+    Close(RankCounts),
+    /// Gives this rank up without closing the stream, as if its process had ended; it writes to no memory any more. Answer:
+    /// [`Reply::Done`].
+    Abandon,
     /// The rank, which is between two steps, goes on at another server. Answer: [`Reply::LetGo`], then the connection closes.
     Move,
     /// The rank drives a pipeline. Answer: [`Reply::Driven`], while other questions are answered.

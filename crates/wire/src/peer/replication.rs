@@ -5,7 +5,7 @@ use forebay_core::block::{BlockRecord, Location};
 use forebay_core::contract::Field;
 use forebay_core::error::Error;
 use forebay_core::ids::{BlockKey, DescriptionNumber, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{FieldReport, RunReport, StepContribution};
+use forebay_core::steps::{FieldReport, RankEnd, RunReport, StepContribution};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -129,8 +129,13 @@ pub enum Message {
         run: RunNumber,
         /// The rank.
         rank: u32,
-        /// Whether it died.
-        died: bool,
+        /// How.
+        end: RankEnd,
+    },
+    /// Answer: `Replicated`, once the receiver has noted what the sender told it before of runs and ranks.
+    ConfirmNotes {
+        /// Ties the answer to it.
+        token: u64,
     },
     /// Hold these. Answer: `Replicated`.
     Replicate {
@@ -139,11 +144,11 @@ pub enum Message {
         /// What.
         replica: Box<Replica>,
     },
-    /// To `Replicate`.
+    /// To `Replicate` and `ConfirmNotes`.
     Replicated {
         /// The question's token.
         token: u64,
-        /// Whether the receiver holds it now.
+        /// Whether the sender holds it now.
         result: Result<(), Error>,
     },
     /// The sender needs what it held of this no more. Answer: `Released`, once the receiver does not hold it either.

@@ -6,8 +6,11 @@ use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
-use forebay_core::steps::{AttachmentId, AttachmentRecord, Rejoin, RunOptions, RunReport, StepContribution};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
+use forebay_core::steps::{
+    AttachmentId, AttachmentRecord, RankEnd, ReadersThere, Rejoin, RunOptions, RunReport, RunSummary,
+    StepContribution,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -27,6 +30,8 @@ pub struct JoinedRun {
     /// The coordinator knows all that the rank did in the steps below this one; of a run with copies, it knows besides that
     /// these were made, or are needed no more.
     pub below: StepNumber,
+    /// When its first rank joined.
+    pub began: Timestamp,
 }
 
 /// What servers say about streams.
@@ -101,6 +106,15 @@ pub enum Message {
         /// The highest step that it began.
         step: StepNumber,
     },
+    /// Which readers take part in a run? Answer: `Readers`, or `Redirect`.
+    WhoReads {
+        /// Ties the answer to it.
+        token: u64,
+        /// The stream.
+        stream: String,
+        /// The run.
+        run: RunNumber,
+    },
     /// Nobody waits any more for the answer to this rank's join: it has not come.
     JoinAbandoned {
         /// The stream.
@@ -131,8 +145,8 @@ pub enum Message {
         run: RunNumber,
         /// The rank.
         rank: u32,
-        /// Whether it died.
-        died: bool,
+        /// How.
+        end: RankEnd,
     },
     /// The sender leaves the group, and has told all that the rank did: the rank comes back through another home.
     RankMoves {
@@ -184,6 +198,13 @@ pub enum Message {
         token: u64,
         /// Whether it went well.
         result: Result<(), Error>,
+    },
+    /// To `WhoReads`.
+    Readers {
+        /// The question's token.
+        token: u64,
+        /// The readers.
+        readers: Box<ReadersThere>,
     },
     /// To a question about a stream: ask this server.
     Redirect {
@@ -250,6 +271,8 @@ pub enum Message {
         stream: String,
         /// The run.
         run: RunNumber,
+        /// How it ended.
+        summary: Box<RunSummary>,
     },
 
     // From the coordinator to all.

@@ -11,6 +11,7 @@ use forebay_core::Result;
 use forebay_core::block::{BlockRecord, Extent, Location, Stats};
 use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::dtype::Dtype;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::steps::{
     AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
@@ -111,6 +112,8 @@ pub fn requests() -> Requests {
         window: 3,
         start: Default::default(),
         follow: true,
+        take: Default::default(),
+        reader: Identity { name: Some("viewer".into()), host: "node1".into(), pid: 7 },
         held: vec![HeldStep { run: 1, step: 11, pinned: true }],
         back: Some(AttachmentId(7)),
     };

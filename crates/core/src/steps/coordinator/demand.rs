@@ -57,15 +57,16 @@ impl StreamCoordinator {
             run.cuts.decide(decision.from, decision.demand.clone());
         }
         let proposed = &decision.demand;
-        for attachment in self.attachments.values_mut() {
-            if proposed.includes(&attachment.needs) {
-                attachment.begin_at(decision.run, decision.from);
-            }
+        let mut waits_for_another = false;
+        for attachment in self.attachments.values_mut().filter(|a| proposed.includes(&a.needs)) {
+            let first_run = attachment.first_run;
+            attachment.begin_at(decision.run, decision.from);
+            waits_for_another |= attachment.first_run > first_run;
         }
         let mut effects = Vec::new();
         self.tell_attachments(&mut effects);
         effects.push(Effect::Decide(decision));
-        if outdated {
+        if outdated || waits_for_another {
             effects.extend(self.on_demand_changed());
         }
         effects

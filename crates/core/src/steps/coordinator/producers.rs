@@ -12,6 +12,7 @@ use crate::steps::effect::{Effect, Joined};
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
 use crate::steps::run::Run;
+use crate::steps::run_end::RankEnd;
 use crate::steps::run_phase::Admission;
 use crate::steps::step::Step;
 use crate::{Error, Result};
@@ -52,7 +53,8 @@ impl StreamCoordinator {
             let before = self.last_run;
             self.last_run += 1;
             self.on_followed(before, &mut effects);
-            self.runs.insert(self.last_run, Run::new(self.last_run, options, self.demand.clone()));
+            let run = Run::new(self.last_run, options, self.demand.clone(), self.now);
+            self.runs.insert(self.last_run, run);
             for attachment in self.attachments.values_mut() {
                 attachment.begin_at(self.last_run, 0);
             }
@@ -67,12 +69,10 @@ impl StreamCoordinator {
             return Err(Error::internal(format!("run {number} of stream '{}' is not there", self.name)));
         };
         run.ranks.insert(rank, Rank::new(server, RankState::Open, 0));
-        let cuts = run.cuts.clone();
+        let (cuts, began) = (run.cuts.clone(), run.began);
         self.forget_empty_runs(&mut effects);
-        Ok((
-            Joined { run: number, cuts, agreeing: self.cut.proposed_version(number), reported_below: 0 },
-            effects,
-        ))
+        let agreeing = self.cut.proposed_version(number);
+        Ok((Joined { run: number, cuts, agreeing, reported_below: 0, began }, effects))
     }
 
     /// A new run follows this one: its steps wait no longer for ranks that never came.
@@ -96,7 +96,8 @@ impl StreamCoordinator {
             && run.ending.announce()
             && !seeded(Bug::TellsOnceWhoHasGone)
         {
-            effects.push(Effect::Over(number));
+            run.summary = run.summary(self.now);
+            effects.extend(run.summary.clone().map(|summary| Effect::Over(number, Box::new(summary))));
         }
         self.end_if_over(effects);
         self.forget_empty_runs(effects);
@@ -247,6 +248,9 @@ impl StreamCoordinator {
             }];
         };
         let step = entry.step_mut(number, ended.time);
+        if step.time.is_nan() {
+            step.time = ended.time;
+        }
         if let Err(error) = step.register(rank, server, ended) {
             effects.push(Effect::RankError { server, run, rank, error });
         }
@@ -258,14 +262,17 @@ impl StreamCoordinator {
         effects
     }
 
-    /// A rank closed its handle, or died: then the steps that it did not end are torn.
-    pub fn on_rank_gone(&mut self, run: RunNumber, rank: u32, died: bool) -> Vec<Effect> {
+    /// A rank closed its handle, or died. The steps that it did not end are torn.
+    pub fn on_rank_gone(&mut self, run: RunNumber, rank: u32, end: RankEnd) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(entry) = self.runs.get_mut(&run) else { return effects };
         let Some(state) = entry.ranks.get_mut(&rank).filter(|rank| !rank.state.is_gone()) else {
             return effects;
         };
-        state.state = if died { RankState::Dead } else { RankState::Closed };
+        match end {
+            RankEnd::Closed(counts) => (state.state, state.counts) = (RankState::Closed, counts),
+            RankEnd::Died => state.state = RankState::Dead,
+        }
         // Its home has told all that it knew: what other servers hold beyond that belongs to no step.
         for (step, server) in std::mem::take(&mut state.stranded) {
             match entry.steps.get_mut(&step) {

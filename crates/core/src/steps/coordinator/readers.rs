@@ -6,8 +6,14 @@ use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Queued
 use crate::steps::effect::Effect;
 use crate::steps::report::HeldStep;
 use crate::steps::run::Run;
-use crate::{Error, ErrorKind, Result};
-use std::collections::BTreeSet;
+use crate::steps::run_end::RunEnd;
+use crate::steps::situation::{ReadersThere, Situation};
+use crate::steps::step::Step;
+use crate::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many readers without a name are named by their processes.
+const UNNAMED_MAX: usize = 8;
 
 impl StreamCoordinator {
     /// Somebody attaches. Contracts that cannot be met are refused if the offer is known to be complete. One that comes
@@ -41,10 +47,15 @@ impl StreamCoordinator {
         // What it was told of it goes on after; nothing, if it asks as it did first.
         let (start, first) = match (start, from) {
             (Start::Next, Some(from)) => (Start::Rejoin(from.0, from.1), from),
+            (Start::Run, Some(from)) => (Start::Rejoin(from.0, from.1), from),
             (Start::Oldest, Some((run, step))) => (Start::Rejoin(run, step), (0, 0)),
+            (Start::Latest, Some((run, step))) => (Start::Rejoin(run, step), self.newest(&attachment)),
             (Start::Cursor(run, step) | Start::Rejoin(run, step), _) => (start, (run, step)),
-            (Start::Next | Start::Oldest, None) => (start, (0, 0)),
+            (Start::Latest, None) => (start, self.newest(&attachment)),
+            (Start::Next | Start::Oldest | Start::Run, None) => (start, (0, 0)),
         };
+        attachment.whole_runs = start == Start::Run;
+        attachment.first_run = known.as_ref().map_or(0, |known| known.first_run);
         self.queue_what_is_held(&mut attachment, start, first, stood_in.as_ref());
         self.take_held(&mut attachment);
         // The servers know already what they were told of it before.
@@ -56,9 +67,32 @@ impl StreamCoordinator {
         for (run, step) in stood_in.iter().flat_map(Attachment::held) {
             self.let_go(run, step, &mut effects);
         }
+        self.drop_outdated(&mut effects);
         self.deliver(id, &mut effects);
         self.end_if_over(&mut effects);
         Ok(effects)
+    }
+
+    /// The newest closed step that is held and that an attachment wants; the beginning of all if there is none.
+    fn newest(&self, attachment: &Attachment) -> (RunNumber, StepNumber) {
+        let found = self.runs.iter().rev().find_map(|(number, run)| {
+            let wanted = |(step, held): &(&StepNumber, &Step)| {
+                held.is_closed() && !held.dropped && run.is_wanted(&attachment.needs, **step)
+            };
+            run.steps.iter().rev().find(wanted).map(|(step, _)| (*number, *step))
+        });
+        found.unwrap_or_default()
+    }
+
+    /// An attachment that takes the newest step alone asks for one: it is told of what waits for it, or of what closes next.
+    pub fn on_asked(&mut self, id: AttachmentId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.has_asked = true;
+        }
+        self.deliver(id, &mut effects);
+        self.end_if_over(&mut effects);
+        effects
     }
 
     /// Queues the closed steps for a new attachment that it is to read from its start on. `first` is the first step that it may
@@ -72,12 +106,16 @@ impl StreamCoordinator {
     ) {
         let run_is_over = self.runs.get(&self.last_run).is_some_and(Run::is_over);
         match start {
-            Start::Next => {}
-            Start::Oldest => {
-                self.enqueue_closed(attachment, first, stood_in);
-                if run_is_over && !attachment.queue.is_empty() {
+            Start::Run if run_is_over => attachment.first_run = self.last_run + 1,
+            Start::Run => {}
+            Start::Next | Start::Oldest | Start::Latest => {
+                if start != Start::Next {
+                    self.enqueue_closed(attachment, first, stood_in);
+                }
+                if run_is_over && !attachment.follow {
                     // It reads what is left, and ends with that.
                     attachment.phase = Phase::TakesPart(self.last_run, 0);
+                    attachment.is_late = attachment.queue.is_empty();
                 }
             }
             Start::Cursor(run, step) => {
@@ -171,9 +209,42 @@ impl StreamCoordinator {
         }
     }
 
+    /// The readers whose demand is in force in a run, as those are told that wait for them.
+    pub fn readers_of(&self, number: RunNumber) -> ReadersThere {
+        let has_begun =
+            self.runs.get(&number).is_none_or(|run| run.ranks.values().any(|rank| rank.has_begun));
+        let mut there = ReadersThere { has_begun, ..ReadersThere::default() };
+        let takes_part = |attachment: &&Attachment| {
+            !attachment.is_stand_in() && attachment.takes_part_in(number) && attachment.from().is_some()
+        };
+        for attachment in self.attachments.values().filter(takes_part) {
+            let Some(reader) = &attachment.reader else { continue };
+            match &reader.name {
+                Some(name) => drop(there.named.insert(name.clone(), reader.clone())),
+                None => there.unnamed.push(reader.clone()),
+            }
+        }
+        there.unnamed.truncate(UNNAMED_MAX);
+        there
+    }
+
+    /// What an attachment waits for.
+    pub fn situation_of(&self, id: AttachmentId) -> Situation {
+        let mut situation = Situation { run: self.last_run(), ..Situation::default() };
+        let (Some(run), Some(attachment)) = (self.runs.get(&self.last_run), self.attachments.get(&id)) else {
+            return situation;
+        };
+        situation.has_ranks = !run.is_over();
+        situation.takes_part = attachment.takes_part_in(run.number);
+        situation.reached = run.reached();
+        situation.is_any_wanted = run.offer.fields.values().any(|field| attachment.needs.wants(field, 0));
+        situation.name_fields(run.offer.fields.keys());
+        situation
+    }
+
     /// From which step on an attachment takes part, if that is known.
     pub fn active_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
-        self.attachments.get(&id).and_then(Attachment::from)
+        self.attachments.get(&id).filter(|attachment| !attachment.is_late).and_then(Attachment::from)
     }
 
     /// Whether something is needed by an attachment at a step of a run, as far as the run's contract is known.
@@ -311,7 +382,7 @@ impl StreamCoordinator {
 
     fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        while attachment.delivered.len() < attachment.window as usize {
+        while attachment.is_ready() {
             let Some(Queued { run, step, missed }) = attachment.queue.pop_front() else { break };
             let Some(of_run) = self.runs.get(&run) else { continue };
             let Some(found) = of_run.steps.get(&step) else { continue };
@@ -325,12 +396,15 @@ impl StreamCoordinator {
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
             attachment.delivered.insert((run, step));
+            attachment.has_asked = false;
             effects.push(Effect::Deliver(id, Box::new(report)));
         }
     }
 
     /// Tells the end to those that have nothing left to be told of: each of its own run, which need not be the latest.
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
+        let continued: BTreeMap<RunNumber, RunNumber> =
+            self.runs.values().filter_map(|run| Some((run.options.continues?.0, run.number))).collect();
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
             let drained = attachment.queue.is_empty() && !attachment.is_stand_in();
@@ -343,10 +417,15 @@ impl StreamCoordinator {
             if run.is_none_or(Run::is_over) {
                 attachment.phase = Phase::Ended(number, from);
                 effects.extend(attachment.told.take().map(|_| Effect::Attachment(*id, None)));
-                effects.push(match run.and_then(|run| run.lost.as_ref()) {
-                    None => Effect::Ended(*id, attachment.missed),
-                    Some(why) => Effect::Failed(*id, Error::new(ErrorKind::Lost, why.clone())),
-                });
+                let kept = run.map_or(0, |run| run.kept.len() as u64);
+                let end = RunEnd {
+                    run: number,
+                    summary: run.and_then(|run| run.summary(self.now)),
+                    continued_by: continued.get(&number).copied(),
+                    missed: attachment.missed,
+                    late: attachment.is_late.then_some(kept),
+                };
+                effects.push(Effect::Ended(*id, Box::new(end)));
             }
         }
     }

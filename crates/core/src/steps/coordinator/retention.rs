@@ -2,7 +2,7 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::Queued;
+use crate::steps::attachment::{Attachment, Queued, Take};
 use crate::steps::effect::Effect;
 use crate::steps::options::Policy;
 use crate::steps::report::RECORDS_TRAVEL_RANKS_MAX;
@@ -15,6 +15,7 @@ pub(super) const WAITING_MAX: usize = 1024;
 impl StreamCoordinator {
     /// Drops closed steps that wait for readers, as the run's policy says.
     pub(super) fn enforce_policy(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        self.drop_outdated(effects);
         let Some(run) = self.runs.get(&number) else { return };
         match run.options.policy {
             Policy::Block => {}
@@ -55,6 +56,14 @@ impl StreamCoordinator {
         }
     }
 
+    /// Those who take the newest step alone do not wait for others.
+    pub(super) fn drop_outdated(&mut self, effects: &mut Vec<Effect>) {
+        let outdated = self.attachments.values_mut().flat_map(Attachment::drop_outdated);
+        for (run, step) in outdated.collect::<Vec<_>>() {
+            self.let_go(run, step, effects);
+        }
+    }
+
     fn drop_queued(&mut self, run: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let waited =
             self.attachments.values_mut().filter_map(|a| a.drop_queued(run, step).then_some(())).count();
@@ -75,8 +84,18 @@ impl StreamCoordinator {
                 })
             };
             let step = if run.options.policy == Policy::Block {
-                // What nobody holds is there only if it is kept.
-                run.kept.iter().find(|step| run.steps.get(step).is_some_and(|step| step.holds == 0))
+                // What nobody holds is there only if it is kept; what waits for those who take the newest alone must not hold
+                // the simulation up.
+                let waits = |step: StepNumber| {
+                    let latest = self.attachments.values().filter(|other| other.take == Take::Latest);
+                    latest
+                        .filter(|other| other.queue.iter().any(|q| (q.run, q.step) == (run.number, step)))
+                        .count()
+                };
+                let kept =
+                    run.kept.iter().find(|step| run.steps.get(step).is_some_and(|step| step.holds == 0));
+                let mut closed = run.steps.iter().filter(|(_, step)| step.is_closed());
+                kept.or_else(|| closed.find(|(n, step)| step.holds as usize == waits(**n)).map(|(n, _)| n))
             } else {
                 let mut closed = run.steps.iter().filter(|(_, step)| step.is_closed()).map(|(step, _)| step);
                 closed.find(|step| !busy(**step))

@@ -7,7 +7,7 @@
 use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::cut::Cuts;
-use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::attachment::{Attachment, AttachmentId, AttachmentRecord};
 use crate::steps::effect::{Effect, Joined};
@@ -15,7 +15,8 @@ use crate::steps::ledger::{RankReport, RunReport, check_run};
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState, Rejoin};
 use crate::steps::run::Run;
-use crate::steps::run_phase::{Admission, Ending, Search};
+use crate::steps::run_end::RankEnd;
+use crate::steps::run_phase::{Admission, Search};
 use crate::steps::takeover::Reports;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +44,12 @@ impl StreamCoordinator {
                 told.run, told.options, run.options
             )));
         }
-        if told.over {
+        if let Some(summary) = told.over {
             run.ending.note_inherited();
+            run.summary.get_or_insert(*summary);
+        }
+        if run.began == Timestamp::default() || told.began < run.began {
+            run.began = told.began;
         }
         run.highest_left = run.highest_left.max(told.highest_step_left);
         run.offer.inherit(told.fields, &told.attrs, told.begun)?;
@@ -289,14 +294,15 @@ impl StreamCoordinator {
         }
         entry.server = server;
         entry.attempt = attempt;
-        // Should it have seemed to be over.
-        known.ending = Ending::Unknown;
         entry.state = RankState::Open;
         let below = entry.below.max(entry.told_below);
         let ended = if options.copies() > 0 { entry.safe_below } else { below };
+        // Should it have seemed to be over.
+        known.note_alive();
         known.inherit_demand(demand);
         let cuts = known.cuts.clone();
-        let joined = Joined { run, cuts, agreeing: self.cut.proposed_version(run), reported_below: ended };
+        let agreeing = self.cut.proposed_version(run);
+        let joined = Joined { run, cuts, agreeing, reported_below: ended, began: known.began };
         // All have told by now: what was left out until then, it has left out.
         let mut effects = Vec::new();
         self.note_finished_below(run, rank, below, &mut effects);
@@ -352,19 +358,15 @@ impl StreamCoordinator {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.search = None;
         let away = run.ranks.iter().filter(|(_, rank)| rank.state.is_away());
-        let away: Vec<(u32, ServerId)> = away.map(|(rank, state)| (*rank, state.server)).collect();
-        let why = format!("a server died, and with it ranks of stream '{}' lost their home", self.name);
+        let away: Vec<u32> = away.map(|(rank, _)| *rank).collect();
+        run.lost.extend(&away);
         if run.lacks_ranks() {
             run.admission = Admission::Shut;
             run.ending.note_given_up();
-            run.lost.get_or_insert(why.clone());
             self.close_complete_steps(number, effects);
         }
-        for (rank, _) in away {
-            if let Some(run) = self.runs.get_mut(&number) {
-                run.lost.get_or_insert(why.clone());
-            }
-            effects.extend(self.on_rank_gone(number, rank, true));
+        for rank in away {
+            effects.extend(self.on_rank_gone(number, rank, RankEnd::Died));
         }
     }
 

@@ -5,10 +5,11 @@ use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, StepNumber};
-use crate::steps::attachment::{Delivery, Start};
+use crate::steps::attachment::{Delivery, Start, Take};
 use crate::steps::contribution::{FieldContribution, RegisteredBlocks, StepContribution};
 use crate::steps::effect::Effect;
 use crate::steps::options::{Durability, Policy, RunOptions};
+use crate::steps::run_end::{RankCounts, RankEnd};
 use crate::{Error, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -16,6 +17,25 @@ use std::ops::{Deref, DerefMut};
 
 pub(super) const S0: ServerId = ServerId(0);
 pub(super) const S1: ServerId = ServerId(1);
+pub(super) const CLOSED: RankEnd = RankEnd::Closed(RankCounts { begun: 0, skipped: 0 });
+
+/// Who is told of its end: the attachment, how many steps it has missed, and what its reader sees.
+pub(super) fn ends(effects: &[Effect]) -> Vec<(u64, u64, ErrorKind)> {
+    let ends = effects.iter().filter_map(|effect| match effect {
+        Effect::Ended(id, end) => Some((id.0, end.missed, end.error("s").kind)),
+        _ => None,
+    });
+    ends.collect()
+}
+
+/// Of which runs all servers are told that they are over, and whether they crashed.
+pub(super) fn told_over(effects: &[Effect]) -> Vec<(u64, bool)> {
+    let over = effects.iter().filter_map(|effect| match effect {
+        Effect::Over(run, summary) => Some((*run, summary.why_crashed().is_some())),
+        _ => None,
+    });
+    over.collect()
+}
 
 /// A coordinator whose invariants are checked between any two events, and at the end.
 pub(super) struct Checked(StreamCoordinator);
@@ -61,7 +81,16 @@ impl Drop for Checked {
 
 pub(super) fn options(size: u32, policy: Policy) -> RunOptions {
     let durability = Durability::Local;
-    RunOptions { size, policy, keep: 0, queue_bytes: 100, continues: None, replicas: 1, durability }
+    RunOptions {
+        size,
+        policy,
+        keep: 0,
+        queue_bytes: 100,
+        continues: None,
+        replicas: 1,
+        durability,
+        wait_for_readers: 0,
+    }
 }
 
 pub(super) fn field() -> Field {
@@ -229,11 +258,11 @@ fn a_cursor_goes_on_where_another_reader_stopped() {
     stream.on_prepared(S0, version.unwrap(), Some(3));
     assert_eq!(stream.active_from(AttachmentId(7)), Some((1, 4)), "its demand is in force from then on");
     stream.attach(AttachmentId(8), reader(true), Start::Cursor(1, 9)).unwrap();
-    let over = stream.on_rank_gone(1, 0, false);
-    assert!(over.contains(&Effect::Ended(AttachmentId(7), 0)), "{over:?}");
+    let over = stream.on_rank_gone(1, 0, CLOSED);
+    assert_eq!(ends(&over), [(7, 0, ErrorKind::Ended)], "{over:?}");
     let effects = stream.attach(AttachmentId(9), reader(false), Start::Cursor(1, 3)).unwrap();
     assert_eq!(delivered(&effects), [(3, 0)]);
-    assert!(effects.contains(&Effect::Ended(AttachmentId(9), 0)), "{effects:?}");
+    assert_eq!(ends(&effects), [(9, 0, ErrorKind::Ended)], "{effects:?}");
     steps(&mut stream, 2);
     let effects = stream.attach(AttachmentId(10), reader(true), Start::Cursor(1, 3)).unwrap();
     assert_eq!(delivered(&effects), [(3, 0), (0, 0), (1, 0), (2, 0), (3, 0)], "the first is held by others");
@@ -277,11 +306,15 @@ fn a_dead_rank_tears_its_step_and_ends_the_run() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     step(&mut stream, 0);
     stream.on_step_ended(1, 0, S0, ended(0, 1));
-    let effects = stream.on_rank_gone(1, 1, true);
+    let effects = stream.on_rank_gone(1, 1, RankEnd::Died);
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
-    let ended = without_records(stream.on_rank_gone(1, 0, false));
-    assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 0)], "it holds both steps");
+    let ended = stream.on_rank_gone(1, 0, CLOSED);
+    assert_eq!(told_over(&ended), [(1, true)]);
+    assert_eq!(ends(&ended), [(7, 0, ErrorKind::Crashed)], "it holds both steps");
+    let StreamPhase::Over(summary) = stream.status().phase else { panic!("{:?}", stream.status()) };
+    assert_eq!(summary.why_crashed(), Some("rank 1 of 2 ended without closing it"));
+    assert_eq!(summary.reached, Some(1));
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 1, false)), [1]);
 }
@@ -296,7 +329,7 @@ fn a_contract_that_cannot_be_met_takes_nothing_from_who_reads() {
         }
         stream.release(AttachmentId(7), 1, 1, true);
         for rank in 0..2 {
-            stream.on_rank_gone(1, rank, false);
+            stream.on_rank_gone(1, rank, CLOSED);
         }
         // The next run offers something else. Without `follow` that is none of its business.
         stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
@@ -364,7 +397,7 @@ fn who_takes_all_steps_is_told_of_those_that_were_dropped_or_torn_or_are_not_nee
         stream.on_step_ended(1, 0, S0, StepContribution { dropped: true, ..ended(0, 4) });
         note(stream.on_step_ended(1, 1, S1, ended(1, 4)));
         stream.on_step_ended(1, 0, S0, ended(0, 6));
-        note(stream.on_rank_gone(1, 1, true));
+        note(stream.on_rank_gone(1, 1, RankEnd::Died));
         let [whole, torn] = [(2, false, false, 1, 0), (6, true, false, 1, 1)];
         let first = (0, false, false, 1, 0);
         assert_eq!(
@@ -396,7 +429,7 @@ fn a_rank_that_comes_late_is_told_what_held_before() {
     let [Effect::Prepare { run: 1, version }] = effects[..] else { panic!("{effects:?}") };
     // The first rank leaves while that is being agreed: its home knows no more how far it was.
     stream.note_highest_step_left(1, 4);
-    stream.on_rank_gone(1, 0, false);
+    stream.on_rank_gone(1, 0, CLOSED);
     stream.on_prepared(S0, version, None);
     let (joined, _) = stream.join(1, S1, options(2, Policy::DropOldest)).unwrap();
     assert_eq!((joined.run, joined.agreeing), (1, Some(version)));
@@ -440,9 +473,10 @@ fn drops_are_counted_where_they_were() {
         told.extend(delivered(&stream.release(AttachmentId(7), 1, number, false)));
     }
     assert_eq!(told, [(1, 0), (2, 0), (4, 1)]);
-    stream.on_rank_gone(1, 0, false);
-    let ended = without_records(stream.on_rank_gone(1, 1, false));
-    assert_eq!(ended, [Effect::Over(1), Effect::Ended(AttachmentId(7), 1)], "step 5 was dropped");
+    stream.on_rank_gone(1, 0, CLOSED);
+    let ended = stream.on_rank_gone(1, 1, CLOSED);
+    assert_eq!(told_over(&ended), [(1, false)]);
+    assert_eq!(ends(&ended), [(7, 1, ErrorKind::Ended)], "step 5 was dropped");
 }
 
 #[test]
@@ -466,10 +500,126 @@ fn the_oldest_and_all_after_it() {
     effects.extend(stream.on_step_ended(1, 0, S0, ended(0, 5)));
     assert_eq!(delivered(&effects), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
     // One that comes after the end is told of that at once, though it holds the steps.
-    stream.on_rank_gone(1, 0, false);
+    stream.on_rank_gone(1, 0, CLOSED);
     let effects = stream.attach(AttachmentId(8), Attachment::new(needs(1), S0, 9), Start::Oldest).unwrap();
     assert_eq!(delivered(&effects).len(), 6);
-    assert_eq!(effects.last(), Some(&Effect::Ended(AttachmentId(8), 0)));
+    assert_eq!(ends(&effects), [(8, 0, ErrorKind::Ended)]);
+    // What one wants that begins with the next step is past.
+    let effects = stream.attach(AttachmentId(9), Attachment::new(needs(1), S0, 9), Start::Next).unwrap();
+    assert_eq!(ends(&effects), [(9, 0, ErrorKind::NotFound)]);
+}
+
+#[test]
+fn the_newest_and_all_after_it() {
+    let mut stream = Checked::new("s", vec![S0]);
+    let options = RunOptions { keep: 20, ..options(1, Policy::DropOldest) };
+    stream.join(0, S0, options).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    let reader = || Attachment::new(needs(1), S0, 9);
+    let agreed = |stream: &mut Checked, id, start, highest| {
+        let mut effects = without_records(stream.attach(AttachmentId(id), reader(), start).unwrap());
+        let version = effects.iter().find_map(|effect| match effect {
+            Effect::Prepare { version, .. } => Some(*version),
+            _ => None,
+        });
+        effects.extend(stream.on_prepared(S0, version.unwrap(), highest));
+        effects
+    };
+    assert_eq!(delivered(&agreed(&mut stream, 6, Start::Latest, None)), []);
+    assert_eq!(
+        delivered(&stream.on_step_ended(1, 0, S0, ended(0, 0))),
+        [(0, 0)],
+        "without any it is the next one"
+    );
+    for number in 1..3 {
+        stream.on_step_ended(1, 0, S0, ended(0, number));
+    }
+    assert_eq!(delivered(&agreed(&mut stream, 7, Start::Latest, Some(2))), [(2, 0)]);
+    assert_eq!(delivered(&stream.on_step_ended(1, 0, S0, ended(0, 3))), [(3, 0), (3, 0)]);
+    stream.on_rank_gone(1, 0, CLOSED);
+    let effects = stream.attach(AttachmentId(8), reader(), Start::Latest).unwrap();
+    assert_eq!((delivered(&effects), ends(&effects)), (vec![(3, 0)], vec![(8, 0, ErrorKind::Ended)]));
+}
+
+#[test]
+fn one_that_wants_whole_runs_waits_for_the_next_where_one_has_begun() {
+    let mut stream = Checked::new("s", vec![S0]);
+    let agree = |stream: &mut Checked, effects: Vec<Effect>, highest| {
+        let mut told = Vec::new();
+        let mut left: Vec<Effect> = effects;
+        while let Some(version) = left.iter().find_map(|effect| match effect {
+            Effect::Prepare { version, .. } => Some(*version),
+            _ => None,
+        }) {
+            left = stream.on_prepared(S0, version, highest);
+            told.extend(left.clone());
+        }
+        told
+    };
+    let attach = |stream: &mut Checked, id, highest| {
+        let effects = stream.attach(AttachmentId(id), Attachment::new(needs(1), S0, 9), Start::Run).unwrap();
+        agree(stream, effects, highest);
+        stream.active_from(AttachmentId(id))
+    };
+    let options = || options(1, Policy::DropOldest);
+    stream.join(0, S0, options()).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    assert_eq!(attach(&mut stream, 7, None), Some((1, 0)), "no step has begun");
+    assert_eq!(delivered(&stream.on_step_ended(1, 0, S0, ended(0, 0))), [(0, 0)]);
+    assert_eq!(attach(&mut stream, 8, Some(0)), None, "one has");
+    assert_eq!(
+        delivered(&stream.on_step_ended(1, 0, S0, ended(0, 1))),
+        [(1, 0)],
+        "the other one is not told"
+    );
+    let gone = stream.on_rank_gone(1, 0, CLOSED);
+    assert_eq!(ends(&gone), [(7, 0, ErrorKind::Ended)]);
+    assert_eq!(attach(&mut stream, 9, None), None, "it waits for a run, whatever has ended");
+    stream.join(0, S0, options()).unwrap();
+    stream.define(2, 0, field()).unwrap();
+    assert_eq!(delivered(&stream.on_step_ended(2, 0, S0, ended(0, 0))), [(0, 0), (0, 0)]);
+    assert_eq!(
+        ends(&stream.on_rank_gone(2, 0, CLOSED)),
+        [(8, 0, ErrorKind::Ended), (9, 0, ErrorKind::Ended)]
+    );
+}
+
+#[test]
+fn one_that_takes_the_newest_alone_is_told_of_it_when_it_asks() {
+    for policy in [Policy::Block, Policy::DropOldest] {
+        let mut stream = stream(policy, 1, 4);
+        let mut live = Attachment::new(needs(1), S0, 4);
+        live.take = Take::Latest;
+        let effects = stream.attach(AttachmentId(8), live, Start::Next).unwrap();
+        let version = effects.iter().find_map(|effect| match effect {
+            Effect::Prepare { version, .. } => Some(*version),
+            _ => None,
+        });
+        stream.on_prepared(S0, version.unwrap(), None);
+        stream.on_prepared(S1, version.unwrap(), None);
+        for number in 0..3 {
+            assert_eq!(delivered(&step(&mut stream, number)), [(number, 0)], "to the other one");
+        }
+        assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [(2, 2)], "it has missed two");
+        assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [], "it waits for the next");
+        let told: Vec<_> = delivered(&step(&mut stream, 3));
+        assert_eq!(told, [(3, 0), (3, 0)]);
+        step(&mut stream, 4);
+        for number in 0..5 {
+            stream.release(AttachmentId(7), 1, number, false);
+        }
+        assert_eq!(freed(&stream.on_memory_pressure()), [4], "what waits for it holds nobody up");
+        step(&mut stream, 5);
+        stream.on_rank_gone(1, 0, CLOSED);
+        assert_eq!(
+            ends(&stream.on_rank_gone(1, 1, CLOSED)),
+            [(7, 0, ErrorKind::Ended)],
+            "it has a step to ask for"
+        );
+        stream.release(AttachmentId(7), 1, 5, false);
+        let effects = stream.on_asked(AttachmentId(8));
+        assert_eq!((delivered(&effects), ends(&effects)), (vec![(5, 1)], vec![(8, 0, ErrorKind::Ended)]));
+    }
 }
 
 /// A reader as it sees itself.
@@ -525,9 +675,9 @@ impl Model {
                     reader.accounted += 1;
                     reader.holds.push(report.id.step);
                 }
-                Effect::Ended(id, missed) => {
+                Effect::Ended(id, end) => {
                     let reader = self.readers.iter_mut().find(|reader| reader.id == id).unwrap();
-                    reader.accounted += missed as usize;
+                    reader.accounted += end.missed as usize;
                     assert_eq!(reader.accounted, reader.wanted.len(), "{id:?}");
                     reader.ended += 1;
                 }
@@ -658,7 +808,7 @@ proptest! {
             }
         }
         for rank in 0..2 {
-            let effects = model.stream.on_rank_gone(1, rank, false);
+            let effects = model.stream.on_rank_gone(1, rank, CLOSED);
             // It ends nothing any more.
             model.next[rank as usize] = 0;
             model.apply(effects);
@@ -679,7 +829,7 @@ proptest! {
 fn what_a_dead_rank_had_put_stays_in_its_torn_step() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     stream.on_step_ended(1, 1, S1, StepContribution { torn: true, ..ended(1, 0) });
-    assert_eq!(stream.on_rank_gone(1, 1, true), []);
+    assert_eq!(stream.on_rank_gone(1, 1, RankEnd::Died), []);
     let effects = stream.on_step_ended(1, 0, S0, ended(0, 0));
     let Effect::Deliver(_, report) = &effects[0] else { panic!("{effects:?}") };
     assert!(report.torn);
@@ -691,8 +841,8 @@ fn a_restart_is_a_new_run_and_readers_that_follow_rewind() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     stream.attachments.get_mut(&AttachmentId(7)).unwrap().follow = true;
     step(&mut stream, 5);
-    stream.on_rank_gone(1, 0, true);
-    stream.on_rank_gone(1, 1, true);
+    stream.on_rank_gone(1, 0, RankEnd::Died);
+    stream.on_rank_gone(1, 1, RankEnd::Died);
     for rank in 0..2 {
         assert_eq!(stream.join(rank, S0, options(2, Policy::DropOldest)).unwrap().0.run, 2);
         stream.define(2, rank, field()).unwrap();
@@ -765,11 +915,11 @@ fn ranks_that_never_came_are_awaited_until_the_next_run() {
     assert_eq!(run_of(&mut stream).0, 1);
     stream.define(1, 0, field()).unwrap();
     assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.on_rank_gone(1, 0, false), []);
+    assert_eq!(stream.on_rank_gone(1, 0, CLOSED), []);
     // Rank 1 may come yet. That rank 0 comes again says that it will not.
     let (run, effects) = run_of(&mut stream);
     assert_eq!((run, delivered(&effects)), (2, vec![(0, 0)]));
-    assert!(matches!(effects.last(), Some(Effect::Ended(AttachmentId(7), 0))), "{effects:?}");
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Crashed)], "rank 1 never came");
     let Effect::Deliver(_, report) = &effects[0] else { unreachable!() };
     assert!(report.torn);
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
@@ -787,13 +937,13 @@ fn a_rank_that_never_came_to_a_run_that_is_followed_is_not_awaited() {
     }
     stream.define(1, 0, field()).unwrap();
     assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
-    assert_eq!(stream.on_rank_gone(1, 0, false), []);
+    assert_eq!(stream.on_rank_gone(1, 0, CLOSED), []);
     // Rank 1 is still taken for open.
     let (joined, effects) = stream.join(0, S0, options()).unwrap();
     assert_eq!((joined.run, effects), (2, vec![]));
     let effects = stream.on_join_abandoned(1, 1);
     assert_eq!(delivered(&effects), [(0, 0)]);
-    assert!(matches!(effects.last(), Some(Effect::Ended(AttachmentId(7), 0))), "{effects:?}");
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Crashed)], "rank 1 never came");
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
     assert_eq!(stream.runs.keys().copied().collect::<Vec<_>>(), [2]);
 }
@@ -803,14 +953,14 @@ fn a_reader_that_does_not_follow_belongs_to_one_run() {
     let mut stream = stream(Policy::DropOldest, 1, 1);
     step(&mut stream, 0);
     step(&mut stream, 1);
-    assert_eq!(stream.on_rank_gone(1, 0, false), []);
-    assert_eq!(stream.on_rank_gone(1, 1, false), [Effect::Over(1)]);
+    assert_eq!(stream.on_rank_gone(1, 0, CLOSED), []);
+    assert_eq!(told_over(&stream.on_rank_gone(1, 1, CLOSED)), [(1, false)]);
     // It has not read to the end when the next run begins.
     let (joined, _) = stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     assert!(joined.run == 2 && !joined.cuts.at(0).wants(&field(), 0));
     let effects = stream.release(AttachmentId(7), 1, 0, false);
     assert_eq!(delivered(&effects), [(1, 0)]);
-    assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "the end of its own run: {effects:?}");
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Ended)], "the end of its own run: {effects:?}");
 }
 
 #[test]
@@ -824,7 +974,7 @@ fn ranks_need_not_be_open_at_the_same_time() {
         ended.fields[0].blocks[0].location.server = S0;
         let effects = stream.on_step_ended(1, rank, S0, ended);
         assert_eq!(delivered(&effects).len(), rank as usize);
-        stream.on_rank_gone(1, rank, false);
+        stream.on_rank_gone(1, rank, CLOSED);
     }
 }
 
@@ -848,7 +998,7 @@ fn what_a_rank_left_on_another_server_goes_with_its_step_or_at_once() {
     // The other server is heard first: nothing is freed before the home has said what it knows.
     let mut second = stream(Policy::DropOldest, 1, 4);
     assert_eq!(second.on_stranded_blocks(1, 3, 0, ServerId(2)), []);
-    assert!(second.on_rank_gone(1, 0, true).contains(&free(3)));
+    assert!(second.on_rank_gone(1, 0, RankEnd::Died).contains(&free(3)));
     // Or it says so when the rank is known to be gone.
     assert_eq!(second.on_stranded_blocks(1, 4, 0, ServerId(2)), [free(4)]);
     assert_eq!(second.on_stranded_blocks(9, 4, 0, ServerId(2)).len(), 1, "nobody knows the run");
@@ -926,7 +1076,7 @@ fn a_new_run_has_no_attributes_of_the_last() {
             stream.set_attr(run, None, "a", one.clone()).unwrap();
         }
         told.extend(told_attrs(&stream.on_step_ended(run, 0, S0, ended(0, run))));
-        stream.on_rank_gone(run, 0, false);
+        stream.on_rank_gone(run, 0, CLOSED);
     }
     assert_eq!(told, [Some(vec!["a".to_owned()]), Some(vec![])]);
 }
@@ -936,7 +1086,7 @@ fn a_new_run_has_no_attributes_of_the_last() {
 fn a_run_that_is_over_takes_no_more_ranks() {
     let mut stream = Checked::new("s", vec![S0]);
     assert_eq!(stream.join(0, S0, options(1, Policy::Block)).unwrap().0.run, 1);
-    stream.on_rank_gone(1, 0, false);
+    stream.on_rank_gone(1, 0, CLOSED);
     assert_eq!(stream.join(1, S0, options(2, Policy::Block)).unwrap().0.run, 2);
     assert_eq!(stream.join(0, S0, options(2, Policy::Block)).unwrap().0.run, 2);
 }

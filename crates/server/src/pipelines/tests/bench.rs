@@ -92,7 +92,16 @@ pub(super) fn ended(step: StepNumber) -> StepContribution {
 /// With what the only rank begins a run.
 pub(super) fn run_options(keep: u32) -> RunOptions {
     let (policy, durability) = (Policy::Block, Durability::Local);
-    RunOptions { size: 1, policy, keep, queue_bytes: 100, continues: None, replicas: 1, durability }
+    RunOptions {
+        size: 1,
+        policy,
+        keep,
+        queue_bytes: 100,
+        continues: None,
+        replicas: 1,
+        durability,
+        wait_for_readers: 0,
+    }
 }
 
 impl Streams for TestStreams {

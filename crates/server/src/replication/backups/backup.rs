@@ -7,7 +7,7 @@ use forebay_cluster::environment::HashMap;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, RunNumber, ServerId};
-use forebay_core::steps::{FieldReport, Ledger, RunReport};
+use forebay_core::steps::{FieldReport, Ledger, RankEnd, RunReport, RunSummary};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::peer::replication::{BlockRange, Replica, ReplicaUnit, SpaceBlock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,13 +93,13 @@ impl Backup {
     }
 
     /// A rank with its home at the primary is gone.
-    pub(super) fn on_rank_gone(&mut self, stream: &str, run: RunNumber, rank: u32, died: bool) {
-        self.ledger.on_gone(stream, run, rank, died);
+    pub(super) fn on_rank_gone(&mut self, stream: &str, run: RunNumber, rank: u32, end: RankEnd) {
+        self.ledger.on_gone(stream, run, rank, end);
     }
 
     /// All ranks of a run have come and gone.
-    pub(super) fn on_run_over(&mut self, stream: &str, run: RunNumber) {
-        self.ledger.on_run_over(stream, run);
+    pub(super) fn on_run_over(&mut self, stream: &str, run: RunNumber, summary: RunSummary) {
+        self.ledger.on_run_over(stream, run, summary);
     }
 
     /// Whether the bytes of a replica are the first ones of the primary that are to be fetched.

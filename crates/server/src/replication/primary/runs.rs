@@ -7,6 +7,7 @@ use crate::replication::sources::{RunKnowledge, Sources};
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::seeded::{Bug, seeded};
+use forebay_core::steps::RankEnd;
 use forebay_wire::peer::replication::{Message, ReplicaUnit};
 
 impl Primary {
@@ -29,8 +30,8 @@ impl Primary {
         let name = || stream.to_owned();
         cx.tell(backup, Message::NoteRun { stream: name(), coordinator, known: Box::new(known) });
         let gone = gone.into_iter().filter(|_| before.is_none() || !seeded(Bug::TellsOnceWhoHasGone));
-        for (rank, died) in gone {
-            cx.tell(backup, Message::NoteRankGone { stream: name(), run, rank, died });
+        for (rank, end) in gone {
+            cx.tell(backup, Message::NoteRankGone { stream: name(), run, rank, end });
         }
     }
 
@@ -51,6 +52,11 @@ impl Primary {
         }
     }
 
+    /// The servers that were told of a run.
+    pub(crate) fn told_of_run(&self, stream: &str, run: RunNumber) -> Vec<ServerId> {
+        self.runs.get(&(stream.to_owned(), run)).into_iter().flat_map(HashMap::keys).copied().collect()
+    }
+
     /// A backup knows nothing of the run of a step.
     pub(crate) fn on_run_forgotten(&mut self, unit: &ReplicaUnit, backup: ServerId) {
         let known = unit.step().and_then(|id| self.runs.get_mut(&(id.stream.clone(), id.run)));
@@ -65,12 +71,12 @@ impl Primary {
         cx: &mut Context<'_>,
         stream: &str,
         (run, rank): (RunNumber, u32),
-        died: bool,
+        end: RankEnd,
     ) {
         let told = self.runs.get(&(stream.to_owned(), run));
         for backup in told.into_iter().flat_map(HashMap::keys) {
             let stream = stream.to_owned();
-            cx.tell(*backup, Message::NoteRankGone { stream, run, rank, died });
+            cx.tell(*backup, Message::NoteRankGone { stream, run, rank, end });
         }
     }
 }

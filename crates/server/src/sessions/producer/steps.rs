@@ -47,6 +47,10 @@ impl Session {
                  (with `continues`)"
             )));
         }
+        if rank.awaited_readers > 0 {
+            self.await_readers(deadline).await?;
+        }
+        let rank = self.rank()?;
         if !rank.begun {
             rank.begun = true;
             rank.tell_begun(&node, step);

@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::node::copies_late;
+use crate::questions::Answer;
 use forebay_core::block::BlockRecord;
 use forebay_core::ids::StepId;
 use forebay_core::{Error, Result};
@@ -9,11 +10,15 @@ use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use forebay_wire::peer::streams;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// How long it may take until the coordinator is told of a rank's steps, before the rank is to stay for another one.
 const SOON_TOLD: Duration = Duration::from_millis(500);
 /// How long a flush waits for the coordinator's word on the steps before it.
 const HEAR_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is waited between two looks for readers, at first and at most.
+const READERS_PAUSE: Duration = Duration::from_millis(2);
+const READERS_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Waits until the stream's coordinator has taken the steps that the rank has ended, and has said what is wrong
@@ -31,6 +36,42 @@ impl Session {
         let heard = |token| streams::Message::Sync { token, stream: stream.clone() };
         if let Err(error) = node.ask_coordinator(&stream, rank.rank, patience, heard).await {
             tracing::warn!("what is wrong with the last steps of stream '{stream}' is not known: {error}");
+        }
+    }
+
+    /// Waits until as many readers are there as the run waits for, or another rank has begun its first step.
+    pub(super) async fn await_readers(&mut self, deadline: Instant) -> Result<()> {
+        let node = self.client.node.clone();
+        let Some(rank) = &mut self.rank else { return Ok(()) };
+        let (stream, run, wanted) = (rank.stream.clone(), rank.run, rank.awaited_readers);
+        let mut pause = READERS_PAUSE;
+        loop {
+            let question = |token| streams::Message::WhoReads { token, stream: stream.clone(), run };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = node.ask_coordinator(&stream, rank.rank, left, question).await?;
+            let Answer::Readers(readers) = answer else {
+                return Err(Error::internal("no answer about readers"));
+            };
+            if readers.are_enough(wanted) {
+                rank.awaited_readers = 0;
+                return Ok(());
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(Error::timeout(format!(
+                    "the first step of stream '{stream}' waits for readers with {wanted} different names, as \
+                     wait_for_readers says: {readers}"
+                )));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(READERS_PAUSE_MAX);
+        }
+    }
+
+    /// Waits until other servers than this one have noted that the rank has closed, where nobody else knows it.
+    pub(super) async fn closing_is_noted(&self) {
+        let (node, patience) = (&self.client.node, self.client.patience.min(HEAR_PATIENCE));
+        if let Some(rank) = &self.rank {
+            node.notes_are_confirmed(&rank.stream, rank.run, patience).await;
         }
     }
 

@@ -1,16 +1,25 @@
+use super::super::StreamPhase;
 use super::super::tests::{
-    Checked, S0, S1, delivered, ended, field, freed, needs, options, step, stream, without_records,
+    CLOSED, Checked, S0, S1, delivered, ended, ends, field, freed, needs, options, step, stream, told_over,
+    without_records,
 };
 use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
 use crate::demand::Demand;
-use crate::steps::attachment::{Delivery, Start};
+use crate::steps::attachment::{Delivery, Start, Take};
 use crate::steps::options::Policy;
 use crate::steps::report::HeldStep;
+use crate::steps::run_end::{RankCounts, RunOutcome, RunSummary};
 
 fn demand(version: u64) -> Demand {
     Demand::union(version, [needs(1)].iter())
+}
+
+/// What servers were told of a reader that takes part from there on.
+fn record(from: Option<(RunNumber, StepNumber)>) -> AttachmentRecord {
+    let (delivery, take) = (Delivery::Torn, Take::All);
+    AttachmentRecord { needs: needs(1), follow: false, delivery, take, first_run: 0, from }
 }
 
 /// How a rank comes back to a run, with a demand of this version.
@@ -75,12 +84,10 @@ fn a_rank_that_does_not_come_back_is_given_up() {
     assert_eq!(late.unwrap_err().kind, ErrorKind::NotFound);
     let mut effects: Vec<Effect> =
         (0..3).flat_map(|step| stream.release(AttachmentId(7), 1, step, false)).collect();
-    effects.extend(stream.on_rank_gone(1, 0, false));
-    let told = effects.iter().find_map(|effect| match effect {
-        Effect::Failed(_, error) => Some(error),
-        _ => None,
-    });
-    assert!(told.is_some_and(|error| error.kind == ErrorKind::Lost), "{effects:?}");
+    effects.extend(stream.on_rank_gone(1, 0, CLOSED));
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Crashed)]);
+    let StreamPhase::Over(summary) = stream.status().phase else { panic!("{:?}", stream.status()) };
+    assert_eq!(summary.why_crashed(), Some("rank 1 of 2 lost its home server and did not come back"));
 }
 
 /// Nothing tells whether it still runs.
@@ -121,7 +128,7 @@ fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
 fn a_new_run_gives_up_who_is_away() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     assert_eq!(stream.on_server_gone(S1), []);
-    assert_eq!(stream.on_rank_gone(1, 0, true), []);
+    assert_eq!(stream.on_rank_gone(1, 0, RankEnd::Died), []);
     let (joined, _) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     assert_eq!(joined.run, 2);
     let late = stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3);
@@ -139,8 +146,15 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> RunRe
         highest_step_left: None,
         ranks: vec![RankReport { rank, below, safe_below: 0, begun: below > 0, away: false }],
         begun: true,
-        over: false,
+        over: None,
+        began: Timestamp(3),
     }
+}
+
+/// The run was over, as the coordinator before this one had told.
+fn over(outcome: RunOutcome) -> Option<Box<RunSummary>> {
+    let counts = RankCounts::default();
+    Some(Box::new(RunSummary { outcome, at: Timestamp(9), reached: Some(6), counts }))
 }
 
 /// Of two ranks that have left, one had its home where the coordinator was: both are dead.
@@ -148,12 +162,13 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> RunRe
 fn a_run_that_was_over_is_not_waited_for() {
     for was_over in [true, false] {
         let mut stream = Checked::new("s", vec![S1]);
-        stream.on_run_report(S1, 3, RunReport { over: was_over, ..told(1, 7, Vec::new()) }).unwrap();
-        let gone = stream.on_rank_gone(5, 1, false);
+        let over = over(RunOutcome::Finished).filter(|_| was_over);
+        stream.on_run_report(S1, 3, RunReport { over, ..told(1, 7, Vec::new()) }).unwrap();
+        let gone = stream.on_rank_gone(5, 1, CLOSED);
         let effects = settle(&mut stream);
-        let tells = |effects: &[Effect]| effects.contains(&Effect::Over(5));
+        let tells = |effects: &[Effect]| told_over(effects) == [(5, false)];
         assert_eq!(tells(&gone) || tells(&effects), was_over, "whoever is next is told, too");
-        assert_eq!(stream.status().over, was_over);
+        assert_eq!(matches!(stream.status().phase, StreamPhase::Over(_)), was_over);
         // Nothing of the run that comes is taken for what is left of that one; but a rank may come after another has left.
         let (joined, _) = stream.join(0, S1, options(2, Policy::DropOldest)).unwrap();
         assert_eq!(joined.run, if was_over { 6 } else { 5 });
@@ -166,36 +181,40 @@ fn a_run_is_not_over_since_others_are_not_told_yet() {
     for other_is_told in [true, false] {
         let mut stream = Checked::new("s", vec![S0, S1]);
         stream.on_run_report(S1, 3, told(1, 7, Vec::new())).unwrap();
-        let mut effects = stream.on_rank_gone(5, 1, true);
+        let mut effects = stream.on_rank_gone(5, 1, RankEnd::Died);
         if other_is_told {
             stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
         }
         effects.extend(settle(&mut stream));
-        assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
+        assert_eq!(told_over(&effects), [], "{effects:?}");
         if other_is_told {
-            assert!(stream.on_rank_gone(5, 0, false).contains(&Effect::Over(5)));
+            assert_eq!(told_over(&stream.on_rank_gone(5, 0, CLOSED)), [(5, true)]);
         }
     }
     // Until those of which nobody knows are given up.
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.on_run_report(S1, 3, told(1, 7, Vec::new())).unwrap();
-    let mut effects = stream.on_rank_gone(5, 1, false);
+    let mut effects = stream.on_rank_gone(5, 1, CLOSED);
     effects.extend(settle(&mut stream));
-    assert!(!effects.contains(&Effect::Over(5)), "{effects:?}");
+    assert_eq!(told_over(&effects), [], "{effects:?}");
     let looks = (0..AWAY_LOOKS).flat_map(|_| stream.give_up_overdue());
-    assert!(looks.collect::<Vec<Effect>>().contains(&Effect::Over(5)));
+    assert_eq!(told_over(&looks.collect::<Vec<Effect>>()), [(5, true)]);
 }
 
 /// Copies of what a dead home told do not say where its rank went after it had moved.
 #[test]
 fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
-    let mut stream = Checked::new("s", vec![S1]);
-    let mut told = RunReport { over: true, ..told(1, 7, Vec::new()) };
-    told.ranks.push(RankReport { rank: 0, away: true, ..told.ranks[0] });
-    stream.on_run_report(S1, 3, told).unwrap();
-    stream.on_rank_gone(5, 1, false);
-    settle(&mut stream);
-    assert!(stream.status().over);
+    for outcome in [RunOutcome::Finished, RunOutcome::Crashed("rank 1 of 2 ended without closing it".into())]
+    {
+        let mut stream = Checked::new("s", vec![S1]);
+        let over = over(outcome);
+        let mut told = RunReport { over: over.clone(), ..told(1, 7, Vec::new()) };
+        told.ranks.push(RankReport { rank: 0, away: true, ..told.ranks[0] });
+        stream.on_run_report(S1, 3, told).unwrap();
+        stream.on_rank_gone(5, 1, CLOSED);
+        settle(&mut stream);
+        assert_eq!(stream.status().phase, StreamPhase::Over(*over.unwrap()), "as it was told");
+    }
 }
 
 fn settle(stream: &mut StreamCoordinator) -> Vec<Effect> {
@@ -222,7 +241,6 @@ fn taken_over() -> (Checked, Vec<Effect>) {
 /// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
 #[test]
 fn the_places_of_readers_are_kept_until_they_are_back() {
-    let record = |from| AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from };
     let taken_over = |readers: &[u64]| {
         let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
         for id in readers {
@@ -270,8 +288,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
 #[test]
 fn nobody_stands_in_for_readers_that_are_known() {
     let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
-    let record =
-        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 3)) };
+    let record = record(Some((5, 3)));
     stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
     settle(&mut stream);
     let reader = Attachment::new(needs(1), S0, 4);
@@ -288,8 +305,7 @@ fn nobody_stands_in_for_readers_that_are_known() {
 #[test]
 fn what_comes_before_the_run_is_told_of_is_not_freed() {
     let mut stream = Checked::new("s", vec![S0, S1]);
-    let record =
-        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 7)) };
+    let record = record(Some((5, 7)));
     stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
     assert_eq!(stream.on_step_ended(5, 0, S0, ended(0, 7)), []);
     assert_eq!(stream.on_stranded_blocks(5, 7, 0, S1), []);
@@ -334,8 +350,7 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
 #[test]
 fn nothing_is_agreed_until_all_have_told() {
     let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
-    let needs_all =
-        AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 0)) };
+    let needs_all = record(Some((5, 0)));
     stream.on_attachment_report(3, AttachmentId(7), needs_all).unwrap();
     stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
     let seldom = Attachment::new(needs(5), S0, 4);
@@ -405,8 +420,7 @@ fn a_reader_that_comes_back_holds_what_it_held() {
 fn a_reader_that_comes_back_is_told_how_many_steps_it_has_missed() {
     let come_back = |keep: u32| {
         let mut stream = Checked::new("s", vec![S0, S1]);
-        let record =
-            AttachmentRecord { needs: needs(1), follow: false, delivery: Delivery::Torn, from: Some((5, 3)) };
+        let record = record(Some((5, 3)));
         stream.on_attachment_report(3, AttachmentId(7), record).unwrap();
         for (rank, server) in [(0, S0), (1, S1)] {
             let told = told(rank, 9, Vec::new());
@@ -431,13 +445,13 @@ fn a_reader_that_comes_back_is_told_of_what_is_left_and_of_the_end() {
     let (mut stream, _) = taken_over();
     stream.on_step_ended(5, 1, S1, ended(1, 8));
     for rank in 0..2 {
-        stream.on_rank_gone(5, rank, false);
+        stream.on_rank_gone(5, rank, CLOSED);
     }
     let mut reader = Attachment::new(needs(1), S0, 4);
     reader.follow = false;
     let effects = stream.attach(AttachmentId(7), reader, Start::Rejoin(5, 8)).unwrap();
     assert_eq!(delivered(&effects), [(8, 0)]);
-    assert!(effects.contains(&Effect::Ended(AttachmentId(7), 0)), "{effects:?}");
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Ended)], "{effects:?}");
 }
 
 /// Its blocks were whole when it was told first: a rank's part of it may be lost since.
@@ -539,7 +553,7 @@ fn what_a_rank_has_given_up_comes_late() {
 fn what_nobody_claimed_goes_with_its_run() {
     let (mut stream, _) = taken_over();
     assert_eq!(without_records(stream.on_blocks_held(S0, [(5, 9)])), []);
-    let mut effects = stream.on_rank_gone(5, 0, true);
+    let mut effects = stream.on_rank_gone(5, 0, RankEnd::Died);
     effects.extend(stream.on_server_gone(S1));
     (0..10).for_each(|_| effects.extend(stream.give_up_overdue()));
     effects.extend(stream.join(0, S0, options(2, Policy::DropOldest)).unwrap().1);

@@ -1,0 +1,38 @@
+//! Why no step has come in time, and what can be done.
+
+use crate::connection::rpc::{lock, unexpected};
+use crate::consumer::handle::Consumer;
+use forebay_core::steps::Situation;
+use forebay_core::{Error, Result};
+use forebay_wire::client::consumer::{Reply, Request};
+use std::time::Duration;
+
+impl Consumer {
+    /// What this reader waits for, as the coordinator sees it. Waits for its answer.
+    pub(super) fn situation(&self) -> Result<Situation> {
+        let source = self.held.source();
+        let Some(attachment) = source.attachment() else { return Ok(Situation::default()) };
+        let what = format!("to tell what stream '{}' does", self.stream);
+        match source.rpc.call(&Request::Look { attachment }, &what)?.message {
+            Reply::Situation(situation) => Ok(*situation),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The error where no step has come in time. No server is late here: none has a step to tell.
+    pub(super) fn too_late(&self, waited: Duration, situation: Option<&Situation>) -> Error {
+        let stream = &self.stream;
+        let mut text = format!("no step of stream '{stream}' has come within {} s", waited.as_secs_f64());
+        match lock(&self.state).latest {
+            None => text += "; none that this reader wants has since it attached",
+            Some(step) => text += &format!("; the last one that came was step {step}"),
+        }
+        match situation {
+            Some(situation) => text += &format!("; {situation}"),
+            None => {
+                text += "; a longer timeout waits for slower simulations, and `forebay ls` shows what the stream offers"
+            }
+        }
+        Error::timeout(text)
+    }
+}

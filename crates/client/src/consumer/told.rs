@@ -1,0 +1,66 @@
+//! What the coordinator of a stream tells a reader: steps, and the end.
+
+use crate::connection::rpc::lock;
+use crate::consumer::handle::Consumer;
+use crate::reading::block_access::ARENAS_KEPT;
+use crate::reading::held_steps::StepSource;
+use forebay_core::attr::Attrs;
+use forebay_core::steps::StepReport;
+use forebay_core::{ErrorKind, Result};
+use forebay_wire::client::consumer::Event;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A step as it was told, with the attributes of its run.
+pub(super) type ToldStep = (Box<StepReport>, Arc<Attrs>);
+
+/// What came of waiting for a step.
+pub(super) enum Told {
+    Step(ToldStep),
+    /// None came in time.
+    Nothing,
+    /// Another server coordinates the stream now.
+    Moved(StepSource),
+}
+
+impl Consumer {
+    /// Waits until the coordinator tells something.
+    pub(super) fn listen(&self, source: &StepSource, deadline: Instant) -> Result<Told> {
+        let id = source.attachment();
+        let what = format!("to tell the next step of stream '{}'", self.stream);
+        let with_attrs = |mut message| {
+            let mut attrs = lock(&self.attrs);
+            if let Event::Step { attachment, report } = &mut message
+                && Some(*attachment) == id
+                && let Some(told) = report.attrs.take()
+            {
+                *attrs = Arc::from(told);
+            }
+            (message, attrs.clone())
+        };
+        loop {
+            match source.rpc.next_event(deadline, &what, with_attrs) {
+                Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
+                    self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
+                    let mut state = lock(&self.state);
+                    state.latest = Some(report.id.step);
+                    state.next = Some((report.id.run, report.id.step.saturating_add(1)));
+                    return Ok(Told::Step((report, attrs)));
+                }
+                Ok((Event::Ended { attachment, end }, _)) if Some(attachment) == id => {
+                    return Err(self.note_over(end.error(&self.stream)));
+                }
+                Ok((Event::Detached { attachment, error }, _)) if Some(attachment) == id => {
+                    return Err(self.note_over(error));
+                }
+                // The event is for an earlier attachment.
+                Ok(_) => {}
+                Err(error) if error.kind == ErrorKind::Timeout => return Ok(Told::Nothing),
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    return self.on_coordinator_lost(deadline, source, error).map(Told::Moved);
+                }
+                Err(error) => return Err(self.note_over(error)),
+            }
+        }
+    }
+}

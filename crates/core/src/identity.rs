@@ -1,0 +1,35 @@
+//! Who a client is, for people: its name, if it has one, and where its process is.
+
+use crate::Result;
+use crate::ids::check_name;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Who a client is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What its user calls it.
+    pub name: Option<String>,
+    /// The name of its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: u32,
+}
+
+impl Identity {
+    /// Checks what can be wrong in itself.
+    pub fn check(&self) -> Result<()> {
+        self.name.iter().try_for_each(|name| check_name("name", name))?;
+        if self.host.is_empty() { Ok(()) } else { check_name("host", &self.host) }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { name, host, pid } = self;
+        match name {
+            Some(name) => write!(f, "'{name}' (process {pid} on {host})"),
+            None => write!(f, "process {pid} on {host}"),
+        }
+    }
+}
