@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.native import CASE_NAMES, ROOT, SOURCES, Program, build
+from support.sessions import consumer
 
 import forebay
 
@@ -47,7 +48,11 @@ def test_the_static_library(one: forebay.LocalGroup, built: Path) -> None:
     """A program that carries the library within itself."""
     source = ROOT / "examples" / "tutorial" / "c" / "01_producer.c"
     program = build("c", source, built, library="-l:libforebay.a")
-    with contextlib.closing(Program([str(program)], one.path)) as running:
+    with (
+        consumer(one, "tutorial", name="viewer") as reader,
+        contextlib.closing(Program([str(program)], one.path)) as running,
+    ):
+        assert [step.number for step in reader] == list(range(5))
         assert running.rest() == "5 steps\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +59,24 @@ def test_every_pair_of_languages(producer: str, reader: str, two: forebay.LocalG
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_producer_that_nobody_reads(language: str, one: forebay.LocalGroup, built: Path) -> None:
-    """The simulation runs as if nothing were there."""
-    with contextlib.closing(Program(command(language, "01_producer", built), one.path)) as producing:
-        assert producing.rest() == "5 steps\n"
+@pytest.mark.parametrize("first", ["producer", "reader"])
+def test_a_pair_is_started_in_either_order(
+    language: str, first: str, two: forebay.LocalGroup, built: Path
+) -> None:
+    """At once, or one well after the other; again and again in one group."""
+    commands = {
+        "producer": command(language, "01_producer", built),
+        "reader": command(language, "02_reader", built),
+    }
+    order = [first, *({"producer", "reader"} - {first})]
+    for pause in (0.0, 0.2, 0.5):
+        with contextlib.ExitStack() as stack:
+            programs = {}
+            for name in order:
+                programs[name] = stack.enter_context(contextlib.closing(Program(commands[name], two.path)))
+                time.sleep(pause)
+            assert programs["producer"].rest() == "5 steps\n"
+            assert programs["reader"].rest() == "waiting for steps\n" + expected()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

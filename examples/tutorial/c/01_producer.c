@@ -2,8 +2,8 @@
  *
  *     cc $FLAGS 01_producer.c -lforebay -o producer      (FLAGS: see the README)
  *     forebay up -n 2          starts two servers
- *     ./reader &               see 02_reader.c: start it first, since
- *     ./producer               nothing moves while nobody looks
+ *     ./producer &             in either order: it waits
+ *     ./reader                 for its reader, see 02_reader.c
  *
  * The field U has 4 x 5 x 6 points.  A real simulation has many ranks and each puts its part; here one rank
  * puts two halves, which is the same to Forebay.
@@ -29,6 +29,9 @@ int main(void) {
     options.stream = "tutorial";
     options.rank = 0; /* with MPI: this rank, */
     options.size = 1; /* and how many there are */
+    /* The first step begins when one reader that has a name is attached, so that it sees them all.  Without this
+     * nobody is waited for, and nothing moves while nobody looks. */
+    options.wait_for_readers = 1;
     check(fb_producer_open(&options, &sim));
 
     /* 2. Say what there is: the field's name, type and global shape, slowest dimension first. */

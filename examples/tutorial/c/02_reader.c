@@ -2,8 +2,8 @@
  *
  *     cc $FLAGS 02_reader.c -lforebay -o reader          (FLAGS: see the README)
  *
- * It may be started before the simulation, or while it runs: it then gets the steps from there on.  It
- * knows nothing of the simulation's ranks and blocks: it asks for the region that it wants.
+ * It may be started before the simulation, or after it: that one waits for it.  It knows nothing of the
+ * simulation's ranks and blocks: it asks for the region that it wants.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +37,8 @@ int main(void) {
     fb_consumer_options options = FB_CONSUMER_OPTIONS_INIT;
     fb_consumer *viewer;
     options.stream = "tutorial";
+    options.name = "viewer";
+    options.start = FB_START_RUN; /* all of a run, from its first step on */
     options.fields = &need;
     options.fields_count = 1;
     check(fb_consumer_open(&options, &viewer));
@@ -69,7 +71,7 @@ int main(void) {
         printf("  row   %10.1f%10.1f%10.1f\n", part[0], part[1], part[2]);
         check(fb_step_release(step)); /* its memory may be used again */
     }
-    if (result != FB_ENDED) check(result);
+    if (result != FB_ENDED) check(result); /* FB_CRASHED if the simulation did not close its stream */
 
     /* 5. Detach. */
     check(fb_consumer_close(viewer));

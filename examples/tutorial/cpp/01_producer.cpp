@@ -2,8 +2,8 @@
 //
 //     c++ -std=c++17 $FLAGS 01_producer.cpp -lforebay -o producer      (FLAGS: see the README)
 //     forebay up -n 2          starts two servers
-//     ./reader &               see 02_reader.cpp: start it first, since
-//     ./producer               nothing moves while nobody looks
+//     ./producer &             in either order: it waits
+//     ./reader                 for its reader, see 02_reader.cpp
 //
 // The field U has 4 x 5 x 6 points.  A real simulation has many ranks and each puts its part; here one rank
 // puts two halves, which is the same to Forebay.
@@ -20,6 +20,9 @@ int main() try {
     forebay::ProducerOptions options{"tutorial"};
     options.rank = 0;  // with MPI: this rank,
     options.size = 1; // and how many there are
+    // The first step begins when one reader that has a name is attached, so that it sees them all.  Without this
+    // nobody is waited for, and nothing moves while nobody looks.
+    options.wait_for_readers = 1;
     forebay::Producer sim(options);
 
     // 2. Say what there is: the field's name, type and global shape, slowest dimension first.
@@ -47,7 +50,7 @@ int main() try {
         step.end();
     }
 
-    // 5. Leave: readers are told that the stream has ended.
+    // 5. Leave: readers are told that the simulation has finished.
     sim.close();
     std::printf("%d steps\n", static_cast<int>(steps));
     return 0;

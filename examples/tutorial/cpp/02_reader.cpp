@@ -2,8 +2,8 @@
 //
 //     c++ -std=c++17 $FLAGS 02_reader.cpp -lforebay -o reader          (FLAGS: see the README)
 //
-// It may be started before the simulation, or while it runs: it then gets the steps from there on.  It
-// knows nothing of the simulation's ranks and blocks: it asks for the region that it wants.
+// It may be started before the simulation, or after it: that one waits for it.  It knows nothing of the
+// simulation's ranks and blocks: it asks for the region that it wants.
 #include <cstdio>
 #include <numeric>
 
@@ -13,11 +13,13 @@ int main() try {
     // 1. Attach to the stream, which need not exist yet, and say what is needed.
     forebay::ConsumerOptions options{"tutorial"};
     options.fields = {{"U"}};
+    options.name = "viewer";
+    options.start = FB_START_RUN; // all of a run, from its first step on
     forebay::Consumer viewer(options);
     std::printf("waiting for steps\n");
     std::fflush(stdout);
 
-    // 2. Step after step, until the simulation ends.  Each is released at the end of its turn.
+    // 2. Step after step, until the simulation ends; if it crashes, next() throws.  Each is released at the end of its turn.
     while (auto step = viewer.next()) {
         // 3. All of the field: assembled from its blocks, whichever server holds them.
         const forebay::Array<double> u = step->get<double>("U");

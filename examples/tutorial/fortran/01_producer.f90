@@ -2,8 +2,8 @@
 !
 !     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 01_producer.f90 -lforebay -o producer      (FLAGS: see the README)
 !     forebay up -n 2          starts two servers
-!     ./reader &               see 02_reader.f90: start it first, since
-!     ./producer               nothing moves while nobody looks
+!     ./producer &             in either order: it waits
+!     ./reader                 for its reader, see 02_reader.f90
 !
 ! The field U has 6 x 5 x 4 points in x, y, z.  Forebay never transposes: in C and Python the same bytes are
 ! U[z, y, x] of shape (4, 5, 6).  A real simulation has many ranks and each puts its part; here one rank puts
@@ -18,8 +18,10 @@ program producer
    integer :: number, half, first, x, y, z
 
    ! 1. Join the stream.  The group is found through FOREBAY_GROUP, or group=.  With MPI: this rank, and how
-   !    many there are.  Every call takes stat= and errmsg=; without them an error stops the program.
-   call fb_producer_open(sim, 'tutorial', rank=0, size=1)
+   !    many there are.  The first step begins when one reader that has a name is attached, so that it sees them all;
+   !    without wait_for_readers= nobody is waited for, and nothing moves while nobody looks.  Every call takes stat= and
+   !    errmsg=; without them an error stops the program.
+   call fb_producer_open(sim, 'tutorial', rank=0, size=1, wait_for_readers=1)
 
    ! 2. Say what there is: the field's name, type and global shape, in Fortran's order.
    call fb_array(sim, 'U', FB_F64, [nx, ny, nz], dims=['x', 'y', 'z'], units='m/s')
@@ -44,7 +46,7 @@ program producer
       call fb_producer_end(sim)
    end do
 
-   ! 5. Leave: readers are told that the stream has ended.
+   ! 5. Leave: readers are told that the simulation has finished.
    call fb_producer_close(sim)
    print '(i0, a)', steps, ' steps'
 end program

@@ -2,8 +2,8 @@
 !
 !     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 02_reader.f90 -lforebay -o reader          (FLAGS: see the README)
 !
-! It may be started before the simulation, or while it runs: it then gets the steps from there on.  It
-! knows nothing of the simulation's ranks and blocks: it asks for the region that it wants.
+! It may be started before the simulation, or after it: that one waits for it.  It knows nothing of the
+! simulation's ranks and blocks: it asks for the region that it wants.
 program reader
    use forebay
    use, intrinsic :: iso_fortran_env, only: real64, output_unit
@@ -13,12 +13,12 @@ program reader
    type(fb_step) :: step
    real(real64) :: u(nx, ny, nz), row(3, 1, 1)
 
-   ! 1. Attach to the stream, which need not exist yet, and say what is needed.
-   call fb_consumer_open(viewer, 'tutorial', fields=['U'])
+   ! 1. Attach to the stream, which need not exist yet, and say what is needed: here a run from its first step on.
+   call fb_consumer_open(viewer, 'tutorial', fields=['U'], name='viewer', start=FB_START_RUN)
    print '(a)', 'waiting for steps'
    flush (output_unit)
 
-   ! 2. Step after step, until the simulation ends.
+   ! 2. Step after step, until the simulation ends; if it crashes, that is an error, which stops the program.
    do while (fb_consumer_next(viewer, step))
       ! 3. All of the field: as much as the array holds, assembled from the field's blocks, whichever server
       !    holds them.

@@ -2,8 +2,8 @@
 """Tutorial 1, in Python: a simulation that hands over its field step by step.
 
     forebay up -n 2              starts two servers
-    python 02_reader.py &        start it first, since
-    python 01_producer.py        nothing moves while nobody looks
+    python 01_producer.py &      in either order: it waits
+    python 02_reader.py          for its reader
 
 The field U has 4 x 5 x 6 points. A real simulation has many ranks and each puts its part; here one rank
 puts two halves, which is the same to Forebay.
@@ -16,8 +16,9 @@ import forebay
 NZ, NY, NX, STEPS = 4, 5, 6, 5
 
 # 1. Join the stream. The group is found through FOREBAY_GROUP, or group=. With MPI: this rank, and how many
-#    there are.
-with forebay.Producer("tutorial", rank=0, size=1) as sim:
+#    there are. The first step begins when one reader that has a name is attached, so that it sees them all;
+#    without `wait_for_readers` nobody is waited for, and nothing moves while nobody looks.
+with forebay.Producer("tutorial", rank=0, size=1, wait_for_readers=1) as sim:
     # 2. Say what there is: the field's name, type and global shape, slowest dimension first.
     sim.array("U", dtype="f8", shape=(NZ, NY, NX), dims=("z", "y", "x"), units="m/s")
 
@@ -33,5 +34,5 @@ with forebay.Producer("tutorial", rank=0, size=1) as sim:
                 first = half * NZ // 2
                 step.put("U", u[first : first + NZ // 2], offset=(first, 0, 0), number=half)
 
-# 5. Leaving the block has closed the producer: readers are told that the stream has ended.
+# 5. Leaving the block has closed the producer: readers are told that the simulation has finished.
 print(f"{STEPS} steps")

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tutorial 2, in Python: a reader that follows a simulation.
 
-It may be started before the simulation, or while it runs: it then gets the steps from there on. It knows
-nothing of the simulation's ranks and blocks: it asks for the region that it wants.
+It may be started before the simulation, or after it: that one waits for it. It knows nothing of the
+simulation's ranks and blocks: it asks for the region that it wants.
 """
 
 import forebay
 
-# 1. Attach to the stream, which need not exist yet, and say what is needed.
-with forebay.Consumer("tutorial", fields=["U"]) as viewer:
+# 1. Attach to the stream, which need not exist yet, and say what is needed: here a run from its first step on.
+with forebay.Consumer("tutorial", fields=["U"], name="viewer", start="run") as viewer:
     print("waiting for steps", flush=True)
 
-    # 2. Step after step, until the simulation ends. Each is released when the next one is asked for.
+    # 2. Step after step, until the simulation ends; if it crashes, the loop raises Crashed. Each is released when
+    #    the next one is asked for.
     for step in viewer:
         # 3. All of the field: assembled from its blocks, whichever server holds them.
         u = step["U"][...]
