@@ -505,7 +505,9 @@ typedef struct fb_consumer_options {
     uint32_t fields_count;   /* how many; 0: all fields */
     uint32_t fields_stride;  /* sizeof(fb_need), as the caller compiled it */
     const fb_need *fields;   /* [fields_count] the fields that are needed */
-    double timeout;          /* seconds that any wait may take: more than 0; infinity waits for ever (default 30) */
+    double timeout;          /* seconds that the reader waits for a run to begin, and for a server's answer: more
+                              * than 0; infinity waits for ever. While ranks of a run live it waits for their next
+                              * step however long that takes (default 30) */
     const char *transport;   /* how blocks travel: "auto" (shared memory where the server is on this host, else
                               * TCP), "shm" or "tcp". NULL: "auto" */
     uint32_t every;          /* every so many of the steps at which the producer offers a field, where no `fields`

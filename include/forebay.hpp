@@ -205,7 +205,8 @@ struct ConsumerOptions {
     std::string group = {};
     // What is needed, by default all fields.
     std::vector<Need> fields = {};
-    // Seconds that any wait may take: more than 0; infinity waits for ever.
+    // Seconds that the reader waits for a run to begin, and for a server's answer: more than 0; infinity waits for
+    // ever. While ranks of a run live it waits for their next step however long that takes.
     double timeout = 30;
     // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
     std::string transport = "auto";

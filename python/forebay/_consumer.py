@@ -21,8 +21,8 @@ from forebay._given import Cursor
 class Consumer:
     """A reader of a stream, which may attach before, while and after the simulation runs.
 
-    Iterating waits for step after step and ends when the simulation ends; each step is released when the
-    next one is asked for.
+    Iterating waits for step after step and ends when the simulation ends; if that crashes, it raises `Crashed` after
+    the last step. Each step is released when the next one is asked for.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ class Consumer:
     fields:
         What is needed: names, or a mapping from names to `every(n)`; by default all fields.
     timeout:
-        Seconds that any wait may take: more than 0; infinity waits for ever.
+        Seconds that the reader waits for a run to begin, and for a server's answer: more than 0; infinity
+        waits for ever. While ranks of a run live it waits for their next step however long that takes.
     transport:
         How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
         `"tcp"`.
@@ -102,7 +103,14 @@ class Consumer:
         self.stream = stream
 
     def next(self, timeout: float | None = None) -> Step:
-        """Waits for the next step. Raises `Ended` when the simulation has ended, `Timeout` at the deadline."""
+        """Waits for the next step.
+
+        With `timeout` it waits no longer than so many seconds, and raises `Timeout`. Without it, it waits for as long as
+        ranks of the run live; the reader's own `timeout` bounds the wait for a run to begin, for a step of its own to be
+        released if it holds as many as it may, and for a server's answer. Raises `Ended` when the simulation has ended,
+        `Crashed` when its ranks have gone without closing the stream, `NotFound` if it had ended before this reader came
+        and nothing was left for it.
+        """
         return Step(self._core.next_step(timeout))
 
     def __iter__(self) -> Iterator[Step]:

@@ -494,6 +494,54 @@ CASE(the_oldest_that_is_kept) {
     OK(fb_producer_close(producer));
 }
 
+/* A run that its rank gives up has crashed, one that it closes has finished; who comes later is told at once. */
+CASE(how_a_run_ends) {
+    fb_producer_options writing = FB_PRODUCER_OPTIONS_INIT;
+    fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
+    fb_producer *producer;
+    fb_consumer *consumer, *late;
+    fb_step *step;
+    double values[COUNT] = {0};
+    writing.stream = reading.stream = stream;
+    writing.wait_for_readers = 1;
+    writing.timeout = 0.3;
+    writing.name = "the rank";
+    reading.start = FB_START_RUN;
+    reading.take = FB_TAKE_LATEST;
+    for (int run = 0; run < 2; run++) {
+        OK(fb_producer_open(&writing, &producer));
+        declare(producer, "U", FB_F64, 3, GLOBAL);
+        reading.name = NULL;
+        OK(fb_consumer_open(&reading, &consumer));
+        FAILS(FB_TIMEOUT, "none with a name has come", "give each reader a `name`", fb_producer_begin(producer, 0, 0));
+        OK(fb_consumer_close(consumer));
+        reading.name = "viewer";
+        OK(fb_consumer_open(&reading, &consumer));
+        for (uint64_t number = 0; number < 3; number++) {
+            const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+            begin_wanted(producer, number, "U");
+            OK(fb_put(producer, &block));
+            OK(fb_producer_end(producer));
+        }
+        OK(fb_flush(producer));
+        OK(fb_consumer_next(consumer, -1, &step));
+        fb_step_info info = FB_STEP_INFO_INIT;
+        OK(fb_step_info_get(step, &info));
+        CHECK(info.number == 2 && info.missed == 2);
+        OK(fb_step_release(step));
+        OK(run ? fb_producer_abandon(producer) : fb_producer_close(producer));
+        const int end = fb_consumer_next(consumer, -1, &step);
+        if (run) FAILS(FB_CRASHED, "crashed at step 2", "rank 0 of 1 ended without closing it", end);
+        else FAILS(FB_ENDED, "has ended after 3 steps", stream, end);
+        OK(fb_consumer_close(consumer));
+        late = open_consumer(stream);
+        FAILS(run ? FB_CRASHED : FB_NOT_FOUND, "none of its steps", "`follow`", fb_consumer_next(late, -1, &step));
+        OK(fb_consumer_close(late));
+    }
+    OK(fb_producer_abandon(NULL));
+    OK(fb_pipeline_abandon(NULL));
+}
+
 CASE(over_tcp) {
     fb_producer_options writing = FB_PRODUCER_OPTIONS_INIT;
     fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
@@ -660,6 +708,7 @@ int main(int argc, char **argv) {
         {"periods", periods},
         {"a_run_that_continues", a_run_that_continues},
         {"the_oldest_that_is_kept", the_oldest_that_is_kept},
+        {"how_a_run_ends", how_a_run_ends},
         {"over_tcp", over_tcp},
         {"space", space},
         {"the_group", the_group},

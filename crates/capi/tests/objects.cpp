@@ -277,6 +277,31 @@ static void space(const std::string &stream) {
     CHECK(forebay::Admin().status().find("\"servers\"") != std::string::npos);
 }
 
+// A rank whose life an exception ends has crashed; one that goes out of scope has closed.
+static void ends(const std::string &stream) {
+    for (const bool throws : {false, true}) {
+        const std::string name = stream + (throws ? " by throwing" : "");
+        auto viewer = consumer(name);
+        try {
+            auto sim = producer(name);
+            sim.array<double>("U", {3});
+            const double values[3] = {1, 2, 3};
+            auto step = sim.step(0, 0);
+            step.put("U", values, {{0}, {3}});
+            step.end();
+            if (throws) throw std::runtime_error("the simulation's own");
+        } catch (const std::runtime_error &error) {
+            CHECK(throws && error.what() == std::string("the simulation's own"));
+        }
+        CHECK(viewer.next()->number() == 0);
+        if (throws) FAILS(FB_CRASHED, "rank 0 of 1 ended without closing it", viewer.next());
+        else CHECK(!viewer.next());
+    }
+    auto sim = producer(stream + " given up");
+    sim.abandon();
+    FAILS(FB_CRASHED, "before its first step", consumer(stream + " given up").next());
+}
+
 static void errors(const std::string &stream) {
     forebay::ProducerOptions options{stream};
     options.rank = 2;
@@ -312,7 +337,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"space", space}, {"errors", errors}};
+        {"fields", fields}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

@@ -69,6 +69,8 @@ program turned
       call far
    case ('runs')
       call runs
+   case ('ends')
+      call ends
    case ('errors')
       call errors
    case default
@@ -863,6 +865,29 @@ contains
       call fails(FB_INVALID, 'fb_producer_run: producer')
       call check(fb_producer_transport(sim, stat, text) == '', 'no transport')
       call fails(FB_INVALID, 'fb_producer_transport: producer')
+   end subroutine
+
+   ! A run that its rank gives up has crashed; the first step waits for a reader that has a name.
+   subroutine ends
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      call fb_producer_open(sim, name, timeout=0.3_real64, wait_for_readers=1)
+      call fb_array(sim, 'U', FB_F64, [3])
+      call fb_producer_begin(sim, 0, 0.0_real64, stat, text)
+      call fails(FB_TIMEOUT, 'none with a name has come')
+      call fb_consumer_open(viewer, trim(name), name='viewer', start=FB_START_RUN, take=FB_TAKE_LATEST)
+      call fb_producer_begin(sim, 0, 0.0_real64)
+      call fb_put(sim, 'U', [1.0_real64, 2.0_real64, 3.0_real64], offset=[0])
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_step_release(step)
+      call fb_producer_abandon(sim)
+      call check(.not. fb_consumer_next(viewer, step, stat=stat, errmsg=text), 'there is none')
+      call fails(FB_CRASHED, 'rank 0 of 1 ended without closing it')
+      call fb_consumer_close(viewer)
+      call fb_producer_abandon(sim, stat, text)
+      call check(stat == FB_OK, 'giving up twice is harmless')
    end subroutine
 
    subroutine errors
