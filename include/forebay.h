@@ -266,11 +266,10 @@ typedef struct fb_producer_options {
                                  * of the run begins; FB_TIMEOUT at the deadline names those that have come. Two
                                  * codes that read each other both need it from their first step (default 0) */
     int32_t reserved;           /* 0 */
-    const char *name;           /* what this rank is called in errors, in the status and in logs */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
     { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, FB_ON_LOSS_SKIP, \
-      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0, NULL }
+      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct field */
@@ -534,8 +533,8 @@ typedef struct fb_consumer_options {
                               * step and counts those passed over as `missed`. Neither the simulation nor other
                               * readers notice, whatever the stream's policy */
     int32_t reserved;        /* 0 */
-    const char *name;        /* what this reader is called in errors, in the status and in logs, and by simulations
-                              * that wait for their readers (`wait_for_readers`) */
+    const char *name;        /* what this reader is called by simulations that wait for their readers
+                              * (`wait_for_readers`) */
 } fb_consumer_options;
 #define FB_CONSUMER_OPTIONS_INIT \
     { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, 0, FB_START_NEXT, 0, 0, \

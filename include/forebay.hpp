@@ -144,8 +144,6 @@ struct ProducerOptions {
     // How many readers with different names are to be attached before the first step of the run begins; FB_TIMEOUT at
     // the deadline names those that have come. Two codes that read each other both need it from their first step.
     std::uint32_t wait_for_readers = 0;
-    // What this rank is called in errors, in the status and in logs.
-    std::string name = {};
 };
 // end of what is generated
 
@@ -232,8 +230,7 @@ struct ConsumerOptions {
     // for a live view: then `next` gives the newest closed step and counts those passed over as `missed`. Neither the
     // simulation nor other readers notice, whatever the stream's policy.
     std::int32_t take = FB_TAKE_ALL;
-    // What this reader is called in errors, in the status and in logs, and by simulations that wait for their readers
-    // (`wait_for_readers`).
+    // What this reader is called by simulations that wait for their readers (`wait_for_readers`).
     std::string name = {};
 };
 // end of what is generated
@@ -436,7 +433,6 @@ inline fb_producer_options given(const ProducerOptions &options) {
     given.replicas = options.replicas;
     given.durability = options.durability;
     given.wait_for_readers = options.wait_for_readers;
-    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated

@@ -62,8 +62,7 @@ class Consumer:
         `"latest"`, for a live view: then `next` gives the newest closed step and counts those passed over
         as `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
     name:
-        What this reader is called in errors, in the status and in logs, and by simulations that wait for
-        their readers (`wait_for_readers`).
+        What this reader is called by simulations that wait for their readers (`wait_for_readers`).
     """
 
     def __init__(

@@ -28,7 +28,6 @@ class ProducerOptions(TypedDict):
     replicas: int
     durability: str
     wait_for_readers: int
-    name: str | None
 
 class ConsumerOptions(TypedDict):
     group: str | None

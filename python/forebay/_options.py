@@ -25,7 +25,6 @@ def producer(
     replicas: int,
     durability: _choices.Durability,
     wait_for_readers: int,
-    name: str | None,
 ) -> _forebay.ProducerOptions:
     """How to open a producer."""
     return {
@@ -43,7 +42,6 @@ def producer(
         "replicas": _arrays.integer(replicas, "replicas", bits=32),
         "durability": durability,
         "wait_for_readers": _arrays.integer(wait_for_readers, "wait_for_readers", bits=32),
-        "name": name,
     }
 
 

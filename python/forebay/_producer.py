@@ -79,8 +79,6 @@ class Producer:
         How many readers with different names are to be attached before the first step of the run begins;
         `Timeout` at the deadline names those that have come. Two codes that read each other both need it
         from their first step.
-    name:
-        What this rank is called in errors, in the status and in logs.
     """
 
     def __init__(
@@ -102,7 +100,6 @@ class Producer:
         replicas: int = 1,
         durability: _choices.Durability = "local",
         wait_for_readers: int = 0,
-        name: str | None = None,
         # end of what is generated
     ) -> None:
         # generated from interface/forebay.toml: given producer
@@ -121,7 +118,6 @@ class Producer:
             replicas=replicas,
             durability=durability,
             wait_for_readers=wait_for_readers,
-            name=name,
         )
         # end of what is generated
         self._core = _forebay.Producer(stream, given)

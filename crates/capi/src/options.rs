@@ -30,7 +30,6 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
             replicas: given.replicas,
             durability: Choice::of_number(given.durability, "options->durability")?,
             wait_for_readers: given.wait_for_readers,
-            name: arguments::optional_text(given.name, "options->name")?.map(str::to_owned),
         })
     }
 }

@@ -505,7 +505,6 @@ CASE(how_a_run_ends) {
     writing.stream = reading.stream = stream;
     writing.wait_for_readers = 1;
     writing.timeout = 0.3;
-    writing.name = "the rank";
     reading.start = FB_START_RUN;
     reading.take = FB_TAKE_LATEST;
     for (int run = 0; run < 2; run++) {

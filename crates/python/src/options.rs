@@ -52,7 +52,6 @@ pub(crate) struct ProducerGiven {
     replicas: u32,
     durability: String,
     wait_for_readers: u32,
-    name: Option<String>,
 }
 
 impl ProducerGiven {
@@ -72,7 +71,6 @@ impl ProducerGiven {
             replicas: self.replicas,
             durability: given::choice(&self.durability)?,
             wait_for_readers: self.wait_for_readers,
-            name: self.name,
         })
     }
 }

@@ -231,7 +231,6 @@ sized!(
         durability: i32 = 0,
         wait_for_readers: u32 = 0,
         reserved: i32 = 0,
-        name: *const c_char = std::ptr::null(),
     }
 );
 

@@ -52,8 +52,6 @@ pub struct ProducerOptions {
     /// `ErrorKind::Timeout` at the deadline names those that have come. Two codes that read each other both need
     /// it from their first step.
     pub wait_for_readers: u32,
-    /// What this rank is called in errors, in the status and in logs.
-    pub name: Option<String>,
 }
 
 impl ProducerOptions {
@@ -73,7 +71,6 @@ impl ProducerOptions {
             replicas: 1,
             durability: Durability::Local,
             wait_for_readers: 0,
-            name: None,
         }
     }
 }
@@ -106,8 +103,7 @@ pub struct ConsumerOptions {
     /// `Take::Latest`, for a live view: then `next` gives the newest closed step and counts those passed over as
     /// `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
     pub take: Take,
-    /// What this reader is called in errors, in the status and in logs, and by simulations that wait for their
-    /// readers (`wait_for_readers`).
+    /// What this reader is called by simulations that wait for their readers (`wait_for_readers`).
     pub name: Option<String>,
 }
 
