@@ -25,7 +25,9 @@
 !     length = len(text); call MPI_Bcast(length, 1, MPI_INTEGER, 0, comm, error)
 !     if (rank /= 0) allocate(character(length) :: text)
 !     call MPI_Bcast(text, length, MPI_CHARACTER, 0, comm, error)
-!     call fb_producer_open(sim, 'grayscott', group=text, rank=rank, size=size)
+!     if (rank == 0) job = fb_new_job_name()                      ! character(32) :: job
+!     call MPI_Bcast(job, 32, MPI_CHARACTER, 0, comm, error)      ! no rank of another job is taken for one of these
+!     call fb_producer_open(sim, 'grayscott', group=text, rank=rank, size=size, job=job)
 !
 ! and in a reader:
 !
@@ -82,6 +84,7 @@
 ! first and counted from 0, and says so.  What is said of threads and fork in forebay.h holds here too.
 module forebay
    use, intrinsic :: iso_c_binding
+   use, intrinsic :: ieee_arithmetic, only: ieee_value, ieee_quiet_nan
    use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64, error_unit
    implicit none
    private
@@ -186,7 +189,7 @@ module forebay
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
-   public :: fb_group_text, fb_version, fb_result_name, fb_result_is_retryable, fb_error_server
+   public :: fb_group_text, fb_new_job_name, fb_version, fb_result_name, fb_result_is_retryable, fb_error_server
 
    ! call fb_put(producer, field, array, [offset], [ghost_low], [ghost_high], [number], [level], [outcome], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.  One copy; the array is yours again
@@ -210,12 +213,12 @@ module forebay
    ! for the rest of the run.  Lists have one dimension, and are not turned round.
    interface fb_attr
       module procedure attr_logical, attr_int32, attr_int64, attr_real32, attr_real64, attr_text, attr_int32_list, &
-         attr_int64_list, attr_real64_list, attr_logical_list, attr_text_list
+         attr_int64_list, attr_real64_list, attr_logical_list, attr_text_list, attr_complex64, attr_complex64_list
    end interface
    ! call fb_attr_get(step, key, value, [field], [stat], [errmsg]) reads one; its type must be the value's.
    interface fb_attr_get
       module procedure attr_get_logical, attr_get_int64, attr_get_real64, attr_get_text, attr_get_int64_list, &
-         attr_get_real64_list, attr_get_logical_list, attr_get_text_list
+         attr_get_real64_list, attr_get_logical_list, attr_get_text_list, attr_get_complex64, attr_get_complex64_list
    end interface
    ! call fb_pipeline_stage(pipeline, ...), as fb_put: a block of the step that was activated last.
    interface fb_pipeline_stage
@@ -394,19 +397,19 @@ contains
    subroutine producer_begin_int64(producer, number, time, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer(int64), intent(in) :: number
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_producer_begin(producer%handle, number, time), stat, errmsg)
+      call told(c_producer_begin(producer%handle, number, moment(time)), stat, errmsg)
    end subroutine
 
    subroutine producer_begin_int32(producer, number, time, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       integer(int32), intent(in) :: number
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_producer_begin(producer%handle, int(number, c_int64_t), time), stat, errmsg)
+      call told(c_producer_begin(producer%handle, int(number, c_int64_t), moment(time)), stat, errmsg)
    end subroutine
 
    ! Whether something wants the field at the current step.
@@ -839,6 +842,18 @@ contains
       call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
    end subroutine
 
+   subroutine attr_complex64(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      complex(real64), intent(in) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      complex(c_double_complex), target :: given
+      given = value
+      call set_attr(producer, key, FB_C128, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+   end subroutine
+
    subroutine attr_text(producer, key, value, field, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
@@ -886,6 +901,18 @@ contains
       real(c_double), target :: given(size(value) + 1)
       given(:size(value)) = value
       call set_attr(producer, key, FB_F64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+   end subroutine
+
+   subroutine attr_complex64_list(producer, key, value, field, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      character(*), intent(in) :: key
+      complex(real64), intent(in) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      complex(c_double_complex), target :: given(size(value) + 1)
+      given(:size(value)) = value
+      call set_attr(producer, key, FB_C128, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
    end subroutine
 
    subroutine attr_logical_list(producer, key, value, field, stat, errmsg)
@@ -1010,6 +1037,21 @@ contains
       value = found
    end subroutine
 
+   subroutine attr_get_complex64(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      complex(real64), intent(out) :: value
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      complex(c_double_complex), pointer :: found
+      value = 0
+      if (.not. find_attr(told_of, step, key, FB_C128, 0, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found)
+      value = found
+   end subroutine
+
    subroutine attr_get_text(step, key, value, field, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: key
@@ -1051,6 +1093,21 @@ contains
       real(c_double), pointer :: found(:)
       allocate (value(0))
       if (.not. find_attr(told_of, step, key, FB_F64, 1, field, stat, errmsg)) return
+      call c_f_pointer(told_of%values, found, [told_of%count])
+      value = found
+   end subroutine
+
+   subroutine attr_get_complex64_list(step, key, value, field, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: key
+      complex(real64), allocatable, intent(out) :: value(:)
+      character(*), intent(in), optional :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_attribute) :: told_of
+      complex(c_double_complex), pointer :: found(:)
+      allocate (value(0))
+      if (.not. find_attr(told_of, step, key, FB_C128, 1, field, stat, errmsg)) return
       call c_f_pointer(told_of%values, found, [told_of%count])
       value = found
    end subroutine
@@ -1106,14 +1163,14 @@ contains
    subroutine pipeline_activate_int64(pipeline, step, time, workers, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       integer, intent(out), optional :: workers
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       integer(c_int32_t) :: count
       integer(c_int) :: result
       count = 0
-      result = c_pipeline_activate(pipeline%handle, step, time, count)
+      result = c_pipeline_activate(pipeline%handle, step, moment(time), count)
       if (present(workers)) workers = count
       call told(result, stat, errmsg)
    end subroutine
@@ -1121,7 +1178,7 @@ contains
    subroutine pipeline_activate_int32(pipeline, step, time, workers, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int32), intent(in) :: step
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       integer, intent(out), optional :: workers
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -1132,17 +1189,17 @@ contains
    subroutine pipeline_activate_async_int64(pipeline, step, time, request, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int64), intent(in) :: step
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       type(fb_request), intent(out) :: request
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      call told(c_pipeline_activate_async(pipeline%handle, step, time, request%handle), stat, errmsg)
+      call told(c_pipeline_activate_async(pipeline%handle, step, moment(time), request%handle), stat, errmsg)
    end subroutine
 
    subroutine pipeline_activate_async_int32(pipeline, step, time, request, stat, errmsg)
       type(fb_pipeline), intent(in) :: pipeline
       integer(int32), intent(in) :: step
-      real(real64), intent(in) :: time
+      real(real64), intent(in), optional :: time
       type(fb_request), intent(out) :: request
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -1763,6 +1820,19 @@ contains
 
    ! ---- general -------------------------------------------------------------------------------
 
+   ! A name that no other job has, for `job`: one rank makes it and tells the others; 32 characters.  Does not wait.
+   function fb_new_job_name(stat, errmsg) result(name)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: name
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_new_job_name(given)
+      name = ''
+      if (result == FB_OK) name = owned_text(given)
+      call told(result, stat, errmsg)
+   end function
+
    ! The text of a group's connection file, once the group is complete, for one rank to hand to all others as their
    ! `group`; empty after an error. It holds the group's secret.
    function fb_group_text(group, stat, errmsg) result(text)
@@ -1793,6 +1863,13 @@ contains
       real(real64), intent(in), optional :: timeout
       own_timeout = -1
       if (present(timeout)) own_timeout = timeout
+   end function
+
+   ! A step's time as C takes it: not a number if it has none.
+   real(c_double) function moment(time)
+      real(real64), intent(in), optional :: time
+      moment = ieee_value(0.0_c_double, ieee_quiet_nan)
+      if (present(time)) moment = time
    end function
 
    integer(c_int) function yes(given)

@@ -266,10 +266,17 @@ typedef struct fb_producer_options {
                                  * of the run begins; FB_TIMEOUT at the deadline names those that have come. Two
                                  * codes that read each other both need it from their first step (default 0) */
     int32_t reserved;           /* 0 */
+    const char *job;            /* what names the job that the ranks belong to, the same for all of them: ranks of
+                                 * two jobs never make one run. By default as the launcher says (PMIx, Slurm, Open
+                                 * MPI, MPICH on one host); where it says nothing, ranks are told apart by their
+                                 * numbers alone. A program that uses MPI opens its ranks by its communicator
+                                 * instead (fb_producer_open_mpi) */
+    const char *name;           /* what this rank is called in errors, by `status` and in logs; by default its host
+                                 * and process say which it is */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
     { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, FB_ON_LOSS_SKIP, \
-      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0 }
+      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0, NULL, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct field */
@@ -300,10 +307,11 @@ typedef struct fb_attribute {
     uint64_t struct_size;
     const char *field;   /* NULL: of the stream itself */
     const char *key;
-    int32_t dtype;       /* FB_BOOL, FB_I64, FB_F64 or FB_TEXT */
+    int32_t dtype;       /* FB_BOOL, FB_I64, FB_U64, FB_F64, FB_C128 or FB_TEXT. What FB_I64 holds is told as that */
     int32_t list;        /* 0: one value; 1: a list of `count`, which may be 0 (default 0) */
     uint64_t count;      /* default 1 */
-    const void *values;  /* [count] uint8_t (0 or 1), int64_t, double, or const char * to text that ends in NUL */
+    const void *values;  /* [count] uint8_t (0 or 1), int64_t, uint64_t, double, double[2], or const char * to text
+                          * that ends in NUL */
 } fb_attribute;
 #define FB_ATTRIBUTE_INIT { sizeof(fb_attribute), NULL, NULL, 0, 0, 1, NULL }
 /* end of what is generated */
@@ -365,7 +373,7 @@ int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
  * answer. */
 int fb_attr(fb_producer *producer, const fb_attribute *attribute);
 
-/* Begins a step. `time` is physical time. Waits for one answer of the home server, never for room; on one host it
+/* Begins a step. `time` is physical time; NAN if it has none. Waits for one answer of the home server, never for room; on one host it
  * need not wait where nothing of this rank is wanted, or where the last step brought blocks of up to 1024 bytes
  * only and its home has taken them. Step numbers must grow within a run. What is
  * wrong with a step and only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is
@@ -547,7 +555,7 @@ typedef struct fb_step_info {
     uint64_t struct_size;
     uint64_t run;
     uint64_t number;
-    double time;      /* physical time, as the producer gave it */
+    double time;      /* physical time, as the producer gave it; not a number if it gave none */
     uint64_t missed;  /* steps that were dropped before this one */
     int32_t rewound;  /* 1 if a new run went back: forget steps from `number` on (default 0) */
     int32_t torn;     /* 1 if a rank died in the step or left it out: parts may be missing (default 0) */
@@ -777,6 +785,10 @@ const char *fb_result_name(int result);
 /* 1 if the same call may succeed later although you have changed nothing, else 0. */
 int fb_result_is_retryable(int result);
 const char *fb_version(void);
+
+/* A name that no other job has, for `job` in fb_producer_options: one rank makes it and tells the others, which
+ * fb_producer_open_mpi does.  Free it with fb_free.  Does not wait. */
+int fb_new_job_name(char **name);
 /* Frees a text that fb_admin_status or fb_group_text gave. NULL is allowed. */
 void fb_free(char *text);
 

@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,6 +90,9 @@ struct dtype_of<T, std::enable_if_t<std::is_integral_v<T>>>
                                             : sizeof(T) == 4 ? (std::is_signed_v<T> ? FB_I32 : FB_U32)
                                                              : (std::is_signed_v<T> ? FB_I64 : FB_U64))> {};
 
+// The time of a step that has none.
+inline constexpr double no_time = std::numeric_limits<double>::quiet_NaN();
+
 // One number for each dimension, slowest first.
 using Extents = std::vector<std::uint64_t>;
 using Strides = std::vector<std::int64_t>;
@@ -144,6 +148,13 @@ struct ProducerOptions {
     // How many readers with different names are to be attached before the first step of the run begins; FB_TIMEOUT at
     // the deadline names those that have come. Two codes that read each other both need it from their first step.
     std::uint32_t wait_for_readers = 0;
+    // What names the job that the ranks belong to, the same for all of them: ranks of two jobs never make one run. By
+    // default as the launcher says (PMIx, Slurm, Open MPI, MPICH on one host); where it says nothing, ranks are told
+    // apart by their numbers alone. A program that uses MPI opens its ranks by its communicator instead
+    // (fb_producer_open_mpi).
+    std::string job = {};
+    // What this rank is called in errors, by `status` and in logs; by default its host and process say which it is.
+    std::string name = {};
 };
 // end of what is generated
 
@@ -263,9 +274,12 @@ struct AdminOptions {
 };
 // end of what is generated
 
-// An attribute as it is read: one value, or a list.
-using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
-                               std::vector<double>, std::vector<std::string>>;
+// An attribute as it is read: one value, or a list.  Whole numbers are std::int64_t, or std::uint64_t if one of them is above
+// all of those.
+using Attribute =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>, std::vector<double>,
+                 std::vector<std::string>, std::uint64_t, std::vector<std::uint64_t>, std::complex<double>,
+                 std::vector<std::complex<double>>>;
 
 // What part of a field is read.
 struct Selection {
@@ -433,6 +447,8 @@ inline fb_producer_options given(const ProducerOptions &options) {
     given.replicas = options.replicas;
     given.durability = options.durability;
     given.wait_for_readers = options.wait_for_readers;
+    given.job = or_null(options.job);
+    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated
@@ -489,18 +505,21 @@ template <class T> Array<T> new_array(const Extents &shape) {
     return array;
 }
 
+template <class T>
+inline constexpr bool is_complex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
 // Hands `values` to `set` as the C interface takes them.
 template <class T, class Set> void with_values(const T *values, std::size_t count, Set set) {
     if constexpr (std::is_same_v<T, bool>) {
         const std::vector<std::uint8_t> given(values, values + count);
         set(FB_BOOL, given.data());
     } else if constexpr (std::is_integral_v<T>) {
-        std::vector<std::int64_t> given;
-        for (std::size_t i = 0; i < count; i++) {
-            given.push_back(static_cast<std::int64_t>(values[i]));
-            if (std::is_unsigned_v<T> && given.back() < 0) throw Error(FB_INVALID, "an attribute of more than 63 bits");
-        }
-        set(FB_I64, given.data());
+        using Given = std::conditional_t<std::is_unsigned_v<T>, std::uint64_t, std::int64_t>;
+        const std::vector<Given> given(values, values + count);
+        set(std::is_unsigned_v<T> ? FB_U64 : FB_I64, given.data());
+    } else if constexpr (is_complex<T>) {
+        const std::vector<std::complex<double>> given(values, values + count);
+        set(FB_C128, given.data());
     } else if constexpr (std::is_floating_point_v<T>) {
         const std::vector<double> given(values, values + count);
         set(FB_F64, given.data());
@@ -524,7 +543,9 @@ inline Attribute attribute(const fb_attribute &told) {
     switch (told.dtype) {
     case FB_BOOL: return as(bool());
     case FB_I64: return as(std::int64_t());
+    case FB_U64: return as(std::uint64_t());
     case FB_F64: return as(double());
+    case FB_C128: return as(std::complex<double>());
     default: return as(std::string());
     }
 }
@@ -661,8 +682,8 @@ public:
     // Adds a buffer: bytes, put as an unplaced block of std::uint8_t.
     void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(rank(), name.c_str(), every)); }
 
-    // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a text, or a
-    // std::vector of these.
+    // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a complex number, a text, or
+    // a std::vector of these.
     template <class T> void attr(const std::string &key, const T &value, const std::string &field = {}) {
         if constexpr (std::is_convertible_v<const T &, std::string_view>) {
             const std::string text(static_cast<std::string_view>(value));
@@ -670,7 +691,7 @@ public:
         } else if constexpr (std::is_convertible_v<const T &, std::string>) {
             const std::string text = value;
             set_attr(key, &text, 1, false, field);
-        } else if constexpr (std::is_arithmetic_v<T>) {
+        } else if constexpr (std::is_arithmetic_v<T> || detail::is_complex<T>) {
             set_attr(key, &value, 1, false, field);
         } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
             const auto copied = std::make_unique<bool[]>(value.size());
@@ -765,12 +786,12 @@ public:
 
     // Begins a step that ends with what is given, or is left torn by an exception.  Waits for one answer of the home
     // server, never for room.
-    OpenStep step(std::uint64_t number, double time) {
+    OpenStep step(std::uint64_t number, double time = no_time) {
         begin(number, time);
         return OpenStep(get());
     }
     // The same in two calls: between them put(), put_async(), wait(), alloc() and demanded() are for that step.
-    void begin(std::uint64_t number, double time) { check(fb_producer_begin(get(), number, time)); }
+    void begin(std::uint64_t number, double time = no_time) { check(fb_producer_begin(get(), number, time)); }
     void end() { check(fb_producer_end(get())); }
     // Waits until the home server holds all that was put.
     void flush() { check(fb_flush(get())); }
@@ -826,13 +847,13 @@ public:
     }
 
     // Begins a step; returns how many workers run it, 0 if staging was given up.  Up to 4 steps may be active.
-    std::uint32_t activate(std::uint64_t step, double time) {
+    std::uint32_t activate(std::uint64_t step, double time = no_time) {
         std::uint32_t workers = 0;
         check(fb_pipeline_activate(get(), step, time, &workers));
         return workers;
     }
     // The same without waiting for the pipeline's coordinator.
-    PipelineRequest activate_async(std::uint64_t step, double time) {
+    PipelineRequest activate_async(std::uint64_t step, double time = no_time) {
         fb_request *request = nullptr;
         check(fb_pipeline_activate_async(get(), step, time, &request));
         return PipelineRequest(request);
@@ -892,6 +913,7 @@ public:
     explicit Step(fb_step *step) : handle_(step) { check(fb_step_info_get(step, &info_)); }
 
     std::uint64_t number() const noexcept { return info_.number; }
+    // Physical time; `no_time`, which is not a number, if the producer gave none.
     double time() const noexcept { return info_.time; }
     std::uint64_t run() const noexcept { return info_.run; }
     std::uint64_t missed() const noexcept { return info_.missed; }
@@ -1150,6 +1172,13 @@ inline std::string group_text(const std::string &group = {}) {
     return text;
 }
 inline std::string version() { return fb_version(); }
+
+// A name that no other job has, for ProducerOptions::job: one rank makes it and tells the others.
+inline std::string new_job_name() {
+    char *name = nullptr;
+    check(fb_new_job_name(&name));
+    return std::unique_ptr<char, detail::FreeText>(name).get();
+}
 
 } // namespace forebay
 #endif // FOREBAY_HPP

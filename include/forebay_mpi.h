@@ -29,9 +29,10 @@
 extern "C" {
 #endif
 
-enum { FB_MPI_ERROR_MAX = 1024 };
+enum { FB_MPI_ERROR_MAX = 1024, FB_MPI_JOB_MAX = 256 };
 
-/* Joins the stream as rank and size of `comm` (the two in `options` are ignored).  Collective: all ranks
+/* Joins the stream as rank and size of `comm` (the two in `options` are ignored), and as one job: no rank of another one
+ * is taken for one of these.  Collective: all ranks
  * return FB_OK, or all return the same kind of error with the same text, since a stream that lacks a rank
  * could never close a step. */
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer);
@@ -60,7 +61,7 @@ static inline int fb_mpi_agree(int result, MPI_Comm comm, int rank, int ranks, c
 
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
     fb_producer_options mine = *options;
-    char *text = NULL, *given = NULL, error[FB_MPI_ERROR_MAX] = "";
+    char *text = NULL, *given = NULL, *job = NULL, name[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
     int rank, ranks, length = 0, result = FB_OK;
 
     *producer = NULL;
@@ -70,6 +71,9 @@ static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_C
     if (rank == 0) {
         result = fb_group_text(options->group, &given);
         if (result == FB_OK) length = (int)strlen(given) + 1; /* a few kilobytes */
+        if (result == FB_OK && !options->job) result = fb_new_job_name(&job);
+        if (result == FB_OK) snprintf(name, sizeof name, "%s", options->job ? options->job : job);
+        fb_free(job);
     }
     result = fb_mpi_agree(result, comm, rank, ranks, error);
     if (result != FB_OK) return fb_error_set(result, error);
@@ -84,6 +88,8 @@ static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_C
     result = fb_mpi_agree(result, comm, rank, ranks, error);
     if (result == FB_OK) {
         MPI_Bcast(text, length, MPI_CHAR, 0, comm);
+        MPI_Bcast(name, FB_MPI_JOB_MAX, MPI_CHAR, 0, comm);
+        mine.job = name;
         mine.group = text;
         mine.rank = (uint32_t)rank;
         mine.size = (uint32_t)ranks;

@@ -28,6 +28,10 @@ VALUES: dict[str, Any] = {
     "nothing": [],
     "names": ["u", "", "v"],
     "range": [0.5, math.inf],
+    "seed": (1 << 64) - 1,
+    "seeds": [0, 1 << 63],
+    "phase": 0.5 - 2j,
+    "phases": [1j, complex(math.inf, 0)],
 }
 VALUES["empty"] = VALUES.pop("")
 
@@ -93,9 +97,23 @@ def test_ranks_agree(two: forebay.LocalGroup) -> None:
 def test_bad_attributes(one: forebay.LocalGroup) -> None:
     with forebay.Producer("s", group=one.path, timeout=20) as sim:
         sim.array("U", dtype="f8", shape=(5,))
-        for value in (None, b"bytes", {"a": 1}, [1, "a"], [[1]], 1j, 1 << 63, object(), "a\0b"):
+        for value in (
+            None,
+            b"bytes",
+            {"a": 1},
+            [1, "a"],
+            [[1]],
+            1 << 64,
+            [-1, 1 << 63],
+            [0.5, 1 << 60],
+            object(),
+            "a\0b",
+        ):
             with pytest.raises(forebay.Invalid, match="'k'"):
                 sim.attr("k", value)  # type: ignore[arg-type]
+        for value in (np.datetime64("2026-11-26", "ns"), np.array([b"bytes"]), np.zeros(2, [("a", "f8")])):
+            with pytest.raises(forebay.TypeMismatch, match="'k'"):
+                sim.attr("k", value)
         for key in ("", "x" * 256, "a\nb"):
             with pytest.raises(forebay.Invalid):
                 sim.attr(key, 1)
@@ -153,9 +171,10 @@ def test_they_are_shown(one: forebay.LocalGroup) -> None:
         sim.array("U", dtype="f8", shape=(5,), attrs={"long_name": "speed", "x": [1.5, math.nan]})
         sim.array("V", dtype="f8", shape=(5,))
         sim.attr("long", "x" * 500)
+        sim.attr("phase", [1j])
         status = stream_status(one, "s")
         assert status is not None
-        assert status["attrs"] == {"long": "x" * 500}
+        assert status["attrs"] == {"long": "x" * 500, "phase": [{"real": 0.0, "imag": 1.0}]}
         attrs = {field["name"]: field["attrs"] for field in status["fields"]}
         assert attrs == {"U": {"long_name": "speed", "x": [1.5, "NaN"]}, "V": {}}
 

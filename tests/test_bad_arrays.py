@@ -147,7 +147,7 @@ def test_overlapping_blocks(two: forebay.LocalGroup, transport: str, ranks: int)
         for rank in sim:
             rank.array("U", dtype="f8", shape=shape)
         steps = [rank.step(0).__enter__() for rank in sim]
-        steps[0].put("U", np.full((50, 60), 1.0), number=0)
+        steps[0].put("U", np.full((50, 60), 1.0), offset=(0, 0), number=0)
         steps[-1].put("U", np.full((31, 60), 2.0), offset=(49, 0), number=1)
         for step in steps:
             step.__exit__(None, None, None)

@@ -146,7 +146,8 @@ class Scene:
         data.GetPointData().SetScalars(numpy_to_vtk(self._paint(surface), deep=True))
         self.mapper.SetInputData(data)
         title = self.config.get("title", "")
-        self.caption.SetInput(f"{title}\n" * bool(title) + f"step {step.number}    t = {step.time:g}")
+        time = "" if step.time is None else f"    t = {step.time:g}"
+        self.caption.SetInput(f"{title}\n" * bool(title) + f"step {step.number}{time}")
         self._set_camera(step.number)
 
     def _paint(self, surface):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from forebay import _plain
 from forebay._errors import Error, Invalid, OutOfBounds, OverBudget, TypeMismatch
 
 _BY_DTYPE = {
@@ -83,7 +84,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def checked(array: object, name: str, field: str) -> NDArray[Any]:
     """The array as NumPy sees it, without a copy; its dtype must be the field's, in any byte order.
 
-    Bytes are taken as they are for a field of bytes; only of a view with gaps a copy is made.
+    Bytes are taken as they are for a field of bytes; only of a view with gaps a copy is made. Python's own numbers get the
+    field's dtype. What means more than its elements is refused.
     """
     wanted = numpy_dtype(name)
     if type(array) is np.ndarray and array.dtype is wanted:
@@ -92,7 +94,8 @@ def checked(array: object, name: str, field: str) -> NDArray[Any]:
         dense = memoryview(array).c_contiguous
         given = np.frombuffer(array if dense else array.tobytes(), wanted)  # type: ignore[union-attr]
     else:
-        given = np.asarray(array)
+        numbers = None if name == "bfloat16" else _plain.exactly(array, wanted, f"field '{field}'")
+        given = _plain.as_plain(array, f"field '{field}'") if numbers is None else numbers
     if given.dtype.hasobject:
         raise TypeMismatch(
             f"field '{field}': an array of Python objects cannot be staged; convert it to {name}"
@@ -131,6 +134,18 @@ def room(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
         raise OverBudget(
             f"{size} elements of {dtype} are more than there is memory: read a region of it"
         ) from None
+
+
+def check_out(out: object, shape: Sequence[int], dtype: np.dtype[Any], field: str) -> None:
+    """Whether a region of this shape can be read into what the caller gives."""
+    if not isinstance(out, np.ndarray):
+        raise Invalid(f"field '{field}': out is {type(out).__name__}, needed is a NumPy array")
+    _plain.as_plain(out, f"field '{field}': out")
+    if list(out.shape) != list(shape) or out.dtype != dtype or not out.flags.writeable:
+        raise OutOfBounds(
+            f"field '{field}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable array of shape "
+            f"{tuple(shape)} and dtype {dtype}"
+        )
 
 
 def selection(

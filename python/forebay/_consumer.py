@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _choices, _contract, _forebay, _options
 from forebay._closing import close_after
-from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds
+from forebay._errors import Ended, NotCovered, OutOfBounds
 from forebay._given import Cursor
 
 
@@ -174,9 +175,10 @@ class Step:
         return self._core.number
 
     @property
-    def time(self) -> float:
-        """Physical time, as the producer gave it."""
-        return self._core.time
+    def time(self) -> float | None:
+        """Physical time, as the producer gave it; `None` if it gave none."""
+        time = self._core.time
+        return None if math.isnan(time) else time
 
     @property
     def run(self) -> int:
@@ -205,7 +207,7 @@ class Step:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What the producer says of the stream: bools, integers, floats, texts, or lists of these."""
+        """What the producer says of the stream: bools, integers, floats, complex numbers, texts, or lists of these."""
         return self._core.attrs(None)
 
     def __getitem__(self, name: str) -> Field:
@@ -229,9 +231,10 @@ class Step:
         """The field's blocks as read-only views, without a copy; in a pipeline those held beside it."""
         return self[name].blocks()
 
-    def particles(self, species: str) -> dict[str, NDArray[Any]]:
+    def particles(self, species: str, *, ghosts: bool = False) -> dict[str, NDArray[Any]]:
         """The fields of a particle species, by name: read-only arrays, one after another in the order of ranks.
 
+        Ghosts, which are other ranks' particles, are left out, unless `ghosts`: then each rank's lie around its own.
         Copies, unless a single block holds all. In a pipeline only those held by the worker's own server.
         Raises `NotCovered` if a field lacks particles that another one has.
         """
@@ -242,7 +245,9 @@ class Step:
         found = {}
         for name in names:
             blocks = sorted(self[name].blocks(), key=lambda block: (block.rank, block.number))
-            found[name] = {(block.rank, block.number): block.data for block in blocks}
+            found[name] = {
+                (block.rank, block.number): block.data if ghosts else block.interior for block in blocks
+            }
         first = found[names[0]]
         for name in names[1:]:
             for rank, number in first.keys() ^ found[name].keys():
@@ -380,16 +385,10 @@ class Field:
         `out` must have the region's shape and the field's dtype; any strides will do.
         """
         offset, count, step, after = _arrays.selection(region, self._global())
-        if out is not None and not isinstance(out, np.ndarray):
-            raise Invalid(f"field '{self.name}': out is {type(out).__name__}, needed is a NumPy array")
         target = out if out is not None else _arrays.room(count, self.dtype)
         if out is not None:
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
-            if list(out.shape) != final or out.dtype != self.dtype or not out.flags.writeable:
-                raise OutOfBounds(
-                    f"field '{self.name}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable "
-                    f"array of shape {tuple(final)} and dtype {self.dtype}"
-                )
+            _arrays.check_out(out, final, self.dtype, self.name)
             target = _unsqueeze(out, after)
         self._core.read(self.name, offset, count, step, _arrays.exposed(target), self._kind)
         return out if out is not None else target[after]

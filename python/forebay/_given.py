@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from forebay import _arrays, _choices
 from forebay._errors import Invalid
 
@@ -80,13 +78,3 @@ def placement(given: Placement) -> str | _Place:
         return _arrays.integer(given(block), "the server that a placement function names", bits=32)
 
     return place
-
-
-def numbers(given: float | Sequence[float], dimensions: int, what: str) -> list[float]:
-    """A number for each dimension, given as such or as one for all."""
-    try:
-        if np.ndim(given) == 0:
-            return [float(given)] * dimensions  # type: ignore[arg-type]
-        return [float(number) for number in given]  # type: ignore[union-attr]
-    except (TypeError, ValueError):
-        raise Invalid(f"{what}={given!r}: give a number, or one for each dimension") from None

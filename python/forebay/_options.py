@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from forebay import _arrays, _choices, _contract, _forebay, _given
+from forebay import _arrays, _choices, _contract, _forebay, _given, _plain
 
 
 def producer(
@@ -25,6 +25,8 @@ def producer(
     replicas: int,
     durability: _choices.Durability,
     wait_for_readers: int,
+    job: str | None,
+    name: str | None,
 ) -> _forebay.ProducerOptions:
     """How to open a producer."""
     return {
@@ -42,6 +44,8 @@ def producer(
         "replicas": _arrays.integer(replicas, "replicas", bits=32),
         "durability": durability,
         "wait_for_readers": _arrays.integer(wait_for_readers, "wait_for_readers", bits=32),
+        "job": job,
+        "name": name,
     }
 
 
@@ -122,8 +126,8 @@ def field(
         "association": association,
         "every": _arrays.integer(every, "every", low=1, bits=32),
         "dims": list(dims),
-        "spacing": _given.numbers(spacing, ndim, f"field '{name}': spacing"),
-        "origin": _given.numbers(origin, ndim, f"field '{name}': origin"),
+        "spacing": _plain.numbers(spacing, ndim, f"field '{name}': spacing"),
+        "origin": _plain.numbers(origin, ndim, f"field '{name}': origin"),
         "units": units,
         "stats": stats,
     }

@@ -10,11 +10,11 @@ from typing import Any, Generic, Self, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _choices, _forebay, _given, _options
+from forebay import _arrays, _choices, _forebay, _given, _jobs, _options
 from forebay._attrs import AttrValue
 from forebay._closing import close_after, is_clean
 from forebay._errors import StepOrder
-from forebay._producer import OpenStep, Producer, Widths
+from forebay._producer import OpenStep, Producer, Widths, moment
 
 _T = TypeVar("_T")
 
@@ -90,6 +90,11 @@ class PipelineHandle:
     durability:
         With copies, what is safe when: what was put once the step has ended or `flush` has returned
         (`"local"`), or each block once its put has returned (`"replicated"`).
+    job:
+        What names the job that the ranks belong to, the same for all of them: ranks of two jobs never make
+        one run. By default as the launcher says (PMIx, Slurm, Open MPI, MPICH on one host); where it says
+        nothing, ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its
+        communicator instead (`comm`).
     """
 
     def __init__(
@@ -110,12 +115,15 @@ class PipelineHandle:
         queue_bytes: int = 1 << 30,
         replicas: int = 1,
         durability: _choices.Durability = "local",
+        job: str | None = None,
         # end of what is generated
+        comm: _jobs.Communicator | None = None,
     ) -> None:
         if server is not None:
             server = _arrays.integer(server, "server", bits=32)
         where = _options.admin(group=group, timeout=timeout, transport=transport)
-        stream, _ = _forebay.find_pipeline(where, pipeline)
+        with _jobs.together(comm, lambda: None):
+            stream, _ = _forebay.find_pipeline(where, pipeline)
         # generated from interface/forebay.toml: rank of pipeline_handle
         self._producer = Producer(
             stream,
@@ -132,13 +140,16 @@ class PipelineHandle:
             queue_bytes=queue_bytes,
             replicas=replicas,
             durability=durability,
+            job=job,
+            comm=comm,
         )
         # end of what is generated
-        try:
-            self._core = _forebay.PipelineHandle(self._producer._core, pipeline, server)
-        except BaseException:
-            self._producer.close()
-            raise
+        with _jobs.together(comm, self._producer.close):
+            try:
+                self._core = _forebay.PipelineHandle(self._producer._core, pipeline, server)
+            except BaseException:
+                self._producer.close()
+                raise
         self._step: OpenStep | None = None
         self.pipeline = pipeline
         self.server = server
@@ -187,14 +198,14 @@ class PipelineHandle:
         Those of the first step are fixed when it is activated, those of each later one when the one before is: a
         server that joins takes part in the second step that is activated once its worker is ready. One that dies or
         leaves before the step was executed is done without. Numbers grow, as a producer's; `time` is physical time
-        (default: the number). Up to 4 steps may be active, the last of them being staged; a fifth raises `Conflict`.
+        (default: none). Up to 4 steps may be active, the last of them being staged; a fifth raises `Conflict`.
         Waits for one answer of this rank's home; with the first step, of the pipeline's coordinator, too. A rank that is
         ahead waits until the others have so few steps active that the one before can be (`Timeout` at the deadline; the
         same call waits on). An empty list: staging was given up (see `lost`).
         """
-        number, moment = self._number(step, time)
-        servers = self._core.activate(number, moment)
-        self._begun(number, moment)
+        number, time = self._number(step, time)
+        servers = self._core.activate(number, moment(time))
+        self._begun(number, time)
         return servers
 
     def activate_async(self, step: int, *, time: float | None = None) -> PipelineRequest[list[int]]:
@@ -202,9 +213,9 @@ class PipelineHandle:
 
         What it returns waits until the step is active, which may take until slower ranks have finished with earlier ones.
         """
-        number, moment = self._number(step, time)
-        request = self._core.activate_async(number, moment)
-        self._begun(number, moment)
+        number, time = self._number(step, time)
+        request = self._core.activate_async(number, moment(time))
+        self._begun(number, time)
         return PipelineRequest(request, _workers)
 
     def stage(
@@ -293,11 +304,10 @@ class PipelineHandle:
         close_after(self.close if is_clean(value) else self._producer.abandon, value)
 
     @staticmethod
-    def _number(step: int, time: float | None) -> tuple[int, float]:
-        number = _arrays.integer(step, "step")
-        return number, float(number) if time is None else float(time)
+    def _number(step: int, time: float | None) -> tuple[int, float | None]:
+        return _arrays.integer(step, "step"), None if time is None else float(time)
 
-    def _begun(self, number: int, time: float) -> None:
+    def _begun(self, number: int, time: float | None) -> None:
         if self._step is None or self._step.number != number:
             self._step = OpenStep(self._producer, number, time)
             self._step._open = True

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _attrs, _choices, _forebay, _given, _options
+from forebay import _arrays, _attrs, _choices, _forebay, _given, _jobs, _options
 from forebay._attrs import AttrValue
 from forebay._closing import close_after, is_clean
 from forebay._errors import Invalid, OutOfBounds, StepOrder
@@ -26,7 +27,8 @@ Widths = int | Sequence[int]
 class _Offer:
     dtype: str
     ndim: int
-    placed: bool
+    shape: tuple[int, ...] | None
+    """The global one, of a field whose blocks have a place."""
     components: int | None = None
     """Of a species' vectors."""
 
@@ -79,6 +81,14 @@ class Producer:
         How many readers with different names are to be attached before the first step of the run begins;
         `Timeout` at the deadline names those that have come. Two codes that read each other both need it
         from their first step.
+    job:
+        What names the job that the ranks belong to, the same for all of them: ranks of two jobs never make
+        one run. By default as the launcher says (PMIx, Slurm, Open MPI, MPICH on one host); where it says
+        nothing, ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its
+        communicator instead (`comm`).
+    name:
+        What this rank is called in errors, by `status` and in logs; by default its host and process say
+        which it is.
     """
 
     def __init__(
@@ -100,8 +110,12 @@ class Producer:
         replicas: int = 1,
         durability: _choices.Durability = "local",
         wait_for_readers: int = 0,
+        job: str | None = None,
+        name: str | None = None,
         # end of what is generated
+        comm: _jobs.Communicator | None = None,
     ) -> None:
+        rank, size, group, job = _jobs.joined(comm, rank, size, group, job)
         # generated from interface/forebay.toml: given producer
         given = _options.producer(
             group=group,
@@ -118,9 +132,12 @@ class Producer:
             replicas=replicas,
             durability=durability,
             wait_for_readers=wait_for_readers,
+            job=job,
+            name=name,
         )
         # end of what is generated
-        self._core = _forebay.Producer(stream, given)
+        with _jobs.together(comm, lambda: self._core.close()):
+            self._core = _forebay.Producer(stream, given)
         self._offers: dict[str, _Offer] = {}
         self._open: OpenStep | None = None
         self.stream = stream
@@ -211,7 +228,7 @@ class Producer:
         )
         # end of what is generated
         self._core.array(name, kind, dimensions, extents, given)
-        self._offers[name] = _Offer(kind, dimensions, shape is not None)
+        self._offers[name] = _Offer(kind, dimensions, None if extents is None else tuple(extents))
         for key, value in (attrs or {}).items():
             self.attr(key, value, field=name)
 
@@ -235,10 +252,10 @@ class Producer:
         given: dict[str, _Offer] = {}
         for name, kind in fields.items():
             dtype, components = kind if isinstance(kind, tuple) and len(kind) == 2 else (kind, 1)
-            offer = _Offer(_arrays.dtype_name(dtype), 1, placed=False)
+            offer = _Offer(_arrays.dtype_name(dtype), 1, None)
             components = _arrays.integer(components, f"field '{name}': components", low=1)
             if components != 1:
-                offer = _Offer(offer.dtype, 2, placed=False, components=components)
+                offer = _Offer(offer.dtype, 2, None, components)
             given[name] = offer
         of = units or {}
         unknown = ", ".join(of.keys() - given.keys())
@@ -254,12 +271,13 @@ class Producer:
         It is put as any field: `step.put(name, b"...")`, and read as `step.blocks(name)`.
         """
         self._core.buffer(name, _every(every))
-        self._offers[name] = _Offer("uint8", 1, placed=False)
+        self._offers[name] = _Offer("uint8", 1, None)
 
     def attr(self, key: str, value: AttrValue, *, field: str | None = None) -> None:
         """Says something of the stream, or of a field, for the rest of the run.
 
-        `value` is a bool, an integer of 64 bits, a float, a text, or a sequence of one of these. Readers see
+        `value` is a bool, an integer of 64 bits with or without a sign, a float, a complex number, a text, or a sequence of
+        one of these. Readers see
         it from the next step on. One rank that sets it is enough; where several do they must agree, and to
         change one raises `Conflict`: what changes with the step is a field. All attributes of a stream take
         up to 64 KiB. Waits for an answer.
@@ -273,12 +291,12 @@ class Producer:
         On one host it need not wait where nothing of this rank is wanted, or where the last step brought blocks of
         up to 1024 bytes only and its home has taken them.
 
-        Numbers must grow within a run. `time` is physical time (default: the number). When the block is
+        Numbers must grow within a run. `time` is physical time; readers see `None` where a step has none. When the block is
         left by an exception the step is not ended: the producer can begin no other, and once it closes
         readers are told of the step as torn, if anything was put in it.
         """
         number = _arrays.integer(number, "step")
-        return OpenStep(self, number, float(number) if time is None else float(time))
+        return OpenStep(self, number, None if time is None else float(time))
 
     def begin(self, number: int, *, time: float | None = None) -> OpenStep:
         """Begins a step without `with`: `put` and `alloc` of what it gives are for that step, until `end`.
@@ -330,7 +348,7 @@ class Producer:
 class OpenStep:
     """A step that is being written. Made by `Producer.step` and `Producer.begin`."""
 
-    def __init__(self, producer: Producer, number: int, time: float) -> None:
+    def __init__(self, producer: Producer, number: int, time: float | None) -> None:
         self._producer = producer
         self._core = producer._core
         self._memory: list[tuple[int, NDArray[Any]]] = []
@@ -339,7 +357,7 @@ class OpenStep:
         self.time = time
 
     def __enter__(self) -> Self:
-        self._core.begin(self.number, self.time)
+        self._core.begin(self.number, moment(self.time))
         self._open = True
         return self
 
@@ -393,7 +411,8 @@ class OpenStep:
 
         `array` may have any strides; its dtype must be the field's. It includes ghost layers, if there are
         any: so many before the interior (`ghost_low`) and after it (`ghost_high`), a width for all dimensions or
-        one for each. `offset` is where the interior begins in the global array (default: zeros). `number` tells apart several blocks of
+        one for each. `offset` is where the interior begins in the global array; it may be left out by a rank that is alone, for
+        zeros, and for a block that is the whole field. `number` tells apart several blocks of
         this rank. Blocks of a refined `level` (above 0) count their offsets in an index space of that level's
         own, of any extent: readers see them among `blocks()`, and reads by region leave them out. Returns
         whether it was staged: an undemanded field costs one check.
@@ -405,8 +424,8 @@ class OpenStep:
         offer = self._offer(name)
         given = _arrays.checked(array, offer.dtype, name)
         ghosts = _ghosts(given.shape, ghost_low, ghost_high, name)
-        place = _place(offset, given.shape, ghosts, offer, name)
         number, level = _number(number, level, name)
+        place = self._place(offset, given.shape, ghosts, offer, name, level)
         if not _arrays.is_native(given) and self._core.transport == "tcp":
             given = given.astype(given.dtype.newbyteorder("="))
         if not _arrays.is_native(given):
@@ -448,10 +467,42 @@ class OpenStep:
         offer = self._offer(name)
         stored = _arrays.integers(shape, f"field '{name}': shape")
         ghosts = _ghosts(stored, ghost_low, ghost_high, name)
-        place = _place(offset, stored, ghosts, offer, name)
         number, level = _number(number, level, name)
+        place = self._place(offset, stored, ghosts, offer, name, level)
         memory = self._alloc(name, offer, stored, place, ghosts, number, level)
         return None if memory is None else memory[1]
+
+    def _place(
+        self,
+        offset: Sequence[int] | None,
+        stored: Sequence[int],
+        ghosts: _Ghosts,
+        offer: _Offer,
+        name: str,
+        level: int,
+    ) -> list[int] | None:
+        """Where the interior begins in the global array; None for a field without one."""
+        ndim = len(stored)
+        low, high = ghosts or ([0] * ndim, [0] * ndim)
+        interior = tuple(n - a - b for n, a, b in zip(stored, low, high, strict=True))
+        if offer.components is not None and interior[1:] != (offer.components,):
+            raise OutOfBounds(
+                f"field '{name}' has vectors of {offer.components} components, the array shape {interior}"
+            )
+        if offer.shape is None:
+            if offset is not None:
+                raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")
+            return None
+        if ndim != offer.ndim:
+            raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
+        if offset is not None:
+            return _arrays.integers(offset, f"field '{name}': offset")
+        if self._producer.size > 1 and (interior != offer.shape or level > 0):
+            raise OutOfBounds(
+                f"field '{name}': this block of shape {interior} is not the whole field, which has shape {offer.shape}, and "
+                f"there are {self._producer.size} ranks: say where it lies with `offset`"
+            )
+        return [0] * ndim
 
     def _alloc(
         self,
@@ -495,6 +546,11 @@ class OpenStep:
         self._core.abort(allocation)
 
 
+def moment(time: float | None) -> float:
+    """A step's time as the core takes it: not a number if it has none."""
+    return math.nan if time is None else time
+
+
 def _every(period: int) -> int:
     return _arrays.integer(period, "every", low=1, bits=32)
 
@@ -519,26 +575,3 @@ def _ghosts(stored: Sequence[int], ghost_low: Widths, ghost_high: Widths, name: 
             f"field '{name}': ghosts {tuple(low)} and {tuple(high)} are wider than the array of shape {tuple(stored)}"
         )
     return low, high
-
-
-def _place(
-    offset: Sequence[int] | None, stored: Sequence[int], ghosts: _Ghosts, offer: _Offer, name: str
-) -> list[int] | None:
-    """Where the interior begins in the global array; None for a field without one."""
-    ndim = len(stored)
-    if offer.components is not None:
-        low, high = ghosts or ([0] * ndim, [0] * ndim)
-        interior = tuple(n - a - b for n, a, b in zip(stored, low, high, strict=True))
-        if interior[1:] != (offer.components,):
-            raise OutOfBounds(
-                f"field '{name}' has vectors of {offer.components} components, the array shape {interior}"
-            )
-    if not offer.placed:
-        if offset is not None:
-            raise OutOfBounds(f"field '{name}' has no global shape, so its blocks have no offset")
-        return None
-    if ndim != offer.ndim:
-        raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
-    if offset is None:
-        return [0] * ndim
-    return _arrays.integers(offset, f"field '{name}': offset")

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
-from forebay import _arrays, _choices, _forebay, _options
+from forebay import _arrays, _choices, _forebay, _options, _plain
 from forebay._closing import close_after
-from forebay._errors import Closed, Invalid, OutOfBounds
+from forebay._errors import Closed, OutOfBounds
 
 
 class Space:
@@ -71,7 +70,7 @@ class Space:
 
         Waits until a server holds it and the directory knows it.
         """
-        given = np.asarray(array)
+        given = _plain.as_plain(array, f"field '{name}'")
         kind = _arrays.dtype_name(given.dtype)
         if not _arrays.is_native(given):
             given = given.astype(given.dtype.newbyteorder("="))
@@ -112,15 +111,8 @@ class Space:
             dtype = _arrays.numpy_dtype(told["dtype"])
             offset, count, every, after = _arrays.selection(region, told["shape"])
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
-            if out is not None and not isinstance(out, np.ndarray):
-                raise Invalid(f"field '{name}': out is {type(out).__name__}, needed is a NumPy array")
-            if out is not None and (
-                list(out.shape) != final or out.dtype != dtype or not out.flags.writeable
-            ):
-                raise OutOfBounds(
-                    f"field '{name}': out has shape {out.shape} and dtype {out.dtype}, needed is a writable array "
-                    f"of shape {tuple(final)} and dtype {dtype}"
-                )
+            if out is not None:
+                _arrays.check_out(out, final, dtype, name)
             direct = out is not None and final == count and all(part == slice(None) for part in after)
             target = out if out is not None and direct else _arrays.room(count, dtype)
             made.update(target=target, after=after, direct=direct)

@@ -17,7 +17,7 @@ _FIELD = {
     "numbers": (
         "float | Sequence[float] = ()",
         "list[float]",
-        "_given.numbers({name}, ndim, f\"field '{{name}}': {name}\")",
+        "_plain.numbers({name}, ndim, f\"field '{{name}}': {name}\")",
     ),
     "text": ('str = ""', "str", "{name}"),
     "bool": ("bool = False", "bool", "{name}"),
@@ -52,7 +52,7 @@ class Package:
         if what == "rank":
             struct = self._declaration.options[which.removeprefix("of ")]
             given = ", ".join(f"{member.name}={member.name}" for member in struct.members)
-            return [f'{indent}self._producer = Producer(stream, policy="block", {given})']
+            return [f'{indent}self._producer = Producer(stream, policy="block", {given}, comm=comm)']
         struct = self._declaration.options[which]
         if what == "options":
             return [f"{indent}{line}," for line in self._signature(struct)]
@@ -99,7 +99,7 @@ class Package:
             "import os",
             "from collections.abc import Sequence",
             "",
-            "from forebay import _arrays, _choices, _contract, _forebay, _given",
+            "from forebay import _arrays, _choices, _contract, _forebay, _given, _plain",
         ]
         for struct in self._structs():
             lines += ["", "", f"def {struct.name}(", "    *,"]

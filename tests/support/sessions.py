@@ -84,7 +84,7 @@ def check_it_works(group: Any, transport: str = "auto") -> None:
         for rank in sim:
             rank.array("U", dtype="f8", shape=(300, 70))
         with sim[0].step(0) as a, sim[1].step(0) as b:
-            a.put("U", whole[:120])
+            a.put("U", whole[:120], offset=(0, 0))
             b.put("U", whole[120:], offset=(120, 0))
         with reader.next() as found:
             np.testing.assert_array_equal(found["U"][...], whole)

@@ -1,7 +1,7 @@
 //! `fb_attr...`: what is said of a stream and its fields beside the data.
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 
-use crate::abi::{FB_BOOL, FB_F64, FB_I64, FB_TEXT, Sized64, fb_attribute};
+use crate::abi::{FB_BOOL, FB_C128, FB_F64, FB_I64, FB_TEXT, FB_U64, Sized64, fb_attribute};
 use crate::arguments;
 use crate::boundary::{Handle, c_text, call};
 use crate::consumer::fb_step;
@@ -50,6 +50,8 @@ unsafe fn read(given: &fb_attribute) -> Result<Attr> {
                 AttrValues::Bool(truths.collect::<Result<_>>()?)
             }
             FB_I64 => AttrValues::Int(arguments::optional_numbers(given.values.cast(), count).collect()),
+            FB_U64 => AttrValues::unsigned(arguments::optional_numbers(given.values.cast(), count).collect()),
+            FB_C128 => AttrValues::Complex(arguments::optional_numbers(given.values.cast(), count).collect()),
             FB_F64 => AttrValues::Float(arguments::optional_numbers(given.values.cast(), count).collect()),
             FB_TEXT => {
                 let texts = arguments::optional_numbers(given.values.cast::<*const c_char>(), count);
@@ -60,7 +62,7 @@ unsafe fn read(given: &fb_attribute) -> Result<Attr> {
             }
             other => {
                 return Err(Error::unsupported(format!(
-                    "attribute->dtype is {other}: an attribute is of FB_BOOL, FB_I64, FB_F64 or FB_TEXT"
+                    "attribute->dtype is {other}: an attribute is of FB_BOOL, FB_I64, FB_U64, FB_F64, FB_C128 or FB_TEXT"
                 )));
             }
         }
@@ -134,6 +136,8 @@ pub(crate) unsafe extern "C" fn fb_attr_get(
                 AttrValues::Bool(values) => (FB_BOOL, values.as_ptr().cast()),
                 AttrValues::Int(values) => (FB_I64, values.as_ptr().cast()),
                 AttrValues::Float(values) => (FB_F64, values.as_ptr().cast()),
+                AttrValues::Unsigned(values) => (FB_U64, values.as_ptr().cast()),
+                AttrValues::Complex(values) => (FB_C128, values.as_ptr().cast()),
                 AttrValues::Text(_) => (FB_TEXT, shown.pointers.as_ptr().cast()),
             };
             let told = fb_attribute {

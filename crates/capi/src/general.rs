@@ -53,6 +53,13 @@ pub(crate) extern "C" fn fb_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
+/// A name that no other job has.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_new_job_name(name: *mut *mut c_char) -> c_int {
+    // SAFETY: the header's terms.
+    call("fb_new_job_name", || unsafe { give(name, || Ok(forebay_client::new_job_name())) })
+}
+
 unsafe fn options(group: *const c_char) -> Result<GroupOptions> {
     // SAFETY: the header's terms.
     let group = unsafe { arguments::optional_text(group, "group") }?.map(str::to_owned);

@@ -33,11 +33,13 @@ static fb_attribute get(const fb_step *step, const char *field, const char *key,
 CASE(every_type) {
     const uint8_t yes = 1, flags[3] = {0, 1, 1};
     const int64_t number = INT64_MIN, numbers[2] = {7, INT64_MAX};
-    const double half = 0.5, pair[2] = {-1.5, 1e300};
+    const uint64_t small = 9, large[2] = {0, UINT64_MAX};
+    const double half = 0.5, pair[2] = {-1.5, 1e300}, complex[2] = {0.5, -2};
     const char *text = "gr\xc3\xbc\xc3\x9f dich", *texts[3] = {"z", "", "x"};
     fb_consumer *consumer = open_consumer(stream);
     fb_producer *producer = open_producer(stream);
     declare(producer, "U", FB_F64, 1, SHAPE);
+    declare(producer, "V", FB_F64, 1, SHAPE);
     set(producer, an_attribute(NULL, "yes", FB_BOOL, &yes), -1);
     set(producer, an_attribute(NULL, "number", FB_I64, &number), -1);
     set(producer, an_attribute(NULL, "half", FB_F64, &half), -1);
@@ -47,6 +49,9 @@ CASE(every_type) {
     set(producer, an_attribute("U", "pair", FB_F64, pair), 2);
     set(producer, an_attribute("U", "texts", FB_TEXT, texts), 3);
     set(producer, an_attribute("U", "none", FB_F64, NULL), 0);
+    set(producer, an_attribute("V", "small", FB_U64, &small), -1);
+    set(producer, an_attribute("V", "large", FB_U64, large), 2);
+    set(producer, an_attribute("V", "complex", FB_C128, complex), -1);
     for (uint64_t at = 0; at < 2; at++) {
         const fb_block block = a_block("U", FB_F64, 1, ZERO, SHAPE, VALUES);
         OK(fb_producer_begin(producer, at, 0));
@@ -63,6 +68,9 @@ CASE(every_type) {
         const char *const *told = get(step, "U", "texts", FB_TEXT, 1, 3).values;
         for (int i = 0; i < 3; i++) CHECK(strcmp(told[i], texts[i]) == 0);
         (void)get(step, "U", "none", FB_F64, 1, 0);
+        CHECK(*(const int64_t *)get(step, "V", "small", FB_I64, 0, 1).values == 9);
+        CHECK(memcmp(get(step, "V", "large", FB_U64, 1, 2).values, large, sizeof large) == 0);
+        CHECK(memcmp(get(step, "V", "complex", FB_C128, 0, 1).values, complex, sizeof complex) == 0);
         static const char *const sorted[4] = {"half", "number", "text", "yes"};
         const char *key;
         for (uint64_t i = 0; i < 4; i++) {
@@ -71,10 +79,10 @@ CASE(every_type) {
         }
         FAILS(FB_NOT_FOUND, "fb_attr_key", "4", fb_attr_key(step, NULL, 4, &key));
         OK(fb_attr_key(step, "U", 4, &key));
-        FAILS(FB_NOT_FOUND, "no attribute 0", "", fb_attr_key(step, "V", 0, &key));
+        FAILS(FB_NOT_FOUND, "no attribute 0", "", fb_attr_key(step, "W", 0, &key));
         fb_attribute none = FB_ATTRIBUTE_INIT;
         FAILS(FB_NOT_FOUND, "the stream has no attribute 'pair'", "half", fb_attr_get(step, NULL, "pair", &none));
-        FAILS(FB_NOT_FOUND, "field 'V'", "none", fb_attr_get(step, "V", "pair", &none));
+        FAILS(FB_NOT_FOUND, "field 'W'", "none", fb_attr_get(step, "W", "pair", &none));
         FAILS(FB_INVALID, "key", "is NULL", fb_attr_get(step, "V", NULL, &none));
         FAILS(FB_INVALID, "attribute", "is NULL", fb_attr_get(step, NULL, "half", NULL));
         FAILS(FB_INVALID, "fb_attr_get: step", "is NULL", fb_attr_get(NULL, NULL, "half", &none));

@@ -498,18 +498,26 @@ CASE(the_oldest_that_is_kept) {
 CASE(how_a_run_ends) {
     fb_producer_options writing = FB_PRODUCER_OPTIONS_INIT;
     fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
-    fb_producer *producer;
+    fb_producer *producer, *stranger;
+    char *job;
     fb_consumer *consumer, *late;
     fb_step *step;
     double values[COUNT] = {0};
     writing.stream = reading.stream = stream;
     writing.wait_for_readers = 1;
     writing.timeout = 0.3;
+    writing.job = "mine";
+    writing.name = "the sim";
     reading.start = FB_START_RUN;
     reading.take = FB_TAKE_LATEST;
     for (int run = 0; run < 2; run++) {
         OK(fb_producer_open(&writing, &producer));
         declare(producer, "U", FB_F64, 3, GLOBAL);
+        OK(fb_new_job_name(&job));
+        fb_producer_options other = writing;
+        other.job = job;
+        FAILS(FB_CONFLICT, "of job 'mine'", job, fb_producer_open(&other, &stranger));
+        fb_free(job);
         reading.name = NULL;
         OK(fb_consumer_open(&reading, &consumer));
         FAILS(FB_TIMEOUT, "none with a name has come", "give each reader a `name`", fb_producer_begin(producer, 0, 0));
@@ -530,7 +538,7 @@ CASE(how_a_run_ends) {
         OK(fb_step_release(step));
         OK(run ? fb_producer_abandon(producer) : fb_producer_close(producer));
         const int end = fb_consumer_next(consumer, -1, &step);
-        if (run) FAILS(FB_CRASHED, "crashed at step 2", "rank 0 of 1 ended without closing it", end);
+        if (run) FAILS(FB_CRASHED, "crashed at step 2", "rank 0 ('the sim' (process ", end);
         else FAILS(FB_ENDED, "has ended after 3 steps", stream, end);
         OK(fb_consumer_close(consumer));
         late = open_consumer(stream);

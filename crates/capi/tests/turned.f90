@@ -634,6 +634,8 @@ contains
       character(:), allocatable :: words
       integer(int64), allocatable :: integers(:)
       real(real64), allocatable :: reals(:)
+      complex(real64) :: c8
+      complex(real64), allocatable :: complexes(:)
       integer(int32) :: none(0)
       call open_both(sim, viewer)
       call fb_array(sim, 'U', FB_F64, ndim=0)
@@ -647,14 +649,21 @@ contains
       call fb_attr(sim, 'large', [1_int64, 5000000000_int64], field='U')
       call fb_attr(sim, 'reals', [0.5_real64, 1.5_real64], field='U')
       call fb_attr(sim, 'none', none, field='U')
+      call fb_attr(sim, 'complex', (0.5_real64, -2.0_real64))
+      call fb_attr(sim, 'complexes', [(1.0_real64, 2.0_real64), (3.0_real64, 4.0_real64)], field='U')
       call fb_attr(sim, 'yes', .false., stat=stat, errmsg=text)
       call fails(FB_CONFLICT, 'yes')
       call fb_attr(sim, 'yes', 1, field='V', stat=stat, errmsg=text)
       call fails(FB_NOT_FOUND, 'V')
-      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_producer_begin(sim, 1)
       call fb_put(sim, 'U', 1.0_real64)
       call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(step%time /= step%time, 'it has no time')
+      call fb_attr_get(step, 'complex', c8)
+      call check(c8 == (0.5_real64, -2.0_real64), 'a complex number')
+      call fb_attr_get(step, 'complexes', complexes, field='U')
+      call check(size(complexes) == 2 .and. complexes(2) == (3.0_real64, 4.0_real64), 'complex numbers')
       call fb_attr_get(step, 'yes', yes)
       call check(yes, 'a logical')
       call fb_attr_get(step, 'i4', i8)
@@ -869,13 +878,15 @@ contains
 
    ! A run that its rank gives up has crashed; the first step waits for a reader that has a name.
    subroutine ends
-      type(fb_producer) :: sim
+      type(fb_producer) :: sim, other
       type(fb_consumer) :: viewer
       type(fb_step) :: step
-      call fb_producer_open(sim, name, timeout=0.3_real64, wait_for_readers=1)
+      call fb_producer_open(sim, name, timeout=0.3_real64, wait_for_readers=1, job='mine', name='the sim')
       call fb_array(sim, 'U', FB_F64, [3])
       call fb_producer_begin(sim, 0, 0.0_real64, stat, text)
       call fails(FB_TIMEOUT, 'none with a name has come')
+      call fb_producer_open(other, name, job=fb_new_job_name(), stat=stat, errmsg=text)
+      call fails(FB_CONFLICT, "of job 'mine'")
       call fb_consumer_open(viewer, trim(name), name='viewer', start=FB_START_RUN, take=FB_TAKE_LATEST)
       call fb_producer_begin(sim, 0, 0.0_real64)
       call fb_put(sim, 'U', [1.0_real64, 2.0_real64, 3.0_real64], offset=[0])
@@ -884,7 +895,7 @@ contains
       call fb_step_release(step)
       call fb_producer_abandon(sim)
       call check(.not. fb_consumer_next(viewer, step, stat=stat, errmsg=text), 'there is none')
-      call fails(FB_CRASHED, 'rank 0 of 1 ended without closing it')
+      call fails(FB_CRASHED, "rank 0 ('the sim' (process ")
       call fb_consumer_close(viewer)
       call fb_producer_abandon(sim, stat, text)
       call check(stat == FB_OK, 'giving up twice is harmless')

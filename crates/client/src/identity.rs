@@ -7,8 +7,11 @@ const HOST_MAX: usize = 64;
 
 /// Who a handle of this process is, which may have a name.
 pub(crate) fn identity(name: Option<&str>) -> Identity {
+    Identity { name: name.map(str::to_owned), host: host(), pid: std::process::id() }
+}
+
+/// The name of this host.
+pub(crate) fn host() -> String {
     let uname = rustix::system::uname();
-    let host: String =
-        uname.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(HOST_MAX).collect();
-    Identity { name: name.map(str::to_owned), host, pid: std::process::id() }
+    uname.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(HOST_MAX).collect()
 }

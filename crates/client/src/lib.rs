@@ -14,6 +14,7 @@
 //! name. Calls between files go the same way.
 //!
 //! - `seconds`, `fork`, `check_dtype`: times that users give, handles in forked children, dtypes of arrays;
+//! - `identity`, `job`: which process this is, and of which job;
 //! - `on_loss`, `outcome`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
 //! - `connection`: finding a group and talking to its servers;
 //! - `put_target`: a server that this process puts blocks to;
@@ -30,6 +31,7 @@ mod declared;
 mod fork;
 mod group_options;
 mod identity;
+mod job;
 mod on_loss;
 mod outcome;
 mod pipeline_handle;
@@ -46,6 +48,7 @@ pub use connection::group::Group;
 pub use consumer::Consumer;
 pub use declared::{ConsumerOptions, ProducerOptions, SpaceOptions};
 pub use group_options::{GroupOptions, TransportChoice};
+pub use job::new_job_name;
 pub use on_loss::OnLoss;
 pub use outcome::Outcome;
 pub use pipeline_handle::{DriveOutcome, PipelineHandle, PipelineRequest};

@@ -25,6 +25,10 @@ pub enum AttrValues {
     Float(Vec<f64>),
     /// Text.
     Text(Vec<String>),
+    /// Whole numbers of which at least one is above all of `Int`: see [`AttrValues::unsigned`].
+    Unsigned(Vec<u64>),
+    /// Complex numbers: real and imaginary part of each.
+    Complex(Vec<[f64; 2]>),
 }
 
 /// An attribute: one value, or a list of them.
@@ -49,6 +53,10 @@ impl PartialEq for AttrValues {
         match (self, other) {
             (AttrValues::Bool(a), AttrValues::Bool(b)) => a == b,
             (AttrValues::Int(a), AttrValues::Int(b)) => a == b,
+            (AttrValues::Unsigned(a), AttrValues::Unsigned(b)) => a == b,
+            (AttrValues::Complex(a), AttrValues::Complex(b)) => {
+                a.as_flattened().iter().map(|x| x.to_bits()).eq(b.as_flattened().iter().map(|x| x.to_bits()))
+            }
             (AttrValues::Float(a), AttrValues::Float(b)) => {
                 a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()))
             }
@@ -59,6 +67,12 @@ impl PartialEq for AttrValues {
 }
 
 impl AttrValues {
+    /// Whole numbers without a sign. Those that `Int` holds are the same ones, whoever gave them.
+    pub fn unsigned(values: Vec<u64>) -> AttrValues {
+        let signed: Option<Vec<i64>> = values.iter().map(|value| i64::try_from(*value).ok()).collect();
+        signed.map_or(AttrValues::Unsigned(values), AttrValues::Int)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {
@@ -66,6 +80,8 @@ impl AttrValues {
             AttrValues::Int(values) => values.len(),
             AttrValues::Float(values) => values.len(),
             AttrValues::Text(values) => values.len(),
+            AttrValues::Unsigned(values) => values.len(),
+            AttrValues::Complex(values) => values.len(),
         }
     }
 
@@ -80,6 +96,8 @@ impl AttrValues {
             AttrValues::Int(values) => 8 * values.len(),
             AttrValues::Float(values) => 8 * values.len(),
             AttrValues::Text(values) => values.iter().map(|text| text.len() + 8).sum(),
+            AttrValues::Unsigned(values) => 8 * values.len(),
+            AttrValues::Complex(values) => 16 * values.len(),
         }
     }
 }
@@ -120,6 +138,10 @@ impl fmt::Display for Attr {
             AttrValues::Int(values) => values.iter().take(SHOWN).map(i64::to_string).collect(),
             AttrValues::Float(values) => values.iter().take(SHOWN).map(|v| format!("{v:?}")).collect(),
             AttrValues::Text(values) => values.iter().take(SHOWN).map(|v| shown(format!("{v:?}"))).collect(),
+            AttrValues::Unsigned(values) => values.iter().take(SHOWN).map(u64::to_string).collect(),
+            AttrValues::Complex(values) => {
+                values.iter().take(SHOWN).map(|[re, im]| format!("{re:?}{im:+?}j")).collect()
+            }
         };
         if self.values.len() > SHOWN {
             texts.push("...".into());
@@ -215,6 +237,9 @@ mod tests {
         let shown = |list, values| Attr { list, values }.to_string();
         assert_eq!(shown(false, AttrValues::Float(vec![1.0])), "1.0");
         assert_eq!(shown(true, AttrValues::Int((0..9).collect())), "[0, 1, 2, 3, 4, 5, 6, 7, ...]");
+        assert_eq!(shown(false, AttrValues::unsigned(vec![u64::MAX])), "18446744073709551615");
+        assert_eq!(shown(false, AttrValues::Complex(vec![[1.0, -0.5]])), "1.0-0.5j");
+        assert_eq!(AttrValues::unsigned(vec![3]), AttrValues::Int(vec![3]));
         assert!(shown(false, AttrValues::Text(vec!["π".repeat(500)])).len() < 200);
     }
 

@@ -38,7 +38,7 @@ pub use coordinator::{StreamCoordinator, StreamPhase, StreamStatus};
 pub use effect::{Effect, Joined};
 pub use ledger::{Ledger, RankLedger, RankReport, RunLedger, RunReport};
 pub use options::{Durability, Policy, RunOptions, check_replicas, check_replicas_among};
-pub use rank::Rejoin;
+pub use rank::{Joining, Rejoin};
 pub use report::{FieldReport, HeldStep, RECORDS_TRAVEL_RANKS_MAX, StepReport};
 pub use run::StepCounts;
 pub use run_end::{RankCounts, RankEnd, RunEnd, RunOutcome, RunSummary};

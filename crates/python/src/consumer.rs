@@ -11,7 +11,7 @@ use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::{AttrValues, Choice, Selection, Share};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyComplex, PyDict, PyList, PyTuple};
 
 #[pyclass(frozen)]
 pub(crate) struct Consumer(Freed<forebay_client::Consumer>);
@@ -128,6 +128,10 @@ impl Step {
                 AttrValues::Int(values) => PyList::new(py, values)?,
                 AttrValues::Float(values) => PyList::new(py, values)?,
                 AttrValues::Text(values) => PyList::new(py, values)?,
+                AttrValues::Unsigned(values) => PyList::new(py, values)?,
+                AttrValues::Complex(values) => {
+                    PyList::new(py, values.iter().map(|[re, im]| PyComplex::from_doubles(py, *re, *im)))?
+                }
             };
             if attr.list { told.set_item(key, values)? } else { told.set_item(key, values.get_item(0)?)? }
         }

@@ -80,6 +80,12 @@ fn group_text(py: Python<'_>, group: Option<String>) -> PyResult<String> {
     errors::waiting(py, || Group::find(&options)?.known().file.to_text())
 }
 
+/// A name that no other job has.
+#[pyfunction]
+fn new_job_name() -> String {
+    forebay_client::new_job_name()
+}
+
 /// Has a group go on without the servers that do not answer; which those are, and which do.
 #[pyfunction]
 fn heal(py: Python<'_>, options: AdminGiven, force: bool) -> PyResult<(Vec<u32>, Vec<u32>)> {
@@ -128,6 +134,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(group_text, module)?)?;
+    module.add_function(wrap_pyfunction!(new_job_name, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
     Ok(())
 }

@@ -52,6 +52,8 @@ pub(crate) struct ProducerGiven {
     replicas: u32,
     durability: String,
     wait_for_readers: u32,
+    job: Option<String>,
+    name: Option<String>,
 }
 
 impl ProducerGiven {
@@ -71,6 +73,8 @@ impl ProducerGiven {
             replicas: self.replicas,
             durability: given::choice(&self.durability)?,
             wait_for_readers: self.wait_for_readers,
+            job: self.job,
+            name: self.name,
         })
     }
 }

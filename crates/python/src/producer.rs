@@ -120,7 +120,9 @@ impl Producer {
         let values = match kind {
             "bool" => AttrValues::Bool(values.extract()?),
             "int" => AttrValues::Int(values.extract()?),
+            "unsigned" => AttrValues::unsigned(values.extract()?),
             "float" => AttrValues::Float(values.extract()?),
+            "complex" => AttrValues::Complex(values.extract()?),
             _ => AttrValues::Text(values.extract()?),
         };
         let attr = Attr { list, values };

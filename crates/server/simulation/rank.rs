@@ -9,8 +9,9 @@ use forebay_core::block::{Extent, Location};
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{RankCounts, Rejoin, RunOptions};
+use forebay_core::steps::{Joining, RankCounts, Rejoin, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
 use forebay_wire::client::block::{BytesLocation, PutBlock};
@@ -279,8 +280,8 @@ impl<'a> Rank<'a> {
 
 impl RankPlan {
     fn produce(&self, back_to: Option<Rejoin>) -> Request {
-        let (stream, rank, options) = (self.stream.clone(), self.rank, self.options.clone());
-        Request::Join { stream, rank, options, back_to }
+        let joining = Joining { rank: self.rank, who: Identity::default(), options: self.options.clone() };
+        Request::Join { stream: self.stream.clone(), joining: Box::new(joining), back_to }
     }
 }
 

@@ -150,6 +150,10 @@ fn shown(attr: &Attr) -> Value {
         AttrValues::Int(values) => values.iter().map(|value| json!(value)).collect(),
         AttrValues::Float(values) => values.iter().map(number).collect(),
         AttrValues::Text(values) => values.iter().map(|value| json!(value)).collect(),
+        AttrValues::Unsigned(values) => values.iter().map(|value| json!(value)).collect(),
+        AttrValues::Complex(values) => {
+            values.iter().map(|[re, im]| json!({"real": number(re), "imag": number(im)})).collect()
+        }
     };
     if attr.list { Value::Array(values) } else { values.pop().unwrap_or_default() }
 }

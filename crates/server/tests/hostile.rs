@@ -16,7 +16,7 @@ use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::membership;
 use forebay_core::region::Region;
 use forebay_core::roster::Roster;
-use forebay_core::steps::{Durability, Policy, RunOptions, Take};
+use forebay_core::steps::{Durability, Joining, Policy, RunOptions, Take};
 use forebay_store::strided::{Source, Target};
 use forebay_wire::client::block::BytesLocation;
 use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
@@ -60,6 +60,7 @@ fn run_options(size: u32) -> RunOptions {
         replicas: 1,
         durability: Durability::Local,
         wait_for_readers: 0,
+        job: String::new(),
     }
 }
 
@@ -199,7 +200,8 @@ fn is_trouble(message: &Plain) -> bool {
 
 /// What a rank says first at its home.
 fn join(stream: String) -> producer::Request {
-    producer::Request::Join { stream, rank: 0, options: run_options(1), back_to: None }
+    let joining = Joining { rank: 0, who: Identity::default(), options: run_options(1) };
+    producer::Request::Join { stream, joining: Box::new(joining), back_to: None }
 }
 
 fn define() -> producer::Request {

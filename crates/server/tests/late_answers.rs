@@ -8,8 +8,9 @@ use common::{Group, PATIENCE};
 use forebay_client::{Producer, ProducerOptions};
 use forebay_core::ErrorKind;
 use forebay_core::demand::Demand;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{ServerId, Timestamp};
-use forebay_core::steps::{Durability, Policy, RunOptions};
+use forebay_core::steps::{Durability, Joining, Policy, RunOptions};
 use forebay_wire::connection::Role;
 use forebay_wire::peer::streams::{self, JoinedRun};
 use std::time::Instant;
@@ -29,15 +30,16 @@ fn a_rank_that_joined_too_late_may_come_again() {
         replicas: 1,
         durability: Durability::Local,
         wait_for_readers: 0,
+        job: String::new(),
     };
+    let joining = Box::new(Joining { rank: 0, who: Identity::default(), options: run_options });
     let (stream, token) = ("s".to_owned(), 1 << 50);
     // Said by another server: the rank is open from now on, and its home is nobody who would ever close it.
     let mut home = group.connect(0, true, Role::Server(ServerId(7)));
     home.tell(&streams::Message::Join {
         token,
         stream: stream.clone(),
-        rank: 0,
-        options: run_options.clone(),
+        joining: joining.clone(),
         back_to: None,
     })
     .unwrap();
@@ -51,7 +53,7 @@ fn a_rank_that_joined_too_late_may_come_again() {
     // The answer, which nobody waits for.
     let run = JoinedRun {
         run,
-        options: run_options,
+        joining,
         demand: Demand::default(),
         cuts: Vec::new(),
         agreeing: None,

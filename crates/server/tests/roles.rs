@@ -14,7 +14,7 @@ use common::{Group, PATIENCE, Raw};
 use forebay_client::Admin;
 use forebay_core::contract::Needs;
 use forebay_core::identity::Identity;
-use forebay_core::steps::{Durability, Policy, RunOptions, Take};
+use forebay_core::steps::{Durability, Joining, Policy, RunOptions, Take};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::Attach;
 use forebay_wire::client::{admin, consumer, placement, producer, space};
@@ -74,8 +74,10 @@ fn cases() -> Vec<Case> {
         replicas: 1,
         durability: Durability::Local,
         wait_for_readers: 0,
+        job: String::new(),
     };
-    let join = producer::Request::Join { stream: "s".into(), rank: 0, options, back_to: None };
+    let joining = Box::new(Joining { rank: 0, who: Identity::default(), options });
+    let join = producer::Request::Join { stream: "s".into(), joining, back_to: None };
     let place = placement::Request::Open {
         stream: "s".into(),
         run: 1,

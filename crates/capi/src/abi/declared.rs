@@ -231,6 +231,8 @@ sized!(
         durability: i32 = 0,
         wait_for_readers: u32 = 0,
         reserved: i32 = 0,
+        job: *const c_char = std::ptr::null(),
+        name: *const c_char = std::ptr::null(),
     }
 );
 

@@ -52,6 +52,14 @@ pub struct ProducerOptions {
     /// `ErrorKind::Timeout` at the deadline names those that have come. Two codes that read each other both need
     /// it from their first step.
     pub wait_for_readers: u32,
+    /// What names the job that the ranks belong to, the same for all of them: ranks of two jobs never make one
+    /// run. By default as the launcher says (PMIx, Slurm, Open MPI, MPICH on one host); where it says nothing,
+    /// ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its communicator
+    /// instead (`new_job_name`).
+    pub job: Option<String>,
+    /// What this rank is called in errors, by `status` and in logs; by default its host and process say which it
+    /// is.
+    pub name: Option<String>,
 }
 
 impl ProducerOptions {
@@ -71,6 +79,8 @@ impl ProducerOptions {
             replicas: 1,
             durability: Durability::Local,
             wait_for_readers: 0,
+            job: None,
+            name: None,
         }
     }
 }

@@ -93,7 +93,7 @@ impl Producer {
     fn end_elsewhere(&self, target: &Arc<PutTarget>, step: StepNumber) -> Result<()> {
         match self.end_at(target, &placement::Request::End { step }) {
             Err(error) if self.on_target_lost(target, &self.home(), &error) => {
-                let needs_copies = self.options.copies() > 0 && !target.rpc.was_let_go();
+                let needs_copies = self.joining.options.copies() > 0 && !target.rpc.was_let_go();
                 if needs_copies && self.on_loss == OnLoss::Fail {
                     return Err(error);
                 }
@@ -106,7 +106,7 @@ impl Producer {
 
     /// Tells a server that the step has ended; waits until there are copies of it, if there are to be some.
     fn end_at<Q: protocol::Request>(&self, target: &PutTarget, end: &Q) -> Result<()> {
-        match self.options.copies() {
+        match self.joining.options.copies() {
             0 => target.rpc.tell(end),
             _ => target.rpc.call_within(end, None, target.rpc.patience() + GRACE, "to hold copies").map(drop),
         }
@@ -114,7 +114,7 @@ impl Producer {
 
     /// The home server was told of a step's end. If it dies, it may not have told anybody; where copies are made, they are there.
     fn log_for_replay(&self, ended: ReplayStep) {
-        if self.options.copies() == 0 && check_replayable(&ended.stored).is_ok() {
+        if self.joining.options.copies() == 0 && check_replayable(&ended.stored).is_ok() {
             lock(&self.state).replay_log.push(ended);
         }
     }

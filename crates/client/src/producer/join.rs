@@ -4,12 +4,14 @@ use crate::connection::group::Group;
 use crate::connection::rpc::unexpected;
 use crate::declared::ProducerOptions;
 use crate::fork::ForkGuard;
+use crate::identity::identity;
+use crate::job;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::rank::Producer;
 use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::Result;
-use forebay_core::steps::RunOptions;
+use forebay_core::steps::{Joining, RunOptions};
 use forebay_wire::client::producer::{Reply, Request};
 use forebay_wire::connection::Role;
 use std::sync::{Arc, Mutex};
@@ -28,12 +30,14 @@ impl Producer {
             wait_for_readers: options.wait_for_readers,
             replicas: options.replicas,
             durability: options.durability,
+            job: job::of_this_process(options.job.as_deref()),
         };
-        run_options.check(options.rank)?;
+        let who = identity(options.name.as_deref());
+        let joining = Joining { rank: options.rank, who, options: run_options };
+        joining.check()?;
         let join = Request::Join {
             stream: options.stream.clone(),
-            rank: options.rank,
-            options: run_options.clone(),
+            joining: Box::new(joining.clone()),
             back_to: None,
         };
         let mut leaving = Vec::new();
@@ -60,8 +64,7 @@ impl Producer {
             group,
             stream: options.stream.clone(),
             run,
-            rank: options.rank,
-            options: run_options,
+            joining,
             on_loss: options.on_loss,
             placement: Mutex::new(options.placement.clone()),
             whole_rank: Mutex::default(),

@@ -22,8 +22,8 @@ impl Producer {
     /// Tells a server, which is the home or is to be it, of a block.
     pub(super) fn announce(&self, home: &PutTarget, block: StoredBlock) -> Result<StoredBlock> {
         let message = Request::Put(block.put);
-        match self.options.durability {
-            Durability::Replicated if self.options.copies() > 0 => {
+        match self.joining.options.durability {
+            Durability::Replicated if self.joining.options.copies() > 0 => {
                 let patience = home.rpc.patience() + GRACE;
                 home.rpc.call_within(&message, None, patience, "to hold copies")?;
             }

@@ -87,7 +87,7 @@ impl Producer {
         if let Some(source) = source {
             check_dtype(&field, source.dtype())?;
         }
-        let name = format_args!("block {} of rank {}", block.number, self.rank);
+        let name = format_args!("block {} of rank {}", block.number, self.rank());
         check_block_fits(&field, name, block.level, &block.extent)?;
         let ProducerState { open, species, staging, demand, .. } = state;
         let open = open.as_mut().ok_or_else(|| no_step("a put"))?;

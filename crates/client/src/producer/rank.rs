@@ -8,7 +8,7 @@ use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::placement::Placement;
-use forebay_core::steps::{Policy, RunOptions};
+use forebay_core::steps::{Joining, Policy};
 use forebay_core::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,9 +25,8 @@ pub struct Producer {
     pub(super) others: Mutex<BTreeMap<ServerId, Option<Arc<PutTarget>>>>,
     pub(super) stream: String,
     pub(super) run: RunNumber,
-    pub(super) rank: u32,
-    /// What all ranks agree on.
-    pub(super) options: RunOptions,
+    /// This rank, as it has joined.
+    pub(super) joining: Joining,
     pub(super) on_loss: OnLoss,
     /// A user's function may hold what holds this handle: it is let go when the handle is closed.
     pub(super) placement: Mutex<Placement>,
@@ -55,7 +54,7 @@ impl Producer {
 
     /// This rank.
     pub(crate) fn rank(&self) -> u32 {
-        self.rank
+        self.joining.rank
     }
 
     /// What this rank does when its servers are gone.
@@ -104,7 +103,7 @@ impl Producer {
 
     /// Whether a block that finds no room is dropped.
     pub(super) fn drops(&self) -> bool {
-        self.options.policy != Policy::Block
+        self.joining.options.policy != Policy::Block
     }
 
     /// Locks the whole rank, for a call that waits in its name. A forked child is told before it could wait for that.

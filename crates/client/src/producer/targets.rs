@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Producer {
     /// The server that is to hold a block, connected to at first use; the home server in the place of one that is gone.
     pub(super) fn target_of(&self, block: &Block<'_>, home: &Arc<PutTarget>) -> Result<Arc<PutTarget>> {
-        let key = BlockKey { rank: self.rank, number: block.number };
+        let key = BlockKey { rank: self.rank(), number: block.number };
         let members = lock(&self.state).open.as_ref().and_then(|open| open.members.clone());
         let known = members.unwrap_or_else(|| self.group.known());
         // A user's function is called without the lock: it may take its time.
@@ -41,8 +41,9 @@ impl Producer {
 
     fn open_target(&self, server: ServerId) -> Result<PutTarget> {
         let rpc = Arc::new(self.group.connect(server, Role::Placement)?);
-        let (stream, run, rank, policy) = (self.stream.clone(), self.run, self.rank, self.options.policy);
-        let (copies, durability) = (self.options.copies(), self.options.durability);
+        let (stream, run, rank, policy) =
+            (self.stream.clone(), self.run, self.rank(), self.joining.options.policy);
+        let (copies, durability) = (self.joining.options.copies(), self.joining.options.durability);
         let open = Request::Open { stream, run, rank, policy, copies, durability };
         PutTarget::open(server, rpc, &open, |opened| match opened {
             Reply::Opened(arena) => Some(*arena),

@@ -4,10 +4,12 @@
 use crate::attr::{Attr, Attrs};
 use crate::contract::Field;
 use crate::demand::Demand;
+use crate::identity::Identity;
 use crate::ids::{RunNumber, StepId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::contribution::StepContribution;
 use crate::steps::options::RunOptions;
+use crate::steps::rank::Joining;
 use crate::steps::run_end::{RankEnd, RunSummary};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -73,10 +75,12 @@ pub(super) fn check_run(run: RunNumber) -> Result<()> {
 }
 
 /// One rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankReport {
     /// Its number.
     pub rank: u32,
+    /// Which process it is.
+    pub who: Identity,
     /// It has finished all steps below this one.
     pub below: StepNumber,
     /// All that it ended below this step had as many copies as it was to have, or is needed no more.
@@ -116,6 +120,7 @@ pub struct RunLedger {
 /// One rank.
 #[derive(Debug, Default)]
 pub struct RankLedger {
+    who: Identity,
     below: StepNumber,
     safe_below: StepNumber,
     begun: bool,
@@ -149,19 +154,14 @@ impl Ledger {
     }
 
     /// A rank has joined a run that began then.
-    pub fn on_joined(
-        &mut self,
-        stream: &str,
-        (run, rank): (RunNumber, u32),
-        options: RunOptions,
-        began: Timestamp,
-    ) {
+    pub fn on_joined(&mut self, stream: &str, run: RunNumber, joining: Joining, began: Timestamp) {
+        let Joining { rank, who, options } = joining;
         let entry =
             self.runs.entry((stream.to_owned(), run)).or_insert_with(|| RunLedger::new(options, began));
         entry.version += 1;
         entry.over = None;
         let rank = entry.ranks.entry(rank).or_default();
-        (rank.gone, rank.away) = (None, false);
+        (rank.who, rank.gone, rank.away) = (who, None, false);
         self.idle.retain(|(name, number)| name != stream || *number != run);
     }
 
@@ -333,6 +333,7 @@ impl Ledger {
         run.over = run.over.take().or(told.over);
         for rank in told.ranks {
             let known = run.ranks.entry(rank.rank).or_default();
+            known.who = rank.who;
             known.below = known.below.max(rank.below);
             known.safe_below = known.safe_below.max(rank.safe_below);
             known.begun |= rank.begun;
@@ -364,6 +365,9 @@ impl Ledger {
             for (number, rank) in theirs.ranks {
                 let known =
                     run.ranks.entry(number).or_insert(RankLedger { away: true, ..RankLedger::default() });
+                if known.away {
+                    known.who = rank.who;
+                }
                 known.below = known.below.max(rank.below);
                 known.safe_below = known.safe_below.max(rank.safe_below);
                 known.begun |= rank.begun;
@@ -487,7 +491,7 @@ impl RunLedger {
                 .iter()
                 .map(|(rank, state)| {
                     let RankLedger { below, safe_below, begun, away, .. } = *state;
-                    RankReport { rank: *rank, below, safe_below, begun, away }
+                    RankReport { rank: *rank, who: state.who.clone(), below, safe_below, begun, away }
                 })
                 .collect(),
             begun: self.begun,
@@ -511,7 +515,12 @@ mod tests {
             replicas: 1,
             durability: Durability::Local,
             wait_for_readers: 0,
+            job: String::new(),
         }
+    }
+
+    fn joining(rank: u32) -> Joining {
+        Joining { rank, who: Identity::default(), options: options() }
     }
 
     fn step(step: StepNumber) -> Arc<StepContribution> {
@@ -530,7 +539,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let told = |stream: &str| {
             let mut home = Ledger::default();
-            home.on_joined(stream, (1, 0), options(), Timestamp(7));
+            home.on_joined(stream, 1, joining(0), Timestamp(7));
             let told = home.runs_of(stream).next().map(|(run, known)| known.report(run, None));
             (stream.to_owned(), told.unwrap())
         };
@@ -555,8 +564,8 @@ mod tests {
     #[test]
     fn steps_are_kept_until_they_are_free_and_runs_for_as_long_as_they_are_the_last() {
         let mut ledger = Ledger::default();
-        ledger.on_joined("s", (1, 0), options(), Timestamp(7));
-        ledger.on_joined("s", (1, 1), options(), Timestamp(9));
+        ledger.on_joined("s", 1, joining(0), Timestamp(7));
+        ledger.on_joined("s", 1, joining(1), Timestamp(9));
         for number in 4..7 {
             ledger.on_ended("s", 1, 0, step(number));
             ledger.on_ended("s", 1, 1, step(number));
@@ -570,18 +579,25 @@ mod tests {
         ledger.note_highest_step_left("s", 1, 6);
         let (_, run) = ledger.runs_of("s").next().unwrap();
         let told = run.report(1, None);
-        let rank = |rank| RankReport { rank, below: 7, safe_below: 5, begun: false, away: false };
+        let rank = |rank| RankReport {
+            rank,
+            who: Identity::default(),
+            below: 7,
+            safe_below: 5,
+            begun: false,
+            away: false,
+        };
         assert_eq!((told.ranks, told.highest_step_left), (vec![rank(0), rank(1)], Some(6)));
         assert_eq!(told.began, Timestamp(7), "when its first rank joined");
         for number in 5..7 {
             ledger.on_freed(&StepId { stream: "s".into(), run: 1, step: number });
         }
         assert_eq!(ledger.runs_of("s").count(), 1, "that it was");
-        ledger.on_joined("s", (2, 0), options(), Timestamp(7));
+        ledger.on_joined("s", 2, joining(0), Timestamp(7));
         ledger.on_gone("s", 2, 0, RankEnd::Died);
         assert_eq!(ledger.runs_of("s").map(|(number, _)| number).collect::<Vec<_>>(), [2]);
         for number in 0..1000 {
-            ledger.on_joined(&format!("t{number}"), (1, 0), options(), Timestamp(7));
+            ledger.on_joined(&format!("t{number}"), 1, joining(0), Timestamp(7));
             ledger.on_gone(&format!("t{number}"), 1, 0, RankEnd::Closed(RankCounts::default()));
             ledger.sanity_check().unwrap();
         }

@@ -69,12 +69,27 @@ pub struct RunOptions {
     pub durability: Durability,
     /// How many readers with different names are to be there before the first step begins.
     pub wait_for_readers: u32,
+    /// What names the job that the ranks belong to; empty if nothing does.
+    pub job: String,
 }
+
+/// How long a job's name may be, in bytes.
+const JOB_MAX: usize = 255;
 
 impl fmt::Display for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunOptions { size, policy, keep, queue_bytes, continues, replicas, durability, wait_for_readers } =
-            self;
+        // The job is not what ranks choose: it is told apart.
+        let RunOptions {
+            size,
+            policy,
+            keep,
+            queue_bytes,
+            continues,
+            replicas,
+            durability,
+            wait_for_readers,
+            job: _,
+        } = self;
         let policy = match policy {
             Policy::DropOldest => "drop-oldest",
             Policy::Block => "block",
@@ -104,7 +119,19 @@ impl RunOptions {
         if self.size == 0 || rank >= self.size {
             return Err(Error::invalid(format!("rank {rank} of {}: ranks count from 0", self.size)));
         }
+        if self.job.len() > JOB_MAX || self.job.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "job {:?} has {} bytes: up to {JOB_MAX} are possible, without control characters",
+                self.job.chars().take(40).collect::<String>(),
+                self.job.len()
+            )));
+        }
         check_replicas(self.replicas)
+    }
+
+    /// What names the job, as people read it.
+    pub(super) fn job_text(&self) -> String {
+        if self.job.is_empty() { "no job that is known".into() } else { format!("job '{}'", self.job) }
     }
 
     /// How many servers hold copies of a block beside the one that it was put to.

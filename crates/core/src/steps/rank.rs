@@ -1,10 +1,32 @@
 //! Where a rank of a run is, and how far.
 
+use crate::Result;
 use crate::demand::Demand;
+use crate::identity::Identity;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use crate::seeded::{Bug, seeded};
+use crate::steps::options::RunOptions;
 use crate::steps::run_end::RankCounts;
 use serde::{Deserialize, Serialize};
+
+/// A rank that joins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Joining {
+    /// Its number.
+    pub rank: u32,
+    /// Which process it is.
+    pub who: Identity,
+    /// What all ranks agree on.
+    pub options: RunOptions,
+}
+
+impl Joining {
+    /// Checks what can be wrong in itself.
+    pub fn check(&self) -> Result<()> {
+        self.options.check(self.rank)?;
+        self.who.check()
+    }
+}
 
 /// How a rank comes back to its run through another server, since its home has died or lets it go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +42,8 @@ pub struct Rejoin {
 /// What the coordinator knows of a rank that has joined.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rank {
+    /// Which process it is.
+    pub(super) who: Identity,
     /// Its home server, or the one that was.
     pub(super) server: ServerId,
     pub(super) state: RankState,
@@ -72,8 +96,9 @@ pub(super) enum RankState {
 }
 
 impl Rank {
-    pub(super) fn new(server: ServerId, state: RankState, below: StepNumber) -> Rank {
+    pub(super) fn new(who: Identity, server: ServerId, state: RankState, below: StepNumber) -> Rank {
         Rank {
+            who,
             server,
             state,
             below,

@@ -1,8 +1,10 @@
 //! Runs: one life of a stream, its ranks and its steps.
 
+use crate::Error;
 use crate::contract::Needs;
 use crate::cut::Cuts;
 use crate::demand::Demand;
+use crate::identity::Identity;
 use crate::ids::{Epoch, RunNumber, ServerId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::offer::Offer;
@@ -176,7 +178,11 @@ impl Run {
         let of = self.options.size;
         let named = |ranks: &[u32]| {
             let more = ranks.len().saturating_sub(RANKS_NAMED_MAX);
-            let names: Vec<String> = ranks.iter().take(RANKS_NAMED_MAX).map(u32::to_string).collect();
+            let name = |rank: &u32| match self.ranks.get(rank).filter(|known| !known.who.host.is_empty()) {
+                Some(known) => format!("{rank} ({})", known.who),
+                None => rank.to_string(),
+            };
+            let names: Vec<String> = ranks.iter().take(RANKS_NAMED_MAX).map(name).collect();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
             format!("{noun} {}{more} of {of}", names.join(", "))
@@ -282,12 +288,36 @@ impl Run {
         self.summary = None;
     }
 
+    /// The error of a rank whose job is not that of the ranks before it.
+    pub(super) fn other_job(
+        &self,
+        stream: &str,
+        rank: u32,
+        who: &Identity,
+        options: &RunOptions,
+    ) -> Option<Error> {
+        let (first, known) = self.ranks.first_key_value()?;
+        if self.options.job == options.job {
+            return None;
+        }
+        Some(Error::conflict(format!(
+            "rank {rank} of stream '{stream}' is {who} of {}; rank {first}, which has opened it before, is {} of {}: ranks \
+             of two jobs make no run. Two simulations that run at once need streams of two names; ranks of one that were \
+             not started together are given one name for their `job`",
+            options.job_text(),
+            known.who,
+            self.options.job_text()
+        )))
+    }
+
     /// Whether this rank, newly opened, belongs to this run: it has not come yet, no other has died, and not all that came
-    /// have left.
-    pub(super) fn expects(&self, rank: u32) -> bool {
+    /// have left. One of another job belongs to another run, once those that came have left.
+    pub(super) fn expects(&self, rank: u32, job: &str) -> bool {
         let known = self.ranks.get(&rank);
+        let all_left = !self.ranks.is_empty() && self.ranks.values().all(|rank| rank.state.is_gone());
         !self.has_dead()
             && !self.is_over()
+            && (job == self.options.job || !all_left)
             && known.is_none_or(|known| known.state == RankState::Open || known.may_not_know())
     }
 

@@ -70,6 +70,7 @@ impl World {
             replicas: self.plan.replicas,
             durability: self.plan.durability,
             wait_for_readers: 0,
+            job: String::new(),
         };
         let plan = RankPlan {
             stream: STREAM.into(),

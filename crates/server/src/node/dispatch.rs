@@ -4,7 +4,7 @@ use super::{Components, Node};
 use crate::questions::Answer;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ids::{RunNumber, ServerId};
-use forebay_core::steps::{Joined, Rejoin, RunOptions};
+use forebay_core::steps::{Joined, Joining, Rejoin};
 use forebay_core::{Error, Result};
 use forebay_wire::peer::streams::{self, JoinedRun};
 use forebay_wire::peer::{PeerMessage, cluster};
@@ -50,8 +50,8 @@ impl Node {
         }
         use streams::Message as M;
         match message {
-            M::Join { token, stream, rank, options, back_to } => {
-                self.on_join(state, (from, token), (stream, rank), options, back_to);
+            M::Join { token, stream, joining, back_to } => {
+                self.on_join(state, (from, token), stream, joining, back_to);
             }
             M::Joined { token, stream, rank, result } => {
                 self.on_joined(state, (from, token), (stream, rank), result);
@@ -120,10 +120,11 @@ impl Node {
         &self,
         state: &mut Components,
         (from, token): (ServerId, u64),
-        (stream, rank): (String, u32),
-        options: RunOptions,
+        stream: String,
+        joining: Box<Joining>,
         back_to: Option<Rejoin>,
     ) {
+        let rank = joining.rank;
         // A rank that comes first would begin another run while one is still told of.
         let telling = state.coordination.is_taking_over(&stream);
         let place = self.place_of(state, &stream).filter(|_| back_to.is_some() || !telling);
@@ -137,7 +138,7 @@ impl Node {
             }
             None => {
                 let stream = stream.clone();
-                let join = streams::Message::Join { token, stream, rank, options, back_to };
+                let join = streams::Message::Join { token, stream, joining, back_to };
                 if !state.locations.defer(from, join) {
                     self.tell(state, from, refuse(too_much_waits()));
                 }
@@ -154,15 +155,15 @@ impl Node {
         }
         let coordinator = self.coordinator(state, &stream);
         let joined = match back_to {
-            None => coordinator.join(rank, from, options.clone()),
-            Some(back_to) => coordinator.rejoin(rank, from, options.clone(), back_to, self.epoch()),
+            None => coordinator.join((*joining).clone(), from),
+            Some(back_to) => coordinator.rejoin((*joining).clone(), from, back_to, self.epoch()),
         };
         match joined {
             Ok((joined, effects)) => {
                 // The answer goes first: a decision that follows must find the run there.
                 let (demand, cuts) = cuts_to_tell(&joined.cuts);
                 let Joined { run, agreeing, reported_below: below, began, .. } = joined;
-                let result = Ok(JoinedRun { run, options, demand, cuts, agreeing, below, began });
+                let result = Ok(JoinedRun { run, joining, demand, cuts, agreeing, below, began });
                 let joined = streams::Message::Joined { token, stream: stream.clone(), rank, result };
                 self.tell(state, from, joined);
                 self.apply(state, &stream, effects);

@@ -125,8 +125,8 @@ impl Session {
     /// Handles one request; `None` if it is answered already or needs no answer.
     async fn on_request(&mut self, header: &Header, request: Request) -> Result<Option<Reply>> {
         match request {
-            Request::Join { stream, rank, options, back_to } => {
-                return self.join(header.request, stream, rank, options, back_to).await;
+            Request::Join { stream, joining, back_to } => {
+                return self.join(header.request, stream, joining, back_to).await;
             }
             Request::Settle => {
                 self.settle();

@@ -90,12 +90,12 @@ pub(crate) fn cuts_to_tell(cuts: &Cuts) -> CutsReport {
 impl LocalRanks {
     /// A rank has joined a run through this server.
     pub(crate) fn on_joined(&mut self, stream: &str, rank: u32, joined: &JoinedRun) {
-        let JoinedRun { run, options, demand, cuts, agreeing, began, .. } = joined;
+        let JoinedRun { run, joining, demand, cuts, agreeing, began, .. } = joined;
         let local = self.streams.entry(stream.to_owned()).or_default();
         let cuts = Cuts::from_parts(demand.clone(), cuts.clone());
         local.cut.open_run(*run, cuts, *agreeing);
         local.ranks.insert((*run, rank), LocalRank::default());
-        self.ledger.on_joined(stream, (*run, rank), options.clone(), *began);
+        self.ledger.on_joined(stream, *run, (**joining).clone(), *began);
     }
 
     /// The connection of a rank that has joined: the page by which the rank begins steps, and with which attempt it came back.

@@ -9,7 +9,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{RankCounts, Rejoin, RunOptions};
+use forebay_core::steps::{Joining, RankCounts, Rejoin};
 use serde::{Deserialize, Serialize};
 
 /// What a rank says to its home server.
@@ -19,10 +19,8 @@ pub enum Request {
     Join {
         /// The stream.
         stream: String,
-        /// This rank.
-        rank: u32,
-        /// What all ranks agree on.
-        options: RunOptions,
+        /// The rank.
+        joining: Box<Joining>,
         /// How it comes back, if it does.
         back_to: Option<Rejoin>,
     },

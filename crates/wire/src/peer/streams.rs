@@ -8,7 +8,7 @@ use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use forebay_core::steps::{
-    AttachmentId, AttachmentRecord, RankEnd, ReadersThere, Rejoin, RunOptions, RunReport, RunSummary,
+    AttachmentId, AttachmentRecord, Joining, RankEnd, ReadersThere, Rejoin, RunReport, RunSummary,
     StepContribution,
 };
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 pub struct JoinedRun {
     /// The run.
     pub run: RunNumber,
-    /// What the rank joined with.
-    pub options: RunOptions,
+    /// The rank as it has joined.
+    pub joining: Box<Joining>,
     /// The demand in force from its step 0 on.
     pub demand: Demand,
     /// From which later steps other demands hold.
@@ -45,9 +45,7 @@ pub enum Message {
         /// The stream.
         stream: String,
         /// The rank.
-        rank: u32,
-        /// What all ranks agree on.
-        options: RunOptions,
+        joining: Box<Joining>,
         /// How it comes back, if it does.
         back_to: Option<Rejoin>,
     },

@@ -62,7 +62,7 @@ impl Producer {
                 None => {
                     // For a moment, the connection file may name servers that are gone.
                     let _ = group.refresh();
-                    let server = candidates.next(|but| group.home_of_but(self.rank, but))?;
+                    let server = candidates.next(|but| group.home_of_but(self.rank(), but))?;
                     (server, group.connect(server, Role::Producer).map(Arc::new))
                 }
             };
@@ -119,8 +119,7 @@ impl Producer {
         };
         let join = Request::Join {
             stream: self.stream.clone(),
-            rank: self.rank,
-            options: self.options.clone(),
+            joining: Box::new(self.joining.clone()),
             back_to: Some(back_to),
         };
         let answer = rpc.call_within(&join, None, group.limit(), "to go on with the stream")?;

@@ -38,7 +38,7 @@ impl Producer {
             return state;
         }
         let before = std::mem::replace(&mut state.home_choice, HomeChoice::new(&known)).highest;
-        let belongs = self.group.home_of(self.rank).ok();
+        let belongs = self.group.home_of(self.rank()).ok();
         let Some(server) = belongs.filter(|server| *server != home.server && Some(*server) > before) else {
             return state;
         };
@@ -62,13 +62,13 @@ impl Producer {
             return state;
         }
         home.rpc.hang_up();
-        let text = format!("rank {} goes from {} to {server}, which has joined", self.rank, home.server);
+        let text = format!("rank {} goes from {} to {server}, which has joined", self.rank(), home.server);
         state.staging.give_up(Error::unreachable(text));
         state.home_choice.note_home(HomeState::Lives);
         self.resume_staging_at(state, Some((server, rpc)))
     }
 
     fn note_stays(&self, home: &PutTarget, error: &Error) {
-        tracing::info!("stream '{}': rank {} stays at {}: {error}", self.stream, self.rank, home.server);
+        tracing::info!("stream '{}': rank {} stays at {}: {error}", self.stream, self.rank(), home.server);
     }
 }

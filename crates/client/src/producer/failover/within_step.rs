@@ -104,7 +104,7 @@ impl Producer {
         let open = state.open.as_ref().filter(|open| open.phase != OpenPhase::Passing);
         let open = open.ok_or_else(|| Error::not_found("no step is open"))?;
         let may_have_ended = matches!(open.phase, OpenPhase::Ending | OpenPhase::Ended);
-        if !(may_have_ended && self.options.copies() > 0) {
+        if !(may_have_ended && self.joining.options.copies() > 0) {
             check_replayable(&open.stored)?;
         }
         Ok((open.step, open.time))

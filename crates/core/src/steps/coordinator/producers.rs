@@ -9,8 +9,7 @@ use crate::seeded::{Bug, seeded};
 use crate::steps::attachment::Delivery;
 use crate::steps::contribution::StepContribution;
 use crate::steps::effect::{Effect, Joined};
-use crate::steps::options::RunOptions;
-use crate::steps::rank::{Rank, RankState};
+use crate::steps::rank::{Joining, Rank, RankState};
 use crate::steps::run::Run;
 use crate::steps::run_end::RankEnd;
 use crate::steps::run_phase::Admission;
@@ -21,25 +20,24 @@ use std::sync::Arc;
 
 impl StreamCoordinator {
     /// A rank joins the current run, or the first of a new one.
-    pub fn join(
-        &mut self,
-        rank: u32,
-        server: ServerId,
-        options: RunOptions,
-    ) -> Result<(Joined, Vec<Effect>)> {
-        options.check(rank)?;
+    pub fn join(&mut self, joining: Joining, server: ServerId) -> Result<(Joined, Vec<Effect>)> {
+        joining.check()?;
+        let Joining { rank, who, options } = joining;
         let mut effects = Vec::new();
-        let current = self.runs.get_mut(&self.last_run).filter(|run| run.expects(rank));
+        let current = self.runs.get_mut(&self.last_run).filter(|run| run.expects(rank, &options.job));
         if let Some(run) = current {
             if run.ranks.is_empty() {
                 // Those that were there had not come after all.
                 run.options = options.clone();
             }
-            if run.ranks.get(&rank).is_some_and(|known| !known.may_not_know()) {
+            if let Some(error) = run.other_job(&self.name, rank, &who, &options) {
+                return Err(error);
+            }
+            if let Some(known) = run.ranks.get(&rank).filter(|known| !known.may_not_know()) {
                 return Err(Error::conflict(format!(
-                    "rank {rank} of stream '{}' is already open; another run of the simulation uses this group: \
-                     stop it, or give this one another stream name",
-                    self.name
+                    "rank {rank} of stream '{}' is already open, by {}; another run of the simulation uses this \
+                     group: stop it, or give this one another stream name",
+                    self.name, known.who
                 )));
             }
             if run.options != options {
@@ -68,7 +66,7 @@ impl StreamCoordinator {
         let Some(run) = self.runs.get_mut(&number) else {
             return Err(Error::internal(format!("run {number} of stream '{}' is not there", self.name)));
         };
-        run.ranks.insert(rank, Rank::new(server, RankState::Open, 0));
+        run.ranks.insert(rank, Rank::new(who, server, RankState::Open, 0));
         let (cuts, began) = (run.cuts.clone(), run.began);
         self.forget_empty_runs(&mut effects);
         let agreeing = self.cut.proposed_version(number);

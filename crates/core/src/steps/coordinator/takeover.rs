@@ -13,7 +13,7 @@ use crate::steps::attachment::{Attachment, AttachmentId, AttachmentRecord};
 use crate::steps::effect::{Effect, Joined};
 use crate::steps::ledger::{RankReport, RunReport, check_run};
 use crate::steps::options::RunOptions;
-use crate::steps::rank::{Rank, RankState, Rejoin};
+use crate::steps::rank::{Joining, Rank, RankState, Rejoin};
 use crate::steps::run::Run;
 use crate::steps::run_end::RankEnd;
 use crate::steps::run_phase::{Admission, Search};
@@ -56,9 +56,9 @@ impl StreamCoordinator {
         if let Some((first, later)) = told.cuts {
             run.inherit_cuts(Cuts::from_parts(first, later));
         }
-        for RankReport { rank, below, safe_below, begun, away } in told.ranks {
+        for RankReport { rank, who, below, safe_below, begun, away } in told.ranks {
             let state = if away { RankState::Lost } else { RankState::Open };
-            let fresh = Rank::new(home, state, below);
+            let fresh = Rank::new(who, home, state, below);
             let known = run.ranks.entry(rank).or_insert_with(|| fresh.clone());
             if known.state.is_away() && !away {
                 let below = below.max(known.below).max(known.told_below);
@@ -249,14 +249,14 @@ impl StreamCoordinator {
     /// A rank whose home server has died comes back to its run through another one, and tells which demand it knows.
     pub fn rejoin(
         &mut self,
-        rank: u32,
+        joining: Joining,
         server: ServerId,
-        options: RunOptions,
         back_to: Rejoin,
         epoch: Epoch,
     ) -> Result<(Joined, Vec<Effect>)> {
         let Rejoin { run, demand, attempt } = back_to;
-        options.check(rank)?;
+        joining.check()?;
+        let Joining { rank, who, options } = joining;
         check_run(run)?;
         let text = format!("run {run} of stream '{}' has ended", self.name);
         let ended = || Error::not_found(text);
@@ -272,7 +272,8 @@ impl StreamCoordinator {
         let Some(known) = self.runs.get_mut(&run).filter(|known| known.options == options) else {
             return Err(ended());
         };
-        let entry = known.ranks.entry(rank).or_insert(Rank::new(server, RankState::Open, 0));
+        let entry =
+            known.ranks.entry(rank).or_insert_with(|| Rank::new(who.clone(), server, RankState::Open, 0));
         if entry.state.is_gone() {
             return Err(Error::not_found(format!(
                 "rank {rank} of run {run} of stream '{}' was given up: it had lost its home server for too long",
@@ -292,6 +293,7 @@ impl StreamCoordinator {
                 self.name, entry.server
             )));
         }
+        entry.who = who;
         entry.server = server;
         entry.attempt = attempt;
         entry.state = RankState::Open;

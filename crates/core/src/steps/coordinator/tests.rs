@@ -4,11 +4,13 @@ use crate::attr::Attr;
 use crate::block::{BlockRecord, Extent, Location};
 use crate::contract::Need;
 use crate::dtype::Dtype;
+use crate::identity::Identity;
 use crate::ids::{BlockKey, StepNumber};
 use crate::steps::attachment::{Delivery, Start, Take};
 use crate::steps::contribution::{FieldContribution, RegisteredBlocks, StepContribution};
-use crate::steps::effect::Effect;
+use crate::steps::effect::{Effect, Joined};
 use crate::steps::options::{Durability, Policy, RunOptions};
+use crate::steps::rank::{Joining, Rejoin};
 use crate::steps::run_end::{RankCounts, RankEnd};
 use crate::{Error, ErrorKind};
 use proptest::prelude::*;
@@ -48,6 +50,28 @@ impl Checked {
     pub(super) fn with_versions_after(self, version: u64) -> Checked {
         let stream = StreamCoordinator::new(&self.name, self.members.clone());
         Checked(stream.with_versions_after(version))
+    }
+
+    /// A rank joins; it does not matter which process it is.
+    pub(super) fn join(
+        &mut self,
+        rank: u32,
+        server: ServerId,
+        options: RunOptions,
+    ) -> crate::Result<(Joined, Vec<Effect>)> {
+        self.deref_mut().join(Joining { rank, who: Identity::default(), options }, server)
+    }
+
+    /// A rank comes back.
+    pub(super) fn rejoin(
+        &mut self,
+        rank: u32,
+        server: ServerId,
+        options: RunOptions,
+        back_to: Rejoin,
+        epoch: Epoch,
+    ) -> crate::Result<(Joined, Vec<Effect>)> {
+        self.deref_mut().rejoin(Joining { rank, who: Identity::default(), options }, server, back_to, epoch)
     }
 
     fn check(&self) {
@@ -90,6 +114,7 @@ pub(super) fn options(size: u32, policy: Policy) -> RunOptions {
         replicas: 1,
         durability,
         wait_for_readers: 0,
+        job: String::new(),
     }
 }
 
@@ -243,7 +268,7 @@ fn a_cursor_goes_on_where_another_reader_stopped() {
         reader.follow = follow;
         reader
     };
-    let steps = |stream: &mut StreamCoordinator, run| {
+    let steps = |stream: &mut Checked, run| {
         stream.join(0, S0, options()).unwrap();
         stream.define(run, 0, field()).unwrap();
         (0..4).for_each(|number| drop(stream.on_step_ended(run, 0, S0, ended(0, number))));
@@ -907,7 +932,7 @@ fn a_closed_handle_keeps_only_what_its_arrays_show() {
 #[test]
 fn ranks_that_never_came_are_awaited_until_the_next_run() {
     let mut stream = Checked::new("s", vec![S0]);
-    let run_of = |stream: &mut StreamCoordinator| {
+    let run_of = |stream: &mut Checked| {
         let (joined, effects) = stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
         (joined.run, effects)
     };

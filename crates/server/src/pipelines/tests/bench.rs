@@ -9,10 +9,11 @@ use forebay_cluster::forming::become_member;
 use forebay_core::block::{BlockRecord, Extent, Location};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, Lineage};
 use forebay_core::roster::{Candidate, Incarnation, Member};
 use forebay_core::steps::{
-    Attachment, AttachmentId, Durability, Effect, FieldContribution, Policy, RunOptions, Start,
+    Attachment, AttachmentId, Durability, Effect, FieldContribution, Joining, Policy, RunOptions, Start,
     StepContribution, StreamCoordinator,
 };
 use forebay_transport::connection_file::ServerEntry;
@@ -89,10 +90,10 @@ pub(super) fn ended(step: StepNumber) -> StepContribution {
     StepContribution { step, time: 0.0, fields, dropped: false, torn: false, servers: Vec::new() }
 }
 
-/// With what the only rank begins a run.
-pub(super) fn run_options(keep: u32) -> RunOptions {
+/// The only rank of a run, as it joins.
+pub(super) fn joining(keep: u32) -> Joining {
     let (policy, durability) = (Policy::Block, Durability::Local);
-    RunOptions {
+    let options = RunOptions {
         size: 1,
         policy,
         keep,
@@ -101,7 +102,9 @@ pub(super) fn run_options(keep: u32) -> RunOptions {
         replicas: 1,
         durability,
         wait_for_readers: 0,
-    }
+        job: String::new(),
+    };
+    Joining { rank: 0, who: Identity::default(), options }
 }
 
 impl Streams for TestStreams {
@@ -274,7 +277,7 @@ impl Bench {
     }
 
     pub(super) fn begin_run(&mut self) {
-        self.streams.coordinator.join(0, S0, run_options(0)).unwrap();
+        self.streams.coordinator.join(joining(0), S0).unwrap();
         self.streams.coordinator.define(1, 0, field()).unwrap();
     }
 

@@ -1,6 +1,6 @@
 //! What every implementation of [`Streams`] does: the one of a server, and the one that the tests of pipelines use.
 
-use super::bench::{S0, S1, TestStreams, ended, field, first_of_two, run_options};
+use super::bench::{S0, S1, TestStreams, ended, field, first_of_two, joining};
 use crate::context::{Common, Context};
 use crate::node::Node;
 use crate::pipelines::{StreamEvent, Streams};
@@ -133,7 +133,7 @@ fn attach(around: &mut impl Surroundings, start: Start) -> Result<()> {
 /// The only rank begins the run, and says what it offers.
 fn begin_run(around: &mut impl Surroundings, keep: u32) {
     around.change(|stream| {
-        let (_, effects) = stream.join(0, S0, run_options(keep)).unwrap();
+        let (_, effects) = stream.join(joining(keep), S0).unwrap();
         stream.define(RUN, 0, field()).unwrap();
         effects
     });

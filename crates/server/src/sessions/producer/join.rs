@@ -7,7 +7,7 @@ use crate::sessions::writing::Writing;
 use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::ids::check_name;
-use forebay_core::steps::{Rejoin, RunOptions, check_replicas_among};
+use forebay_core::steps::{Joining, Rejoin, check_replicas_among};
 use forebay_core::{Error, Result};
 use forebay_wire::client::producer::Reply;
 use forebay_wire::peer::streams::{self, JoinedRun};
@@ -22,13 +22,13 @@ impl Session {
         &mut self,
         request: u64,
         stream: String,
-        rank: u32,
-        options: RunOptions,
+        joining: Box<Joining>,
         back_to: Option<Rejoin>,
     ) -> Result<Option<Reply>> {
+        let (rank, options) = (joining.rank, &joining.options);
         let node = self.client.node.clone();
         check_name("stream", &stream)?;
-        options.check(rank)?;
+        joining.check()?;
         if self.rank.is_some() {
             return Err(Error::protocol("this connection produces already"));
         }
@@ -45,8 +45,7 @@ impl Session {
         let join = |token| streams::Message::Join {
             token,
             stream: stream.clone(),
-            rank,
-            options: options.clone(),
+            joining: joining.clone(),
             back_to: back_to.clone(),
         };
         let joined = match begin {
@@ -67,7 +66,7 @@ impl Session {
         let key = (stream, run, rank);
         node.state.lock().ranks.on_connected(&key, begin, attempt);
         let told = writing.share(&self.client, request, |arena| Reply::Joined { run, below, arena });
-        self.rank = Some(Rank::new(key, &options, attempt, writing));
+        self.rank = Some(Rank::new(key, options, attempt, writing));
         told
     }
 

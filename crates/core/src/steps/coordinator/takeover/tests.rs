@@ -7,6 +7,7 @@ use super::*;
 use crate::ErrorKind;
 use crate::attr::Attrs;
 use crate::demand::Demand;
+use crate::identity::Identity;
 use crate::steps::attachment::{Delivery, Start, Take};
 use crate::steps::options::Policy;
 use crate::steps::report::HeldStep;
@@ -107,9 +108,8 @@ fn a_rank_that_was_alone_is_given_up_late() {
 #[test]
 fn a_rank_whose_home_leaves_moves_once_that_has_told_all() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
-    let back = |stream: &mut StreamCoordinator| {
-        stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).map(drop)
-    };
+    let back =
+        |stream: &mut Checked| stream.rejoin(1, S0, options(2, Policy::DropOldest), back(1, 1), 3).map(drop);
     assert_eq!(back(&mut stream).unwrap_err().kind, ErrorKind::Unreachable);
     assert_eq!(stream.on_step_ended(1, 0, S0, ended(0, 0)), []);
     assert_eq!(delivered(&stream.on_step_ended(1, 1, S1, ended(1, 0))), [(0, 0)]);
@@ -144,7 +144,14 @@ fn told(rank: u32, below: StepNumber, later: Vec<(StepNumber, Demand)>) -> RunRe
         attrs: Attrs::default(),
         cuts: Some((demand(1), later)),
         highest_step_left: None,
-        ranks: vec![RankReport { rank, below, safe_below: 0, begun: below > 0, away: false }],
+        ranks: vec![RankReport {
+            rank,
+            who: Identity::default(),
+            below,
+            safe_below: 0,
+            begun: below > 0,
+            away: false,
+        }],
         begun: true,
         over: None,
         began: Timestamp(3),
@@ -209,7 +216,7 @@ fn who_had_moved_is_not_waited_for_when_its_run_was_over() {
         let mut stream = Checked::new("s", vec![S1]);
         let over = over(outcome);
         let mut told = RunReport { over: over.clone(), ..told(1, 7, Vec::new()) };
-        told.ranks.push(RankReport { rank: 0, away: true, ..told.ranks[0] });
+        told.ranks.push(RankReport { rank: 0, away: true, ..told.ranks[0].clone() });
         stream.on_run_report(S1, 3, told).unwrap();
         stream.on_rank_gone(5, 1, CLOSED);
         settle(&mut stream);
@@ -534,7 +541,7 @@ fn ranks_that_nobody_tells_of_are_awaited_and_then_given_up() {
 fn what_a_rank_has_given_up_comes_late() {
     let mut stream = stream(Policy::DropOldest, 1, 4);
     assert_eq!(stream.on_server_gone(S1), []);
-    let comes_back = |stream: &mut StreamCoordinator, server, attempt| {
+    let comes_back = |stream: &mut Checked, server, attempt| {
         let back_to = Rejoin { attempt, ..back(1, 1) };
         stream.rejoin(1, server, options(2, Policy::DropOldest), back_to, 3).map(drop).map_err(|e| e.kind)
     };
