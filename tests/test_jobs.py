@@ -121,7 +121,7 @@ def test_bad_names_of_jobs(one: forebay.LocalGroup, job: str) -> None:
 
 # ---- with MPI -----------------------------------------------------------------------------------
 
-PROGRAM = """
+PROGRAM = r"""
 import sys
 import numpy as np
 import forebay
@@ -131,7 +131,7 @@ comm = MPI.COMM_WORLD
 try:
     sim = forebay.Producer(sys.argv[1], comm=comm, timeout=20)
 except forebay.Conflict as error:
-    print(f"conflict: {error}", flush=True)
+    sys.stdout.write(f"conflict: {error}\n")
     sys.exit()
 with sim:
     assert (sim.rank, sim.size) == (comm.rank, comm.size)
@@ -179,7 +179,7 @@ def test_ranks_of_two_communicators_do_not_mix(one: forebay.LocalGroup) -> None:
 
 def test_opening_fails_on_all_ranks_or_on_none(one: forebay.LocalGroup) -> None:
     """The group that rank 0 cannot find, and what one rank alone asks for wrongly."""
-    program = """
+    program = r"""
 import sys
 import forebay
 from mpi4py import MPI
@@ -191,11 +191,12 @@ for group, names in (("/nowhere", ["a", "a"]), (None, ["a", ""]), (None, ["", "a
     except forebay.Error as error:
         told = comm.gather((type(error).__name__, str(error)))
         if comm.rank == 0:
-            print(told[0][0], told[1][0], told[0][1].removeprefix("rank 1: ") == told[1][1].removeprefix("rank 0: "))
+            same = told[0][1].removeprefix("rank 1: ") == told[1][1].removeprefix("rank 0: ")
+            sys.stdout.write(f"{told[0][0]} {told[1][0]} {same}\n")
 try:
     forebay.Producer("a", comm=comm, rank=1)
 except forebay.Invalid as error:
-    print("leave them out" in str(error))
+    sys.stdout.write(f"{'leave them out' in str(error)}\n")
 """
     environment = {**os.environ, "FOREBAY_GROUP": one.path}
     done = subprocess.run(mpi(2, program), env=environment, timeout=60, capture_output=True, text=True)
@@ -212,7 +213,7 @@ except forebay.Invalid as error:
 
 def test_ranks_without_a_communicator_belong_to_their_mpiexec(one: forebay.LocalGroup) -> None:
     """MPICH's launcher names no job: where all its ranks are on one host, the process that started them does."""
-    program = """
+    program = r"""
 import os
 import sys
 import forebay
@@ -223,9 +224,10 @@ if only not in ("all", str(rank)):
 try:
     sim = forebay.Producer("s", rank=rank, size=2, timeout=20)
 except forebay.Conflict as error:
-    print(error, flush=True)
+    sys.stdout.write(f"{error}\n")
 else:
-    print("joined", flush=True)
+    sys.stdout.write("joined\n")
+    sys.stdout.flush()
     if only == "0":
         sys.stdin.readline()
     sim.close()
