@@ -108,6 +108,7 @@ module forebay
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
       FB_START_LATEST = 3, FB_START_RUN = 4
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
+   integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
    ! end of what is generated
 
@@ -184,9 +185,9 @@ module forebay
    public :: fb_pipeline_stage, fb_pipeline_stage_async, fb_pipeline_execute, fb_pipeline_execute_async
    public :: fb_pipeline_deactivate, fb_pipeline_active, fb_pipeline_close, fb_request_wait, fb_request_free
    public :: fb_consumer_open, fb_consumer_next, fb_consumer_cursor, fb_step_field_name, fb_step_field, fb_step_shape
-   public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address
+   public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
-   public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_close
+   public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
    public :: fb_group_text, fb_new_job_name, fb_version, fb_result_name, fb_result_is_retryable, fb_error_server
@@ -256,7 +257,8 @@ module forebay
          space_get_complex32_far, space_get_complex64_far
       ! end of what is generated
    end interface
-   ! call fb_get(step, field, array, [offset], [every], [stat], [errmsg]): as much as the array holds.
+   ! call fb_get(step, field, array, [offset], [every], [holes], [stat], [errmsg]): as much as the array holds.  With
+   ! `holes` FB_HOLES_LEFT a region with holes can be read: the array is left there as it was.
    interface fb_get
       ! generated from interface/forebay.toml: generic get
       module procedure get_int32, get_int64, get_real32, get_real64, get_complex32, get_complex64, get_int32_far, &
@@ -1456,7 +1458,7 @@ contains
    end subroutine
 
    ! What fb_get does, for an array of any type that lies anywhere: `strides` in bytes (without: dense).
-   subroutine get_address_int32(step, field, dtype, address, shape, strides, offset, every, stat, errmsg)
+   subroutine get_address_int32(step, field, dtype, address, shape, strides, offset, every, holes, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
@@ -1464,15 +1466,15 @@ contains
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
       integer(int32), intent(in), optional :: offset(:)
-      integer, intent(in), optional :: every(:)
+      integer, intent(in), optional :: every(:), holes
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call get(step, field, array, present(strides), given_int32(offset), every, stat, errmsg)
+      call get(step, field, array, present(strides), given_int32(offset), every, holes, stat, errmsg)
    end subroutine
 
-   subroutine get_address_int64(step, field, dtype, address, shape, strides, offset, every, stat, errmsg)
+   subroutine get_address_int64(step, field, dtype, address, shape, strides, offset, every, holes, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       integer, intent(in) :: dtype
@@ -1480,21 +1482,43 @@ contains
       integer(int64), intent(in) :: shape(:)
       integer(int64), intent(in), optional :: strides(:)
       integer(int64), intent(in) :: offset(:)
-      integer, intent(in), optional :: every(:)
+      integer, intent(in), optional :: every(:), holes
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       type(placed_array) :: array
       if (.not. placed_at(array, dtype, address, shape, strides, stat, errmsg)) return
-      call get(step, field, array, present(strides), given_int64(offset), every, stat, errmsg)
+      call get(step, field, array, present(strides), given_int64(offset), every, holes, stat, errmsg)
    end subroutine
 
-   subroutine get(step, field, array, strided, offset, every, stat, errmsg)
+   ! Tells where a region is filled by what was put: the array of integer(int8) at `address`, dense and of this shape,
+   ! gets 1 there and else 0.  Reads no data.
+   subroutine fb_covered(step, field, address, shape, offset, every, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: shape(:)
+      integer(int32), intent(in), optional :: offset(:)
+      integer, intent(in), optional :: every(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(placed_array), target :: array
+      character(:, c_char), allocatable, target :: field_c
+      integer(c_int64_t), target :: box(max_ndim, 2)
+      type(c_selection) :: selection
+      if (.not. placed_at(array, FB_BOOL, address, shape, stat=stat, errmsg=errmsg)) return
+      field_c = c_text(field)
+      selection%field = c_loc(field_c)
+      if (.not. select_part(selection, box, array, .false., given_int32(offset), every, stat, errmsg)) return
+      call told(c_covered(step%handle, selection), stat, errmsg)
+   end subroutine
+
+   subroutine get(step, field, array, strided, offset, every, holes, stat, errmsg)
       type(fb_step), intent(in) :: step
       character(*), intent(in) :: field
       type(placed_array), intent(in), target :: array
       logical, intent(in) :: strided
       type(numbers), intent(in) :: offset
-      integer, intent(in), optional :: every(:)
+      integer, intent(in), optional :: every(:), holes
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: field_c
@@ -1503,6 +1527,7 @@ contains
       field_c = c_text(field)
       selection%field = c_loc(field_c)
       if (.not. select_part(selection, box, array, strided, offset, every, stat, errmsg)) return
+      if (present(holes)) selection%holes = holes
       call told(c_get(step%handle, selection), stat, errmsg)
    end subroutine
 
@@ -1623,12 +1648,13 @@ contains
 
    ! ---- space ---------------------------------------------------------------------------------
 
-   subroutine space_put(space, name, array, step, offset, shape, stat, errmsg)
+   subroutine space_put(space, name, array, step, offset, shape, replace, stat, errmsg)
       type(fb_space), intent(in) :: space
       character(*), intent(in) :: name
       type(placed_array), intent(in), target :: array
       integer(int64), intent(in) :: step
       type(numbers), intent(in) :: offset, shape
+      logical, intent(in), optional :: replace
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: name_c
@@ -1657,7 +1683,11 @@ contains
       field%dtype = array%dtype
       field%ndim = n
       field%shape = c_loc(global)
-      call told(c_space_put(space%handle, field, step, block), stat, errmsg)
+      if (yes(replace) == 1) then
+         call told(c_space_replace(space%handle, field, step, block), stat, errmsg)
+      else
+         call told(c_space_put(space%handle, field, step, block), stat, errmsg)
+      end if
    end subroutine
 
    subroutine space_get(space, name, array, step, offset, every, timeout, stat, errmsg)
@@ -1701,6 +1731,20 @@ contains
    end subroutine
 
    ! ---- administration ------------------------------------------------------------------------
+
+   ! What there is in the space, as JSON, as fb_space_list in forebay.h says; empty after an error.
+   function fb_space_list(space, stat, errmsg) result(json)
+      type(fb_space), intent(in) :: space
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_space_list(space%handle, given)
+      json = ''
+      if (result == FB_OK) json = owned_text(given)
+      call told(result, stat, errmsg)
+   end function
 
    ! What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); empty after an error.
    function fb_admin_status(admin, stat, errmsg) result(json)

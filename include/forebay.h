@@ -189,6 +189,12 @@ enum {
     FB_TAKE_LATEST = 1  /* the newest; those passed over are counted as missed */
 };
 
+/* What a read does where nothing was put of the region that it is to copy. */
+enum {
+    FB_HOLES_REFUSED = 0, /* the default: it fails with FB_NOT_COVERED, before anything is written */
+    FB_HOLES_LEFT = 1     /* leaves your elements there as they are: fill the array first */
+};
+
 /* What became of a put that did not fail. */
 enum {
     FB_OUTCOME_STAGED = 0,     /* a server holds it */
@@ -598,8 +604,10 @@ typedef struct fb_selection {
     const uint64_t *every;   /* [ndim] every so many elements; NULL: 1 */
     void *data;              /* where they go */
     const int64_t *strides;  /* [ndim] of `data` in bytes; NULL for dense row-major */
+    int32_t holes;           /* FB_HOLES_..., for fb_get */
+    int32_t reserved;        /* 0 */
 } fb_selection;
-#define FB_SELECTION_INIT { sizeof(fb_selection), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL }
+#define FB_SELECTION_INIT { sizeof(fb_selection), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, FB_HOLES_REFUSED, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct view */
@@ -647,8 +655,11 @@ int fb_step_field(const fb_step *step, const char *field, fb_field_info *info);
 int fb_attr_get(const fb_step *step, const char *field, const char *key, fb_attribute *attribute);
 /* The key of one of the attributes, counted from 0; FB_NOT_FOUND past the last one.  Valid as above. */
 int fb_attr_key(const fb_step *step, const char *field, uint64_t index, const char **key);
-/* Copies exactly the region asked for, or fails and says what is missing. */
+/* Copies exactly the region asked for, or fails and says what is missing.  With FB_HOLES_LEFT in selection->holes a
+ * region with holes can be read. */
 int fb_get(fb_step *step, const fb_selection *selection);
+/* Tells where a region is filled by what was put: `data`, of dtype FB_BOOL, gets 1 there and else 0.  Reads no data. */
+int fb_covered(const fb_step *step, const fb_selection *selection);
 /* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to
  * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
 int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
@@ -687,6 +698,13 @@ int fb_space_open(const fb_space_options *options, fb_space **space);
 /* Keeps an array, or a part of it, until it is removed. block->field may be NULL. One copy; waits until a server holds it
  * and the directory knows it. */
 int fb_space_put(fb_space *space, const fb_field *field, uint64_t step, const fb_block *block);
+/* The same of a whole array, which takes the place of what there is under this name and step, if there is anything, in one
+ * operation: who gets it gets the one before or the new one.  It may have another shape or dtype.  After FB_TIMEOUT or
+ * FB_UNREACHABLE it may have been replaced. */
+int fb_space_replace(fb_space *space, const fb_field *field, uint64_t step, const fb_block *block);
+/* What there is in the space, by name and step, as JSON: a list of objects with name, step, dtype, shape, blocks (how many
+ * were put) and bytes (of these, without copies).  Asks all servers.  Free it with fb_free. */
+int fb_space_list(fb_space *space, char **json);
 /* Copies exactly the region asked for, waiting up to `timeout` seconds (below 0: as in the options) until all of it was
  * put. */
 int fb_space_get(fb_space *space, uint64_t step, double timeout, const fb_selection *selection);

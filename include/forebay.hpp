@@ -26,6 +26,7 @@
 #ifndef FOREBAY_HPP
 #define FOREBAY_HPP
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -976,6 +977,22 @@ public:
         get(field, selection, array.data());
         return array;
     }
+    // The same of a region that may have holes: `fill` stands where nothing was put.
+    template <class T> Array<T> get(const std::string &field, const Selection &selection, T fill) const {
+        Array<T> array = detail::new_array<T>(selection.shape);
+        std::fill(array.begin(), array.end(), fill);
+        fb_selection given = detail::selection(field, dtype_of<T>::value, selection, array.data(), {});
+        given.holes = FB_HOLES_LEFT;
+        check(fb_get(get(), &given));
+        return array;
+    }
+    // Where a region is filled by what was put.
+    Array<bool> covered(const std::string &field, const Selection &selection) const {
+        Array<bool> array = detail::new_array<bool>(selection.shape);
+        const fb_selection given = detail::selection(field, FB_BOOL, selection, array.data(), {});
+        check(fb_covered(get(), &given));
+        return array;
+    }
     // All of a field.
     template <class T> Array<T> get(const std::string &field) const {
         const Extents whole = shape(field);
@@ -1071,6 +1088,21 @@ public:
         const detail::FieldStruct given(name, dtype_of<T>::value, shape.size(), &shape, options);
         const fb_block block = detail::block(name, dtype_of<T>::value, data, box);
         check(fb_space_put(get(), &given.field, step, &block));
+    }
+    // Keeps a whole array in the place of what there is under this name and step, if there is anything, in one operation: who
+    // gets it gets the one before or the new one.
+    template <class T>
+    void replace(const std::string &name, const Extents &shape, std::uint64_t step, const T *data, const FieldOptions &options = {}) {
+        const detail::FieldStruct given(name, dtype_of<T>::value, shape.size(), &shape, options);
+        const Box whole{Extents(shape.size()), shape};
+        const fb_block block = detail::block(name, dtype_of<T>::value, data, whole);
+        check(fb_space_replace(get(), &given.field, step, &block));
+    }
+    // What there is in the space, as JSON: see fb_space_list.
+    std::string list() {
+        char *json = nullptr;
+        check(fb_space_list(get(), &json));
+        return std::unique_ptr<char, detail::FreeText>(json).get();
     }
     // Copies exactly the selected part, waiting up to `timeout` seconds (below 0: as in the options) until all of it was
     // put.

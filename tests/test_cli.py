@@ -173,7 +173,7 @@ def test_a_group_from_up_to_down(own_place: Path) -> None:
                 rank.array("U", dtype="f4", shape=(6, 5, 4), units="m")
                 rank.array("on", dtype="?", shape=(6, 5))
             with sim[0].step(3, time=0.5) as a, sim[1].step(3, time=0.5) as b:
-                a.put("U", whole[:2])
+                a.put("U", whole[:2], offset=(0, 0, 0))
                 b.put("U", whole[2:], offset=(2, 0, 0))
                 a.put("on", reference((6, 5), "?"))
             wait_until(lambda: told("ls", "--group", group)[0]["latest"] == 3)

@@ -297,7 +297,7 @@ def test_steps_that_a_rank_leaves_out(two: forebay.LocalGroup, transport: str, w
                 np.testing.assert_array_equal(found["U"][:10], whole[:10])
         # Rank 1 leaves out step 7 as well, and begins 8, at which nobody may want anything any more.
         with sim[0].step(7) as step:
-            step.put("U", whole[:10])
+            step.put("U", whole[:10], offset=(0, 0))
         sim[0].flush()
         if not watched:
             reader.close()

@@ -66,14 +66,15 @@ def test_a_rank_that_ends_in_a_step_leaves_it_torn_and_has_crashed(
         sim.say()
         seen, told = read_all(reader)
         assert seen == [(0, False), (1, False), (2, True)]
-        assert told == "Crashed: stream 's' has crashed at step 2: rank 0 of 1 ended without closing it"
+        why = f"rank 0 of 1 (process {sim.pid} on {os.uname().nodename}) ended without closing it"
+        assert told == f"Crashed: stream 's' has crashed at step 2: {why}"
         with pytest.raises(forebay.Crashed):
             reader.next()
     assert sim.code() != 0
     status = stream_status(one, "s")
     assert status is not None
     assert (status["phase"], status["reached"]) == ("crashed", 2)
-    assert status["why"] == "rank 0 of 1 ended without closing it"
+    assert status["why"] == why
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_one_of_several_ranks_that_crashed_is_named(one: forebay.LocalGroup) -> 
         sim[2].close()
         seen, told = read_all(reader)
     assert seen == [(0, True), (1, True)]
-    assert "rank 1 of 3 ended without closing it" in told
+    assert f"rank 1 of 3 (process {os.getpid()} on " in told
 
 
 def test_ranks_that_never_came_are_named_when_the_next_run_begins(one: forebay.LocalGroup) -> None:
@@ -313,7 +314,8 @@ def test_status_ls_and_the_logs_of_pipelines_say_how_a_run_ended(
 
     wait_until(lambda: "run 2 of stream 's' has ended" in log())
     assert "run 1 of stream 's' is running: its step 5 is the first here" in log()
-    assert "run 1 of stream 's' has crashed at step 5: rank 0 of 1 ended without closing it (20" in log()
+    assert f"run 1 of stream 's' has crashed at step 5: rank 0 of 1 (process {os.getpid()} on" in log()
+    assert "ended without closing it (20" in log()
 
 
 def test_a_producer_that_is_only_let_go_has_not_closed(one: forebay.LocalGroup) -> None:

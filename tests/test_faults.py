@@ -536,9 +536,9 @@ def test_a_producer_is_killed(
             assert victim.code() == -signal.SIGKILL
             for number in range(5):
                 with sim.step(number) as step:
-                    step.put("U", reference(SHAPE, "f8", number)[:20])
+                    step.put("U", reference(SHAPE, "f8", number)[:20], offset=(0, 0))
         with within(15):
-            for step in steps_until_crash(reader, "rank 1 of 2 ended without closing it"):
+            for step in steps_until_crash(reader, f"rank 1 of 2 (process {victim.pid} on "):
                 if step.number == 3 and point == "put":
                     # What the servers had answered for is kept, although its step was not ended.
                     assert step.torn

@@ -94,7 +94,7 @@ def test_zero_sized_blocks_and_fields(two: forebay.LocalGroup, transport: str) -
             rank.array("none", dtype="i2", shape=(0, 9))
         for number in range(3):
             steps = [rank.step(number).__enter__() for rank in sim]
-            steps[0].put("U", whole[:4])
+            steps[0].put("U", whole[:4], offset=(0, 0))
             steps[1].put("U", whole[4:4], offset=(4, 0))
             steps[2].put("U", whole[4:], offset=(4, 0))
             steps[0].put("none", np.zeros((0, 9), "i2"))
@@ -152,7 +152,7 @@ def test_ranks_may_disagree_about_a_layout(two: forebay.LocalGroup) -> None:
         sim[0].array("U", dtype="f8", shape=(8, 6))
         sim[1].array("U", dtype="f8", shape=(8, 7))
         with sim[0].step(0) as a, sim[1].step(0) as b:
-            a.put("U", whole[:4])
+            a.put("U", whole[:4], offset=(0, 0))
             b.put("U", np.zeros((4, 7)), offset=(4, 0))
         with reader.next() as found, pytest.raises((forebay.NotCovered, forebay.OutOfBounds)):
             found["U"][...]
@@ -246,3 +246,69 @@ def test_statistics_come_with_every_way_to_put(two: forebay.LocalGroup, how: str
             assert block.stats[:2] == (array.min(), array.max())
             assert block.stats[2] == pytest.approx(array.sum())
             assert block.stats[3:] == (array.size, 0)
+
+
+# ---- holes --------------------------------------------------------------------------------------
+
+
+def test_a_region_with_holes_is_filled(two: forebay.LocalGroup, transport: str) -> None:
+    """What nobody has put gets the number that the reader gives; `covered` tells where that is."""
+    whole = reference((6, 10))
+    with consumer(two, transport=transport) as reader, open_ranks(two, "s", 2, transport=transport) as ranks:
+        for rank, sim in enumerate(ranks):
+            sim.array("U", dtype="f8", shape=(6, 10))
+            sim.array("n", dtype="i4", shape=(4,))
+            with sim.step(0) as step:
+                step.put("U", whole[1:3, 5 * rank : 5 * rank + 4], offset=(1, 5 * rank))
+                if rank == 1:
+                    step.put("n", np.arange(2, dtype="i4"), offset=(1,))
+        found = reader.next()
+        there = np.zeros((6, 10), bool)
+        there[1:3, :4] = there[1:3, 5:9] = True
+        field = found["U"]
+        with pytest.raises(forebay.NotCovered):
+            field[...]
+        np.testing.assert_array_equal(field.covered(), there)
+        for region in (np.s_[...], np.s_[2, ::2], np.s_[::-1, 3:7], np.s_[0:0], np.s_[3:, :], np.s_[1, 2]):
+            expected = np.where(there, whole, -1.0)[region]
+            np.testing.assert_array_equal(field.covered(region), there[region])
+            np.testing.assert_array_equal(field.read(region, fill=-1), expected)
+            out = np.full(expected.shape, 7.0)
+            assert field.read(region, out=out, fill=-1) is out
+            np.testing.assert_array_equal(out, expected)
+        assert np.isnan(field.read(fill=np.nan)).sum() == (~there).sum()
+        assert found["n"].read(fill=-1).tolist() == [-1, 0, 1, -1]
+        assert found["n"].read(fill=np.int32(5)).tolist() == [5, 0, 1, 5]
+        assert found["n"].covered().tolist() == [False, True, True, False]
+        for fill in (0.5, 2**31, "x", np.float32(1), [1, 2, 3]):
+            with pytest.raises((forebay.TypeMismatch, forebay.OutOfBounds), match="field 'n'"):
+                found["n"].read(fill=fill)
+        with pytest.raises(forebay.OutOfBounds):
+            field.covered(np.s_[7])
+        found.release()
+        with pytest.raises(forebay.Closed):
+            field.covered()
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"dtype": "f4"}, "dtype float32, not float64"),
+        ({"units": "km"}, "units 'km', not 'm'"),
+        ({"stats": True}, "stats true, not false"),
+        ({"dims": ("a", "b")}, r"dims \[\"a\", \"b\"\], not \[\]"),
+        ({"association": "vertex"}, "association vertex, not cell"),
+        ({"every": 2, "spacing": 2.0}, r"every 2, not 1; spacing \[2.0, 2.0\], not \[\]"),
+    ],
+)
+def test_what_ranks_declare_differently_is_told(
+    one: forebay.LocalGroup, options: dict[str, object], told: str
+) -> None:
+    with open_ranks(one, "s", 2) as (first, second):
+        given: dict[str, object] = {"dtype": "f8", "shape": (4, 4), "units": "m"}
+        first.array("U", **given)  # type: ignore[arg-type]
+        with pytest.raises(
+            forebay.Conflict, match=f"rank 1 offers field 'U' of stream 's' with {told}, as it was"
+        ):
+            second.array("U", **{**given, **options})  # type: ignore[arg-type]
+        second.array("U", **given)  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def test_who_has_died_is_named(one: forebay.LocalGroup, child: Callable[..., Chi
         sim.expect("open")
         sim.say()
         with pytest.raises(
-            forebay.Crashed, match=rf"rank 0 \('the sim' \(process {sim.pid} on .*\)\) of 1 ended"
+            forebay.Crashed, match=rf"rank 0 of 1 \('the sim', process {sim.pid} on .*\) ended"
         ):
             reader.next()
 

@@ -493,7 +493,7 @@ def test_a_torn_step_is_not_executed(two: forebay.LocalGroup, code: Callable[[st
                 rank.array("U", dtype="f8", shape=SHAPE)
             write_steps(sim, range(2), lambda n: reference(SHAPE, "f8", n))
             with sim[0].step(2) as step:
-                step.put("U", reference(SHAPE)[:30])
+                step.put("U", reference(SHAPE)[:30], offset=(0, 0))
             sim[1].step(2).__enter__().put("U", reference(SHAPE)[30:], offset=(30, 0))
         # The next run is executed again.
         simulate(two, range(1, 3))

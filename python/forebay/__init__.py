@@ -56,7 +56,7 @@ from forebay._local import LocalGroup, LocalServer, local
 from forebay._pipeline import Comm, Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
 from forebay._producer import OpenStep, Producer
-from forebay._space import Space
+from forebay._space import Space, SpaceArray
 
 # People see where they find them, in tracebacks too.
 for _kind in (Error, *Error.__subclasses__()):
@@ -79,6 +79,7 @@ __all__ = [
     "PipelineRequest",
     "Producer",
     "Space",
+    "SpaceArray",
     "Stats",
     "Step",
     "__version__",

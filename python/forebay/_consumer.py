@@ -379,10 +379,14 @@ class Field:
             raise ValueError("a field of several blocks cannot be shown without a copy: use blocks()")
         return np.asarray(self.read(...), dtype)
 
-    def read(self, region: object = ..., *, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Copies a region, given as in NumPy, or fails and says which part is missing.
+    def read(
+        self, region: object = ..., *, out: NDArray[Any] | None = None, fill: object = None
+    ) -> NDArray[Any]:
+        """Copies a region, given as in NumPy, or fails and says which part is missing (`NotCovered`).
 
-        `out` must have the region's shape and the field's dtype; any strides will do.
+        `out` must have the region's shape and the field's dtype; any strides will do. With `fill`, a number that the
+        field can hold, a region with holes can be read: it stands where nothing was put, and `covered` tells where that
+        is.
         """
         offset, count, step, after = _arrays.selection(region, self._global())
         target = out if out is not None else _arrays.room(count, self.dtype)
@@ -390,8 +394,26 @@ class Field:
             final = [n for n, part in zip(count, after, strict=True) if not isinstance(part, int)]
             _arrays.check_out(out, final, self.dtype, self.name)
             target = _unsqueeze(out, after)
-        self._core.read(self.name, offset, count, step, _arrays.exposed(target), self._kind)
+        if fill is not None:
+            number = _arrays.checked(fill, self._kind, self.name)
+            if number.ndim:
+                raise OutOfBounds(
+                    f"field '{self.name}': fill is one number, not an array of shape {number.shape}"
+                )
+            target[...] = number
+        self._core.read(self.name, offset, count, step, _arrays.exposed(target), self._kind, fill is not None)
         return out if out is not None else target[after]
+
+    def covered(self, region: object = ...) -> NDArray[np.bool_]:
+        """Where a region, given as in NumPy, is filled by what was put: an array of the region's shape.
+
+        No data is read; in runs of many ranks the servers are asked which blocks there are.
+        """
+        offset, count, step, after = _arrays.selection(region, self._global())
+        filled = np.zeros(count, np.bool_)
+        for begin, shape in self._core.covered(self.name, offset, count, step):
+            filled[tuple(slice(first, first + n) for first, n in zip(begin, shape, strict=True))] = True
+        return filled[after]
 
     def blocks(self, *, all_servers: bool = False) -> list[Block]:
         """The blocks as read-only views: without a copy on the holder's host, else fetched.

@@ -151,7 +151,11 @@ class Step:
         step: list[int],
         out: NDArray[Any],
         dtype: str,
+        filled: bool,
     ) -> None: ...
+    def covered(
+        self, name: str, offset: list[int], shape: list[int], step: list[int]
+    ) -> list[tuple[list[int], list[int]]]: ...
     def release(self) -> None: ...
 
 class PipelineRequest:
@@ -177,6 +181,7 @@ class Space:
         step: int,
         offset: list[int] | None,
         array: NDArray[Any],
+        replace: bool,
     ) -> None: ...
     def get(
         self,
@@ -186,6 +191,7 @@ class Space:
         make: Callable[[dict[str, Any]], tuple[list[int], list[int], list[int], NDArray[Any]]],
     ) -> None: ...
     def remove(self, name: str, step: int) -> None: ...
+    def list(self) -> list[tuple[str, int, str, list[int], int, int]]: ...
 
 class Comm:
     @property

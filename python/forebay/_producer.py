@@ -412,7 +412,7 @@ class OpenStep:
         `array` may have any strides; its dtype must be the field's. It includes ghost layers, if there are
         any: so many before the interior (`ghost_low`) and after it (`ghost_high`), a width for all dimensions or
         one for each. `offset` is where the interior begins in the global array; it may be left out by a rank that is alone, for
-        zeros, and for a block that is the whole field. `number` tells apart several blocks of
+        zeros, for a block that is the whole field, and for an empty one. `number` tells apart several blocks of
         this rank. Blocks of a refined `level` (above 0) count their offsets in an index space of that level's
         own, of any extent: readers see them among `blocks()`, and reads by region leave them out. Returns
         whether it was staged: an undemanded field costs one check.
@@ -497,7 +497,8 @@ class OpenStep:
             raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
         if offset is not None:
             return _arrays.integers(offset, f"field '{name}': offset")
-        if self._producer.size > 1 and (interior != offer.shape or level > 0):
+        is_whole = interior == offer.shape and level == 0
+        if self._producer.size > 1 and not is_whole and 0 not in interior:
             raise OutOfBounds(
                 f"field '{name}': this block of shape {interior} is not the whole field, which has shape {offer.shape}, and "
                 f"there are {self._producer.size} ranks: say where it lies with `offset`"

@@ -3,16 +3,33 @@
 
 from __future__ import annotations
 
+import builtins
+import fnmatch
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from forebay import _arrays, _choices, _forebay, _options, _plain
 from forebay._closing import close_after
 from forebay._errors import Closed, OutOfBounds
+
+
+class SpaceArray(NamedTuple):
+    """An array in the space, as `Space.list` tells of it."""
+
+    name: str
+    step: int
+    dtype: np.dtype[Any]
+    #: The global shape.
+    shape: tuple[int, ...]
+    #: How many blocks were put of it.
+    blocks: int
+    #: How many bytes these have, without copies.
+    bytes: int
 
 
 class Space:
@@ -65,10 +82,14 @@ class Space:
         step: int,
         offset: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
+        replace: bool = False,
     ) -> None:
         """Puts an array as part of a global one of this `shape` (default: the array's, with its offset).
 
-        Waits until a server holds it and the directory knows it.
+        Waits until a server holds it and the directory knows it. With `replace` it takes the place of what there is under
+        this name and step, if there is anything, in one operation: who gets it gets the one before or the new one. Then
+        it must be the whole array, and may have another shape or dtype than the one before. A put that fails with `Timeout`
+        or `Unreachable` may have replaced it.
         """
         given = _plain.as_plain(array, f"field '{name}'")
         kind = _arrays.dtype_name(given.dtype)
@@ -89,6 +110,7 @@ class Space:
             _arrays.integer(step, "step"),
             at,
             _arrays.exposed(given),
+            replace,
         )
 
     def get(
@@ -131,6 +153,18 @@ class Space:
     def remove(self, name: str, *, step: int) -> None:
         """Removes what was put of a field at a step, on every server."""
         self._core.remove(name, _arrays.integer(step, "step"))
+
+    def list(self, pattern: str = "*") -> builtins.list[SpaceArray]:
+        """What there is in the space, by name and step.
+
+        `pattern` chooses by name, as file names are chosen: `*`, `?` and `[...]`. Asks all servers; what is put or removed
+        meanwhile may be in it or not. Reads no data.
+        """
+        return [
+            SpaceArray(name, step, _arrays.numpy_dtype(kind), tuple(shape), blocks, size)
+            for name, step, kind, shape, blocks, size in self._core.list()
+            if fnmatch.fnmatchcase(name, pattern)
+        ]
 
     def close(self) -> None:
         """Closes the connections, as soon as no other thread uses them. Closing twice is harmless."""

@@ -80,10 +80,10 @@ _GET = """\
       character(*), intent(in) :: field
       {type}, intent(inout), target :: array(..)
       {offset}
-      integer, intent(in), optional :: every(:)
+      integer, intent(in), optional :: every(:), holes
 {told}\
       if (too_many('fb_get', rank(array), stat, errmsg)) return
-      call get(step, field, locate(array), .true., {given}(offset), every, stat, errmsg)
+      call get(step, field, locate(array), .true., {given}(offset), every, holes, stat, errmsg)
 """
 
 _SPACE_PUT = """\
@@ -93,9 +93,10 @@ _SPACE_PUT = """\
       integer(int64), intent(in) :: step
       {offset}
       {integer}, intent(in), optional :: shape(:)
+      logical, intent(in), optional :: replace
 {told}\
       if (space_takes(rank(array), stat, errmsg)) &
-         call space_put(space, name, locate(array), step, {given}(offset), {given}(shape), stat, errmsg)
+         call space_put(space, name, locate(array), step, {given}(offset), {given}(shape), replace, stat, errmsg)
 """
 
 _SPACE_GET = """\
@@ -117,8 +118,8 @@ _ARGUMENTS = {
     "put_async": f"producer, {_PLACED}",
     "pipeline_stage": f"pipeline, {_PLACED}",
     "pipeline_stage_async": f"pipeline, {_PLACED}",
-    "get": "step, field, array, offset, every, stat, errmsg",
-    "space_put": "space, name, array, step, offset, shape, stat, errmsg",
+    "get": "step, field, array, offset, every, holes, stat, errmsg",
+    "space_put": "space, name, array, step, offset, shape, replace, stat, errmsg",
     "space_get": "space, name, array, step, offset, every, timeout, stat, errmsg",
 }
 _BODIES = {"get": _GET, "space_put": _SPACE_PUT, "space_get": _SPACE_GET}

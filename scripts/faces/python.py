@@ -82,7 +82,7 @@ class Package:
             "from typing import Literal",
         ]
         for enum in self._declaration.enums.values():
-            if enum.name in ("dtype", "memory", "outcome"):
+            if enum.name in ("dtype", "memory", "outcome", "holes"):
                 continue
             names = ", ".join(f'"{value.name}"' for value in enum.built if value.python)
             lines += ["", f"{enum.camel} = Literal[{names}]", f'"""{enum.doc}"""']

@@ -9,8 +9,9 @@ use crate::boundary::{Handle, call};
 use crate::boxes;
 use crate::fields::FieldTexts;
 use crate::options::consumer_options;
+use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::MAX_NDIM;
-use forebay_client::{BlockBytes, Consumer, Error, Result, Step};
+use forebay_client::{BlockBytes, Choice, Consumer, Error, Result, Step};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -105,8 +106,28 @@ pub(crate) unsafe extern "C" fn fb_get(step: *mut fb_step, selection: *const fb_
             let dtype = step.field(name)?.dtype;
             let selection = boxes::selection(&given)?;
             let mut target = boxes::target(&given, &selection.shape, name, dtype)?;
-            step.read(name, &selection, &mut target)
+            step.read_with(name, &selection, Choice::of_number(given.holes, "selection->holes")?, &mut target)
         }
+    })
+}
+
+/// Tells which elements of a region were put.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_covered(step: *const fb_step, selection: *const fb_selection) -> c_int {
+    call("fb_covered", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let step = &Handle::get(step, "step")?.step;
+            let given = arguments::read(selection, "selection")?;
+            let name = arguments::text(given.field, "selection->field")?;
+            let selection = boxes::selection(&given)?;
+            let mut target = boxes::target(&given, &selection.shape, name, Dtype::Bool)?;
+            target.fill_with(&[0])?;
+            for part in step.covered(name, &selection)? {
+                target.part(&part)?.fill_with(&[1])?;
+            }
+        }
+        Ok(())
     })
 }
 

@@ -6,9 +6,12 @@ use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options};
 use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, BlockArguments};
+use crate::general::give;
 use crate::options::space_options;
+use forebay_client::core::contract::Field;
 use forebay_client::core::region::{Dims, Region};
-use forebay_client::{Error, Result, Selection, Space, SpacePut};
+use forebay_client::{Error, Result, Selection, Space, SpaceArray, SpacePut};
+use serde_json::Value;
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -50,25 +53,65 @@ pub(crate) unsafe extern "C" fn fb_space_put(
     step: u64,
     block: *const fb_block,
 ) -> c_int {
-    call("fb_space_put", || {
+    // SAFETY: the header's terms.
+    call("fb_space_put", || unsafe { put(space, field, step, block, false) })
+}
+
+/// Puts a whole array into the space, in the place of what there is.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_replace(
+    space: *mut fb_space,
+    field: *const fb_field,
+    step: u64,
+    block: *const fb_block,
+) -> c_int {
+    // SAFETY: the header's terms.
+    call("fb_space_replace", || unsafe { put(space, field, step, block, true) })
+}
+
+/// Puts an array.
+///
+/// # Safety
+/// The header's terms.
+unsafe fn put(
+    space: *mut fb_space,
+    field: *const fb_field,
+    step: u64,
+    block: *const fb_block,
+    whole: bool,
+) -> Result<()> {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let inner = Handle::get(space, "space")?;
+        let field = Field { whole, ..boxes::field(&arguments::read(field, "field")?)? };
+        // The field is named once, by `field`.
+        let mut described = arguments::read(block, "block")?;
+        if described.field.is_null() {
+            described.field = c"".as_ptr();
+        }
+        let given = BlockArguments::read(&described)?;
+        if !given.field.is_empty() && given.field != field.name {
+            return Err(Error::invalid(format!(
+                "block->field is '{}', and field->name is '{}'",
+                given.field, field.name
+            )));
+        }
+        given.check_dtype(field.dtype)?;
+        inner.space.put(&SpacePut { field, step, extent: given.extent.clone() }, &given.source()?)
+    }
+}
+
+/// Tells what there is in the space.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_list(space: *mut fb_space, json: *mut *mut c_char) -> c_int {
+    call("fb_space_list", || {
         // SAFETY: the header's terms.
         unsafe {
             let inner = Handle::get(space, "space")?;
-            let field = boxes::field(&arguments::read(field, "field")?)?;
-            // The field is named once, by `field`.
-            let mut described = arguments::read(block, "block")?;
-            if described.field.is_null() {
-                described.field = c"".as_ptr();
-            }
-            let given = BlockArguments::read(&described)?;
-            if !given.field.is_empty() && given.field != field.name {
-                return Err(Error::invalid(format!(
-                    "block->field is '{}', and field->name is '{}'",
-                    given.field, field.name
-                )));
-            }
-            given.check_dtype(field.dtype)?;
-            inner.space.put(&SpacePut { field, step, extent: given.extent.clone() }, &given.source()?)
+            give(json, || {
+                let arrays = inner.space.list()?;
+                Ok(Value::Array(arrays.iter().map(SpaceArray::to_json).collect()).to_string())
+            })
         }
     })
 }

@@ -417,6 +417,17 @@ CASE(selections) {
     bad = a_selection("U", FB_F64, 3, ZERO, GLOBAL, out);
     FAILS(FB_NOT_COVERED, "'U'", "3", fb_get(step, &bad));
     for (int i = 0; i < 4 * 5 * 6; i++) CHECK(out[i] == -1);
+    REFUSED(FB_INVALID, "fb_get: selection->holes", "FB_HOLES_", holes, 7);
+    bad.holes = FB_HOLES_LEFT;
+    OK(fb_get(step, &bad));
+    uint8_t covered[4 * 5 * 6];
+    fb_selection mask = a_selection("U", FB_BOOL, 3, ZERO, GLOBAL, covered);
+    OK(fb_covered(step, &mask));
+    for (int i = 0; i < 4 * 5 * 6; i++) CHECK(covered[i] == (i < 3 * 5 * 6) && (covered[i] || out[i] == -1));
+    mask.dtype = FB_U8;
+    FAILS(FB_TYPE_MISMATCH, "'U'", "selection->dtype", fb_covered(step, &mask));
+    FAILS(FB_INVALID, "fb_covered: step", "is NULL", fb_covered(NULL, &mask));
+    FAILS(FB_INVALID, "fb_covered: selection", "is NULL", fb_covered(step, NULL));
 #undef REFUSED
 
     FAILS(FB_NOT_FOUND, "'W'", "it has U", fb_step_field(step, "W", &about));

@@ -538,7 +538,7 @@ CASE(how_a_run_ends) {
         OK(fb_step_release(step));
         OK(run ? fb_producer_abandon(producer) : fb_producer_close(producer));
         const int end = fb_consumer_next(consumer, -1, &step);
-        if (run) FAILS(FB_CRASHED, "crashed at step 2", "rank 0 ('the sim' (process ", end);
+        if (run) FAILS(FB_CRASHED, "crashed at step 2", "rank 0 of 1 ('the sim', process ", end);
         else FAILS(FB_ENDED, "has ended after 3 steps", stream, end);
         OK(fb_consumer_close(consumer));
         late = open_consumer(stream);
@@ -617,6 +617,17 @@ CASE(space) {
     FAILS(FB_TYPE_MISMATCH, "float64", "float32", fb_space_put(space, &field, 7, &block));
     selection.dtype = FB_F32;
     FAILS(FB_TYPE_MISMATCH, stream, "float32", fb_space_get(space, 7, 20, &selection));
+    block = a_block(NULL, FB_F64, 3, rows[0], shapes[0], values[0]);
+    FAILS(FB_OUT_OF_BOUNDS, stream, "only a whole array", fb_space_replace(space, &field, 7, &block));
+    block = a_block(NULL, FB_F64, 3, ZERO, GLOBAL, values);
+    OK(fb_space_replace(space, &field, 7, &block));
+    OK(fb_space_replace(space, &field, 7, &block));
+    FAILS(FB_CONFLICT, stream, "`replace`", fb_space_put(space, &field, 7, &block));
+    char *json;
+    OK(fb_space_list(space, &json));
+    CHECK(json[0] == '[' && strstr(json, stream));
+    fb_free(json);
+    FAILS(FB_INVALID, "fb_space_list", "is NULL", fb_space_list(space, NULL));
     OK(fb_space_remove(space, stream, 7));
     OK(fb_space_close(space));
 }

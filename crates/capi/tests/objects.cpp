@@ -277,6 +277,23 @@ static void fields(const std::string &stream) {
     CHECK(forebay::Error(FB_TIMEOUT, "").is_retryable() && !forebay::Error(FB_INVALID, "").is_retryable());
 }
 
+static void holes(const std::string &stream) {
+    auto viewer = consumer(stream);
+    auto sim = producer(stream);
+    sim.array<int>("N", {2, 4});
+    const int values[2] = {7, 8};
+    auto step = sim.step(0);
+    step.put("N", values, {{1, 1}, {1, 2}});
+    step.end();
+    const auto found = viewer.next();
+    FAILS(FB_NOT_COVERED, "'N'", found->get<int>("N"));
+    const auto filled = found->get<int>("N", {{1, 0}, {1, 4}}, -1);
+    CHECK(filled(0, 0) == -1 && filled(0, 1) == 7 && filled(0, 2) == 8 && filled(0, 3) == -1);
+    const auto there = found->covered("N", {{0, 0}, {2, 2}, {1, 2}});
+    CHECK(!there(0, 0) && !there(0, 1) && !there(1, 0) && there(1, 1));
+    CHECK(found->covered("N", {{1, 1}, {1, 1}})(0, 0));
+}
+
 static void space(const std::string &stream) {
     forebay::Space space;
     const std::vector<int> values = {1, 2, 3, 4, 5, 6};
@@ -284,7 +301,14 @@ static void space(const std::string &stream) {
     const auto part = space.get<int>(stream, 9, {{1, 1}, {2, 2}, {1, 2}});
     CHECK(part(0, 0) == 1 && part(0, 1) == 3 && part(1, 0) == 4 && part(1, 1) == 6);
     FAILS(FB_NOT_COVERED, stream, space.get<int>(stream, 9, {{0, 0}, {3, 4}}, 0.05));
+    const int other[2] = {7, 8};
+    space.replace(stream, {2}, 9, other);
+    CHECK(space.get<int>(stream, 9, {{0}, {2}}, 0)(1) == 8);
+    FAILS(FB_CONFLICT, "`replace`", space.put(stream, {2}, 9, other, {{0}, {2}}));
+    const std::string listed = space.list();
+    CHECK(listed.find("\"name\":\"" + stream + "\"") != std::string::npos);
     space.remove(stream, 9);
+    CHECK(space.list().find("\"name\":\"" + stream + "\"") == std::string::npos);
     CHECK(forebay::Admin().status().find("\"servers\"") != std::string::npos);
 }
 
@@ -305,7 +329,7 @@ static void ends(const std::string &stream) {
             CHECK(throws && error.what() == std::string("the simulation's own"));
         }
         CHECK(viewer.next()->number() == 0);
-        if (throws) FAILS(FB_CRASHED, "of 1 ended without closing it", viewer.next());
+        if (throws) FAILS(FB_CRASHED, "ended without closing it", viewer.next());
         else CHECK(!viewer.next());
     }
     auto sim = producer(stream + " given up");
@@ -347,7 +371,7 @@ static void errors(const std::string &stream) {
 
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
-        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"in_place", in_place}, {"particles", particles},
+        {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
         {"fields", fields}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);

@@ -775,6 +775,12 @@ contains
       call fails(FB_OUT_OF_BOUNDS, 'counts from 0')
       call fb_space_put(space, 'bad', t, 1_int64, shape=[nx], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'shape has 1')
+      call fb_space_put(space, 'one '//trim(name), 43.0_real64, 1_int64, stat=stat, errmsg=text)
+      call fails(FB_CONFLICT, 'overlaps')
+      call fb_space_put(space, 'one '//trim(name), i4, 1_int64, replace=.true.)
+      call fb_space_get(space, 'one '//trim(name), j4, 1_int64)
+      call check(all(i4 == j4), 'another array in its place')
+      call check(index(fb_space_list(space), 'one '//trim(name)) > 0, 'what there is')
       call fb_space_remove(space, trim(name), 7_int64)
       call fb_space_get(space, trim(name), back, step=7_int64, timeout=0.05_real64, stat=stat, errmsg=text)
       call check(stat /= FB_OK, 'it is gone')
@@ -796,6 +802,7 @@ contains
       type(fb_space) :: space
       type(fb_view) :: view
       integer(int32), target :: i4(2, 2), j4(2, 2), one(2, 1)
+      integer(int8), target :: there(2, 2)
       integer(int32), pointer :: given(:, :)
       type(c_ptr) :: address
       i4 = reshape([1, 2, 3, 4], [2, 2])
@@ -824,6 +831,11 @@ contains
       call check(all(j4(:, 1) == one(:, 1)), 'in place')
       call fb_get(step, 'u', j4, offset=[wide - 8, 0_int64], every=[2, 1], stat=stat, errmsg=text)
       call fails(FB_NOT_COVERED, 'C''s order')
+      j4 = -1
+      call fb_get(step, 'u', j4, offset=[wide - 8, 0_int64], every=[2, 1], holes=FB_HOLES_LEFT)
+      call check(any(j4 == -1) .and. any(j4 /= -1), 'holes are left')
+      call fb_covered(step, 'u', c_loc(there), [2_int64, 2_int64], every=[1, 1])
+      call check(all(there == 0), 'nothing at the beginning')
       call fb_get(step, 'u', j4(:, 1:1), offset=[wide - 8, 0_int64], every=[3, 1])
       call check(all(j4(:, 1) == [5, 6]), 'every third of two blocks')
       call fb_step_block(step, 'u', 1_int64, view)
@@ -895,7 +907,7 @@ contains
       call fb_step_release(step)
       call fb_producer_abandon(sim)
       call check(.not. fb_consumer_next(viewer, step, stat=stat, errmsg=text), 'there is none')
-      call fails(FB_CRASHED, "rank 0 ('the sim' (process ")
+      call fails(FB_CRASHED, "rank 0 of 1 ('the sim', process ")
       call fb_consumer_close(viewer)
       call fb_producer_abandon(sim, stat, text)
       call check(stat == FB_OK, 'giving up twice is harmless')

@@ -1,20 +1,26 @@
 //! `forebay ls`: which streams there are, and which fields.
 
 use crate::Common;
-use crate::output::{Output, list, text};
+use crate::output::{self, Output, list, text};
 use crate::status::{of_reachable, phase};
-use forebay_client::{Admin, Error, Result};
+use forebay_client::{Admin, Error, Result, Space, SpaceArray, SpaceOptions};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// List streams, or the fields of one.
+/// List streams, or the fields of one, or the space.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Ls {
-    /// The stream
+    /// The stream; with --space the names of arrays, as in 'T*'
     stream: Option<String>,
+    /// List the arrays that the space keeps
+    #[arg(long)]
+    space: bool,
 }
 
 pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> {
+    if ls.space {
+        return ls_space(common, ls.stream.as_deref(), output);
+    }
     let status = of_reachable(&Admin::open(&common.group_options()?)?, output)?;
     let streams = status["streams"].as_array().map_or(&[][..], Vec::as_slice);
     match &ls.stream {
@@ -35,6 +41,34 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
             output.result(&stream["fields"], |_| [table(fields), left_out(stream)].concat());
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the arrays of the space whose names match.
+fn ls_space(common: &Common, pattern: Option<&str>, out: &Output) -> Result<ExitCode> {
+    let options = SpaceOptions::new(common.group_options()?);
+    let pattern = pattern.map(glob::Pattern::new).transpose();
+    let pattern = pattern.map_err(|error| Error::invalid(format!("the pattern of names: {error}")))?;
+    let matches = |name: &str| pattern.as_ref().is_none_or(|pattern| pattern.matches(name));
+    let arrays: Vec<SpaceArray> =
+        Space::open(&options)?.list()?.into_iter().filter(|array| matches(&array.field.name)).collect();
+    let told: Vec<Value> = arrays.iter().map(SpaceArray::to_json).collect();
+    out.result(&json!(told), |_| {
+        let row = |array: &SpaceArray| {
+            let SpaceArray { field, step, blocks, bytes } = array;
+            let shape = field.shape.as_deref().unwrap_or_default();
+            let shape = shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            [
+                field.name.clone(),
+                step.to_string(),
+                field.dtype.to_string(),
+                format!("({shape})"),
+                blocks.to_string(),
+                output::bytes(*bytes),
+            ]
+        };
+        output::table(["ARRAY", "STEP", "DTYPE", "SHAPE", "BLOCKS", "SIZE"], arrays.iter().map(row))
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,16 +93,10 @@ fn table(fields: &[Value]) -> Vec<String> {
             text(&field["units"]),
         ]
     };
-    let header = ["FIELD", "DTYPE", "SHAPE", "EVERY", "DIMS", "UNITS"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(header).chain(fields.iter().map(row)).collect();
-    let widths: Vec<usize> =
-        (0..6).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
+    let header = ["FIELD", "DTYPE", "SHAPE", "EVERY", "DIMS", "UNITS"];
+    let rows = output::table(header, fields.iter().map(row));
     let beneath = std::iter::once(Vec::new()).chain(fields.iter().map(|field| attributes(&field["attrs"])));
-    rows.iter().zip(beneath).flat_map(|(row, attrs)| [vec![line(row)], attrs].concat()).collect()
+    rows.into_iter().zip(beneath).flat_map(|(row, attrs)| [vec![row], attrs].concat()).collect()
 }
 
 /// A note for people if a stream's fields and attributes had no room in the status.

@@ -15,7 +15,7 @@
 //!
 //! - `seconds`, `fork`, `check_dtype`: times that users give, handles in forked children, dtypes of arrays;
 //! - `identity`, `job`: which process this is, and of which job;
-//! - `on_loss`, `outcome`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
+//! - `on_loss`, `outcome`, `holes`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
 //! - `connection`: finding a group and talking to its servers;
 //! - `put_target`: a server that this process puts blocks to;
 //! - `reading`: getting at blocks, whoever put them;
@@ -30,6 +30,7 @@ mod consumer;
 mod declared;
 mod fork;
 mod group_options;
+mod holes;
 mod identity;
 mod job;
 mod on_loss;
@@ -48,6 +49,7 @@ pub use connection::group::Group;
 pub use consumer::Consumer;
 pub use declared::{ConsumerOptions, ProducerOptions, SpaceOptions};
 pub use group_options::{GroupOptions, TransportChoice};
+pub use holes::Holes;
 pub use job::new_job_name;
 pub use on_loss::OnLoss;
 pub use outcome::Outcome;
@@ -60,7 +62,7 @@ pub use reading::selection::Selection;
 pub use reading::share::Share;
 pub use reading::step::Step;
 pub use seconds::{patience, seconds};
-pub use space::{Space, SpacePut};
+pub use space::{Space, SpaceArray, SpacePut};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;

@@ -49,6 +49,8 @@ pub struct Field {
     pub units: String,
     /// Whether blocks are to carry statistics.
     pub stats: bool,
+    /// Of the space: whether each put is the whole array, and takes the place of the one before. One server answers for it.
+    pub whole: bool,
 }
 
 impl Serialize for Field {
@@ -80,7 +82,13 @@ impl Field {
             origin: Vec::new(),
             units: String::new(),
             stats: false,
+            whole: false,
         }
+    }
+
+    /// The shape of which several servers may own tiles.
+    pub fn tiled_shape(&self) -> Option<&[u64]> {
+        self.shape.as_deref().filter(|_| !self.whole)
     }
 
     /// Its dtype and global shape, as messages say them.
@@ -128,6 +136,27 @@ impl Field {
     pub fn bytes(&self) -> Option<u64> {
         let size = self.dtype.size() as u64;
         self.shape.as_ref()?.iter().try_fold(size, |bytes, extent| bytes.checked_mul(*extent))
+    }
+
+    /// What differs in `other`, given by another rank, which cannot change in a run: both values of each.
+    pub fn differences(&self, other: &Field) -> Vec<String> {
+        let numbers = |values: &[f64]| format!("{values:?}");
+        let association = |field: &Field| format!("{:?}", field.association).to_lowercase();
+        let has_shape = |field: &Field| field.shape.is_some().to_string();
+        let pairs = [
+            ("dtype", self.dtype.to_string(), other.dtype.to_string()),
+            ("ndim", self.ndim.to_string(), other.ndim.to_string()),
+            ("whether it has a global shape", has_shape(self), has_shape(other)),
+            ("every", self.every.to_string(), other.every.to_string()),
+            ("association", association(self), association(other)),
+            ("dims", format!("{:?}", self.dims), format!("{:?}", other.dims)),
+            ("spacing", numbers(&self.spacing), numbers(&other.spacing)),
+            ("origin", numbers(&self.origin), numbers(&other.origin)),
+            ("units", format!("'{}'", self.units), format!("'{}'", other.units)),
+            ("stats", self.stats.to_string(), other.stats.to_string()),
+        ];
+        let differ = pairs.into_iter().filter(|(_, mine, theirs)| mine != theirs);
+        differ.map(|(what, mine, theirs)| format!("{what} {theirs}, not {mine}")).collect()
     }
 
     /// Whether `other`, given by another rank, is the same offer (the shape may change from step to step).

@@ -1,7 +1,7 @@
 //! The directory's leaf: the blocks of one field at one step, found by region.
 
 use crate::block::{BlockRecord, Extent};
-use crate::contract::Field;
+use crate::contract::{Association, Field};
 use crate::coverage;
 use crate::ids::BlockKey;
 use crate::region::Region;
@@ -117,9 +117,16 @@ impl FieldIndex {
                     )
                 } else {
                     format!(
-                        "{} of field '{name}' at {interior} overlaps {} at {before}; interiors must be disjoint, \
-                         declare shared layers as ghosts",
-                        record.key, other.key
+                        "{} of field '{name}' at {interior} overlaps {} at {before}; interiors must be disjoint{}",
+                        record.key,
+                        other.key,
+                        match self.field.association {
+                            Association::Cell => ", declare shared layers as ghosts",
+                            Association::Vertex => {
+                                ": nodes that two blocks share are of the block that they begin, and a layer of ghosts \
+                                 (ghost_high) of the one that they end"
+                            }
+                        }
                     )
                 }));
             }

@@ -24,6 +24,15 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Who it is, in brackets; nothing if that is not known.
+    pub(crate) fn in_brackets(&self) -> String {
+        let Identity { name, host, pid } = self;
+        let name = name.iter().map(|name| format!("'{name}', ")).collect::<String>();
+        if host.is_empty() { String::new() } else { format!(" ({name}process {pid} on {host})") }
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Identity { name, host, pid } = self;

@@ -9,7 +9,7 @@ use crate::timeout::Timeout;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{AttrValues, Choice, Selection, Share};
+use forebay_client::{AttrValues, Choice, Holes, Selection, Share};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyDict, PyList, PyTuple};
 
@@ -162,10 +162,26 @@ impl Step {
         step: Vec<u64>,
         out: &Bound<'_, PyAny>,
         dtype: &str,
+        filled: bool,
     ) -> PyResult<()> {
         let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
         let mut array = Array::of(out, Dtype::parse(dtype).map_err(raise)?)?;
-        waiting(py, || self.step.read(name, &selection, &mut array.target()?))
+        let holes = if filled { Holes::Left } else { Holes::Refused };
+        waiting(py, || self.step.read_with(name, &selection, holes, &mut array.target()?))
+    }
+
+    /// Which of the selected elements were put: offset and shape of disjoint boxes of the selection.
+    fn covered(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        offset: Vec<u64>,
+        shape: Vec<u64>,
+        step: Vec<u64>,
+    ) -> PyResult<Vec<(Vec<u64>, Vec<u64>)>> {
+        let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
+        let parts = waiting(py, || self.step.covered(name, &selection))?;
+        Ok(parts.iter().map(|part| (part.offset().to_vec(), part.shape().to_vec())).collect())
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {

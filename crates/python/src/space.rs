@@ -8,7 +8,7 @@ use crate::producer::{dims, extent, field};
 use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{Selection, SpacePut};
+use forebay_client::{Selection, SpaceArray, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -44,9 +44,10 @@ impl Space {
         step: u64,
         offset: Option<Vec<u64>>,
         array: &Bound<'_, PyAny>,
+        replace: bool,
     ) -> PyResult<()> {
         let array = Array::of(array, Dtype::parse(dtype).map_err(raise)?)?;
-        let field = field(name, dtype, array.shape().len(), global)?;
+        let field = Field { whole: replace, ..field(name, dtype, array.shape().len(), global)? };
         let put = SpacePut { field, step, extent: extent(name, offset, array.shape(), None)? };
         waiting(py, || self.space.put(&put, &array.source()?))
     }
@@ -122,5 +123,16 @@ impl Space {
 
     fn remove(&self, py: Python<'_>, name: &str, step: u64) -> PyResult<()> {
         waiting(py, || self.space.remove(name, step))
+    }
+
+    /// Name, step, dtype, shape, count of blocks and bytes of each array.
+    #[allow(clippy::type_complexity)]
+    fn list(&self, py: Python<'_>) -> PyResult<Vec<(String, u64, String, Vec<u64>, u64, u64)>> {
+        let arrays = waiting(py, || self.space.list())?;
+        let told = arrays.into_iter().map(|SpaceArray { field, step, blocks, bytes }| {
+            let shape = field.shape.as_deref().unwrap_or_default().to_vec();
+            (field.name, step, field.dtype.to_string(), shape, blocks, bytes)
+        });
+        Ok(told.collect())
     }
 }

@@ -6,7 +6,7 @@
 //! - [`owner`]: what this server does as an owner: blocks are registered with it, found, and let go;
 //! - [`holder`]: what it does as a holder: it registers the blocks that it holds with their owners, and frees them;
 //! - `field_at_step`: what is put, found and removed;
-//! - [`Group`]: what both roles ask of the rest of the server.
+//! - [`Group`]: what both roles ask of the rest of the server; [`PendingAnswer`]: of another one.
 //!
 //! Each role has its own state, and they tell each other messages, also where one server has both. What waits for answers
 //! is at the server's level: `node/space`.
@@ -15,36 +15,30 @@ mod field_at_step;
 mod group;
 pub(crate) mod holder;
 pub(crate) mod owner;
+mod pending_answer;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use field_at_step::FieldAtStep;
 pub(crate) use group::Group;
+pub(crate) use pending_answer::PendingAnswer;
 
 use crate::context::Context;
 use crate::held::Held;
 use crate::questions::Answer;
 use forebay_core::ids::{BlockKey, Epoch, ServerId};
+use forebay_wire::client::space::Listed;
 use forebay_wire::peer::replication::{ReplicaUnit, SpaceBlock};
 use forebay_wire::peer::space::Message;
 use holder::Holder;
 use owner::{HandOver, Owner, Registration};
-use tokio::sync::oneshot;
+use std::collections::BTreeMap;
 
 /// What a server knows of the space.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     pub(crate) owner: Owner,
     pub(crate) holder: Holder,
-}
-
-/// An answer that another server is to give.
-#[derive(Debug)]
-pub(crate) struct PendingAnswer {
-    pub(crate) server: ServerId,
-    pub(crate) token: u64,
-    /// Ends without an answer if the server dies.
-    pub(crate) answer: oneshot::Receiver<Answer>,
 }
 
 impl Space {
@@ -108,6 +102,33 @@ impl Space {
     /// The holder of a block is dead, and this server holds it in that one's place since this epoch.
     pub(crate) fn take_over(&mut self, range: Held, block: SpaceBlock, epoch: Epoch) {
         self.holder.take_over(range, block, epoch);
+    }
+
+    /// The first arrays after this one that this server describes or holds blocks of. Looks at all that it knows.
+    pub(crate) fn list(&self, cx: &Context<'_>, after: Option<&FieldAtStep>, most: usize) -> Vec<Listed> {
+        let mut found: BTreeMap<FieldAtStep, Listed> = BTreeMap::new();
+        let mut at = |key: &FieldAtStep, tell: &mut dyn FnMut(&mut Listed)| {
+            let is_among = found.len() < most || found.last_key_value().is_some_and(|(last, _)| key <= last);
+            if after.is_some_and(|after| key <= after) || !is_among {
+                return;
+            }
+            let new =
+                || Listed { name: key.field.clone(), step: key.step, described: None, held: Vec::new() };
+            tell(found.entry(key.clone()).or_insert_with(new));
+            if found.len() > most {
+                found.pop_last();
+            }
+        };
+        for (key, description, field) in self.owner.described(cx) {
+            at(key, &mut |listed| listed.described = Some((description, field.clone())));
+        }
+        for (key, description, bytes) in self.holder.held() {
+            at(key, &mut |listed| match listed.held.iter_mut().find(|held| held.0 == description) {
+                Some((_, blocks, sum)) => (*blocks, *sum) = (*blocks + 1, *sum + bytes),
+                None => listed.held.push((description, 1, bytes)),
+            });
+        }
+        found.into_values().collect()
     }
 
     /// How many blocks this server knows as an owner, and about how many bytes that takes.

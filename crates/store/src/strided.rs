@@ -242,6 +242,23 @@ impl<'a> Target<'a> {
         (bytes > 0 && same).then(|| unsafe { std::slice::from_raw_parts_mut(self.data, bytes) })
     }
 
+    /// Sets all its elements to this one.
+    pub fn fill_with(&mut self, element: &[u8]) -> Result<()> {
+        if element.len() != self.element {
+            return Err(Error::internal(format!(
+                "an element of {} bytes, not {}",
+                element.len(),
+                self.element
+            )));
+        }
+        let nowhere = [0; MAX_NDIM];
+        // SAFETY: without strides the one element is read for each of the target's, which is ours.
+        unsafe {
+            copy(self.data, &self.strides, element.as_ptr(), &nowhere, &self.shape, self.element, None);
+        }
+        Ok(())
+    }
+
     /// Fills it from a selection of a dense array of extents `stored` in memory at `source`: in dimension
     /// `d`, the elements `offset[d]`, `offset[d] + step[d]`, ...
     ///

@@ -44,6 +44,8 @@ numbers! {
     FB_START_RUN = 4,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
+    FB_HOLES_REFUSED = 0,
+    FB_HOLES_LEFT = 1,
     FB_OUTCOME_STAGED = 0,
     FB_OUTCOME_UNDEMANDED = 1,
     FB_OUTCOME_DROPPED = 2,
@@ -167,6 +169,8 @@ sized!(
         every: *const u64 = std::ptr::null(),
         data: *mut c_void = std::ptr::null_mut(),
         strides: *const i64 = std::ptr::null(),
+        holes: i32 = 0,
+        reserved: i32 = 0,
     }
 );
 

@@ -4,6 +4,7 @@
 
 use crate::choice::{Choice, Named};
 use crate::group_options::TransportChoice;
+use crate::holes::Holes;
 use crate::on_loss::OnLoss;
 use crate::outcome::Outcome;
 use forebay_core::contract::Association;
@@ -65,6 +66,14 @@ impl Choice for Take {
     const VALUES: &[Named<Self>] = &[
         Named { value: Some(Take::All), number: 0, name: "all", c_name: "FB_TAKE_ALL" },
         Named { value: Some(Take::Latest), number: 1, name: "latest", c_name: "FB_TAKE_LATEST" },
+    ];
+}
+
+impl Choice for Holes {
+    const WHAT: &str = "holes";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Holes::Refused), number: 0, name: "refused", c_name: "FB_HOLES_REFUSED" },
+        Named { value: Some(Holes::Left), number: 1, name: "left", c_name: "FB_HOLES_LEFT" },
     ];
 }
 

@@ -1,7 +1,8 @@
 //! Assembling a region from blocks, whoever holds them: exactly what was asked for, or an error that says
-//! what is missing, before anything is written.
+//! what is missing, before anything is written; or what there is of it, if the caller says so.
 
 use crate::check_dtype::check_dtype;
+use crate::holes::Holes;
 use crate::reading::selection::Selection;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::block::BlockRecord;
@@ -28,6 +29,7 @@ pub(crate) fn read(
     field: &Field,
     blocks: &[BlockRecord],
     selection: &Selection,
+    holes: Holes,
     target: &mut Target<'_>,
 ) -> Result<()> {
     check_dtype(field, target.dtype())?;
@@ -40,36 +42,43 @@ pub(crate) fn read(
         )));
     }
     let step = &from.step;
-    for (block, part) in parts(step, field, blocks, selection)? {
+    let parts = match holes {
+        Holes::Refused => parts(step, field, blocks, selection)?,
+        Holes::Left => covered(field, blocks, selection)?,
+    };
+    for (block, part) in parts {
         read_part(from, field, block, selection, &part, &mut target.part(&part)?)
             .map_err(|error| error.during(format!("{} of field '{}' at {step}", block.key, field.name)))?;
     }
     Ok(())
 }
 
-/// Which blocks hold which part of a selection; together they hold all of it.
+/// Which blocks hold which part of a selection.
+pub(crate) fn covered<'a>(
+    field: &Field,
+    blocks: &'a [BlockRecord],
+    selection: &Selection,
+) -> Result<Vec<(&'a BlockRecord, Region)>> {
+    selection.span(field)?;
+    let placed = blocks.iter().filter(|block| block.level == 0 && block.extent.offset().is_some());
+    let parts = placed.filter_map(|block| Some((block, selection.within(&block.extent.interior())?)));
+    Ok(parts.collect())
+}
+
+/// The same, where together they hold all of it.
 pub(crate) fn parts<'a>(
     step: &str,
     field: &Field,
     blocks: &'a [BlockRecord],
     selection: &Selection,
 ) -> Result<Vec<(&'a BlockRecord, Region)>> {
-    let span = selection.span(field)?;
-    let mut parts = Vec::new();
-    if selection.shape.contains(&0) {
-        return Ok(parts);
-    }
-    let mut found = 0u64;
-    for block in blocks.iter().filter(|block| block.level == 0 && block.extent.offset().is_some()) {
-        if let Some(part) = selection.within(&block.extent.interior()) {
-            found += part.volume();
-            parts.push((block, part));
-        }
-    }
+    let parts = covered(field, blocks, selection)?;
+    let found: u64 = parts.iter().map(|(_, part)| part.volume()).sum();
     // Interiors are disjoint, so that counting elements tells whether all are there.
     let wanted = selection.shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
     if Some(found) != wanted {
         let interiors: Vec<Region> = parts.iter().map(|(block, _)| block.extent.interior()).collect();
+        let span = selection.span(field)?;
         let missing = coverage::missing(&span, interiors.iter());
         return Err(Error::new(
             ErrorKind::NotCovered,

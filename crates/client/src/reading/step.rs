@@ -2,6 +2,7 @@
 
 use crate::check_dtype::check_dtype;
 use crate::connection::rpc::lock;
+use crate::holes::Holes;
 use crate::reading::assemble;
 use crate::reading::block_lookup::{LookupCache, Records, find_records};
 use crate::reading::block_view::{BlockBytes, BlockView, MappedBytes};
@@ -182,13 +183,24 @@ impl Step {
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
     pub fn read(&self, name: &str, selection: &Selection, target: &mut Target<'_>) -> Result<()> {
+        self.read_with(name, selection, Holes::Refused, target)
+    }
+
+    /// The same; `holes` says what is done where nothing was put.
+    pub fn read_with(
+        &self,
+        name: &str,
+        selection: &Selection,
+        holes: Holes,
+        target: &mut Target<'_>,
+    ) -> Result<()> {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
         let (step, term) = (self.report.id.to_string(), self.report.term);
         let from = assemble::BlockSource { pool: &self.held.pool, step, term };
-        let read = assemble::read(&from, &found.field, &records, selection, target);
+        let read = assemble::read(&from, &found.field, &records, selection, holes, target);
         read.map_err(|mut error| {
             if error.kind == ErrorKind::NotCovered && self.report.torn {
                 error.text += " (the step is torn: a rank died in it, or left it out)";
@@ -206,6 +218,16 @@ impl Step {
         let mut values = vec![T::default(); selection.shape.iter().product::<u64>() as usize];
         self.read(name, selection, &mut Target::of(&mut values, &selection.shape)?)?;
         Ok(values)
+    }
+
+    /// Which of the selected elements of a field were put, as disjoint boxes of the selection. Moves no data.
+    pub fn covered(&self, name: &str, selection: &Selection) -> Result<Vec<Region>> {
+        self.held.guard.check("consumer")?;
+        let _hold = self.hold()?;
+        let found = self.find(name)?;
+        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
+        let parts = assemble::covered(&found.field, &records, selection)?;
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
 
     /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How many fields are remembered.
 const FIELDS_MAX: usize = 1024;
 
+/// How often a field may turn out to be another one while it is searched, once the deadline has passed.
+const CHANGES_MAX: u32 = 8;
+
 impl Space {
     /// The field as it is at a step, waiting until something of it was put, no longer than `timeout`.
     pub fn field(&self, field: &str, step: StepNumber, timeout: Duration) -> Result<Field> {
@@ -57,10 +60,11 @@ impl Space {
         let describer = self.describer(field, step)?;
         // Whom to ask follows from the shape, and most fields have one at all steps.
         let mut known = lock(&self.known).get(field).cloned();
+        let mut changes = 0;
         loop {
             let tiles = known.as_ref().map(|known| self.tiles(known, step));
             let (Some(as_known), Some(tiles)) = (&known, tiles.filter(|tiles| !tiles.is_single())) else {
-                let shape = known.as_ref().and_then(|known| known.shape.clone());
+                let shape = known.as_ref().and_then(|known| known.tiled_shape().map(Dims::from));
                 let found = self.ask_one(describer, field, step, (Some(region), shape), deadline)?;
                 self.remember(&found.report.field);
                 if !found.held.is_empty() {
@@ -74,14 +78,14 @@ impl Space {
             if let Some(found) = ask(false)? {
                 return Ok(found);
             }
-            // A part was not put yet, or the field has another shape now.
+            // A part was not put yet, or the field has another shape now, or another one has taken its place.
             let now = self.field_now(field, step, deadline)?;
-            if now.shape == as_known.shape
-                && let Some(found) = ask(true)?
-            {
+            let is_news = now.tiled_shape() != as_known.tiled_shape();
+            if !is_news && let Some(found) = ask(true)? {
                 return Ok(found);
             }
-            if Instant::now() >= deadline {
+            changes += u32::from(is_news);
+            if Instant::now() >= deadline && (!is_news || changes > CHANGES_MAX) {
                 return Err(Error::timeout(format!(
                     "field '{field}' at step {step} is removed and put again and again while it is searched"
                 )));

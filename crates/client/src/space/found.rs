@@ -1,6 +1,7 @@
 //! Blocks of the space that were found, and are held until they were read.
 
 use crate::connection::rpc::Rpc;
+use crate::holes::Holes;
 use crate::reading::assemble;
 use crate::reading::block_access::ARENAS_KEPT;
 use crate::reading::selection::Selection;
@@ -35,7 +36,7 @@ impl FoundBlocks<'_> {
         let pool = &self.space.pool;
         pool.forget_unused_arenas(ARENAS_KEPT, self.term);
         let from = assemble::BlockSource { pool, step: format!("step {}", self.step), term: self.term };
-        assemble::read(&from, &self.report.field, &self.report.blocks, selection, target)
+        assemble::read(&from, &self.report.field, &self.report.blocks, selection, Holes::Refused, target)
     }
 }
 

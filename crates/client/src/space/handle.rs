@@ -84,7 +84,7 @@ impl Space {
     }
 
     pub(super) fn tiles(&self, field: &Field, step: StepNumber) -> TileMap {
-        self.pool.tiles(hash_in_space(&field.name, step), field.shape.as_deref())
+        self.pool.tiles(hash_in_space(&field.name, step), field.tiled_shape())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::space::handle::Space;
 use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::region::Region;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
 use forebay_transport::Kind;
@@ -38,6 +39,14 @@ impl Space {
         self.guard.check("space")?;
         put.field.check()?;
         check_dtype(&put.field, source.dtype())?;
+        let global = put.field.shape.as_deref().unwrap_or_default();
+        if put.field.whole && put.extent.interior() != Region::whole(global)? {
+            return Err(Error::out_of_bounds(format!(
+                "field '{}': only a whole array can be replaced, not {} of shape {global:?}",
+                put.field.name,
+                put.extent.interior()
+            )));
+        }
         let stored = put.extent.stored_shape();
         if source.shape() != &stored[..] {
             return Err(Error::out_of_bounds(format!(

@@ -49,10 +49,10 @@ impl Offer {
         let fields = self.fields.len();
         match self.fields.get_mut(&field.name) {
             Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
-                "rank {rank} offers field '{}' of stream '{stream}' as {} with {} dimensions every {} steps; it was \
-                 offered before as {} with {} every {}: only its shape may change in a run, and all ranks must agree \
-                 (units, dims, spacing and origin too)",
-                field.name, field.dtype, field.ndim, field.every, known.dtype, known.ndim, known.every
+                "rank {rank} offers field '{}' of stream '{stream}' with {}, as it was offered before: only its shape may \
+                 change in a run, and all ranks must agree",
+                field.name,
+                known.differences(&field).join("; ")
             ))),
             Some(known) => {
                 *known = field;

@@ -178,14 +178,14 @@ impl Run {
         let of = self.options.size;
         let named = |ranks: &[u32]| {
             let more = ranks.len().saturating_sub(RANKS_NAMED_MAX);
-            let name = |rank: &u32| match self.ranks.get(rank).filter(|known| !known.who.host.is_empty()) {
-                Some(known) => format!("{rank} ({})", known.who),
-                None => rank.to_string(),
-            };
-            let names: Vec<String> = ranks.iter().take(RANKS_NAMED_MAX).map(name).collect();
+            let who =
+                |rank: &u32| self.ranks.get(rank).map(|known| known.who.in_brackets()).unwrap_or_default();
+            if let [rank] = ranks {
+                return format!("rank {rank} of {of}{}", who(rank));
+            }
+            let named = ranks.iter().take(RANKS_NAMED_MAX).map(|rank| format!("{rank}{}", who(rank)));
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-            format!("{noun} {}{more} of {of}", names.join(", "))
+            format!("ranks {}{more} of {of}", named.collect::<Vec<String>>().join(", "))
         };
         let unclosed = self.ranks.iter().filter(|(_, rank)| rank.state != RankState::Closed);
         let (lost, dead): (Vec<u32>, Vec<u32>) =

@@ -1,12 +1,14 @@
 //! The space among the other components: what it needs of them, what follows for them from its events, and what waits for it.
 //!
 //! - this module: the space is told of events;
-//! - `put`, `registration`: putting a block; `find`: finding blocks; `remove`: removing a field.
+//! - `put`, `registration`, `replace`: putting a block; `find`: finding blocks; `list`: which there are; `remove`: removing a field.
 
 mod find;
+mod list;
 mod put;
 mod registration;
 mod remove;
+mod replace;
 
 use super::{Components, Node};
 use crate::context::Context;
@@ -61,7 +63,11 @@ impl Node {
     ) -> R {
         let Components { common, space, tiles, replication, locations, .. } = &mut *state;
         let cx = &mut Context { server: &self.shared, common };
-        let result = event(space, cx, &mut Below { tiles, successors: &replication.successors, locations });
+        let below = &mut Below { tiles, successors: &replication.successors, locations };
+        let result = event(space, cx, below);
+        for (removal, revoked) in space.owner.take_replaced(cx, below) {
+            self.space_forget_replaced(removal, revoked);
+        }
         for UnusedBlock { key, range, unseen_before, asked_to_free } in space.holder.take_unused() {
             let unneeded = Unneeded { held: vec![range], unseen_before, asked_to_free };
             self.release(state, ReplicaUnit::Space(key), unneeded);

@@ -93,6 +93,10 @@ impl Session {
                 self.searches.release(&self.client.node, request);
                 Ok(None)
             }
+            Request::List { after } => {
+                let (arrays, more) = self.client.node.space_list(after);
+                Ok(Some(Reply::Listed { arrays, more }))
+            }
             Request::Remove { field, step } => {
                 if !self.client.node.space_remove(&FieldAtStep { field, step }).await? {
                     return Ok(Some(Reply::NotOwned));

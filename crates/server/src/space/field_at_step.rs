@@ -37,6 +37,11 @@ impl FieldAtStep {
         if known.agrees_with(given) && known.shape == given.shape {
             return Ok(());
         }
+        if known.whole && !given.whole {
+            return Err(Error::conflict(format!(
+                "{self} was put with `replace`: replace it again, or remove it first"
+            )));
+        }
         Err(Error::conflict(format!(
             "{self} is {} in the space, not {}; remove it there, or give this one another name or step",
             known.kind_and_shape(),

@@ -213,6 +213,12 @@ impl Holder {
         self.blocks.values().filter(|block| block.description > 0).map(|block| block.record.key)
     }
 
+    /// The blocks that their owners know: of which field, under which description, and how many bytes.
+    pub(super) fn held(&self) -> impl Iterator<Item = (&FieldAtStep, DescriptionNumber, u64)> {
+        let registered = self.blocks.values().filter(|block| block.description > 0 && !block.is_put);
+        registered.map(|block| (&block.key, block.description, block.record.location.bytes))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

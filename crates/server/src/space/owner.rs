@@ -3,7 +3,8 @@
 //! - this module: what it knows, and registration;
 //! - `field`: a field, as one of its owners knows it;
 //! - [`search`]: finding blocks; `changes`: waiting for them; `leases`: what readers look at;
-//! - [`removal`]: removing a field; `letting_go`: having the holders of blocks free them.
+//! - [`removal`]: removing a field; `replacing`: putting an array in the place of another; `letting_go`: having the holders of
+//!   blocks free them.
 
 mod changes;
 mod field;
@@ -11,6 +12,7 @@ mod free_requests;
 mod leases;
 mod letting_go;
 pub(crate) mod removal;
+mod replacing;
 pub(crate) mod search;
 
 pub(crate) use changes::Change;
@@ -22,6 +24,7 @@ use changes::Changes;
 use field::OwnedField;
 use forebay_cluster::environment::HashMap;
 use forebay_core::block::{BlockRecord, Location};
+use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, DescriptionNumber, ServerId, StepNumber};
 use forebay_core::steps::FieldReport;
 use forebay_core::{Error, Result};
@@ -41,6 +44,8 @@ pub(crate) struct Owner {
     leases: Leases,
     free_requests: FreeRequests,
     changes: Changes,
+    /// Fields in whose place others were put, and that other servers know still, until [`Owner::take_replaced`].
+    replaced: Vec<(FieldAtStep, OwnedField)>,
 }
 
 /// Blocks that a holder registers with this owner.
@@ -96,7 +101,10 @@ impl Owner {
             waiting.push((from, registration));
             return;
         }
-        let result = self.register(cx, group, from, &key, registration, describes);
+        let result = match registration.report.field.whole {
+            true => self.register_whole(cx, group, &key, registration, describes),
+            false => self.register(cx, group, from, &key, registration, describes),
+        };
         self.changes.wake(&key);
         cx.tell(from, Message::Registered { token, result });
     }
@@ -115,7 +123,7 @@ impl Owner {
         let Some(description) = self.description_for(cx, group, key, description, describes)? else {
             return Ok(0);
         };
-        let is_single = tiles_now(cx, group, key, report.field.shape.as_deref()).is_single();
+        let is_single = tiles_now(cx, group, key, report.field.tiled_shape()).is_single();
         let field = || OwnedField::new(description, report.field.clone());
         let owned = self.fields.entry(key.clone()).or_insert_with(field);
         key.check_same(owned.field(), &report.field)?;
@@ -147,15 +155,8 @@ impl Owner {
         Ok(match known {
             Some(known) if given == 0 && describes => Some(known),
             // Later ones are greater, whichever server describes the field.
-            None if given == 0 && describes => {
-                Some(u128::from(cx.server.epoch()) << 64 | u128::from(cx.server.unique()))
-            }
-            // The holder knows a view already that this server does not, or the other way round: it asks again.
-            _ if given == 0 => {
-                let (me, epoch) = (cx.me(), cx.server.epoch());
-                let text = format!("{me} does not describe field '{}' as of epoch {epoch}", key.field);
-                return Err(Error::unreachable(text));
-            }
+            None if given == 0 && describes => Some(new_description(cx)),
+            _ if given == 0 => return Err(does_not_describe(cx, key)),
             // The server that describes the field knows best; at others a later description ends an earlier one.
             _ if describes && known != Some(given) => None,
             Some(known) if known > given => None,
@@ -226,7 +227,7 @@ impl Owner {
         description: DescriptionNumber,
         report: FieldReport,
     ) -> Vec<Location> {
-        let is_single = tiles_now(cx, group, key, report.field.shape.as_deref()).is_single();
+        let is_single = tiles_now(cx, group, key, report.field.tiled_shape()).is_single();
         let field = || OwnedField::new(description, report.field.clone());
         let owned = self.fields.entry(key.clone()).or_insert_with(field);
         if !is_single {
@@ -249,6 +250,15 @@ impl Owner {
         self.let_go(cx, group, key, blocks.iter().map(|(_, location)| *location).collect());
     }
 
+    /// The fields that this server describes, and under which descriptions.
+    pub(super) fn described(
+        &self,
+        cx: &Context<'_>,
+    ) -> impl Iterator<Item = (&FieldAtStep, DescriptionNumber, &Field)> {
+        let described = self.fields.iter().filter(|(key, _)| describer_of(cx, key) == cx.me());
+        described.map(|(key, owned)| (key, owned.description(), owned.field()))
+    }
+
     /// How many blocks this owner knows, and about how many bytes that takes.
     pub(super) fn size(&self) -> (u64, u64) {
         self.fields.values().map(OwnedField::size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
@@ -261,4 +271,16 @@ impl Owner {
         let unnamed = self.fields.iter().find(|(key, owned)| key.field != owned.field().name);
         unnamed.map_or(Ok(()), |(key, owned)| Err(format!("{key} is known as '{}'", owned.field().name)))
     }
+}
+
+/// A number for a description: later ones are greater, whichever server describes the field.
+fn new_description(cx: &Context<'_>) -> DescriptionNumber {
+    u128::from(cx.server.epoch()) << 64 | u128::from(cx.server.unique())
+}
+
+/// The error of a server that does not describe a field: the holder knows a view already that this one does not, or the other
+/// way round, and asks again.
+fn does_not_describe(cx: &Context<'_>, key: &FieldAtStep) -> Error {
+    let (me, epoch) = (cx.me(), cx.server.epoch());
+    Error::unreachable(format!("{me} does not describe field '{}' as of epoch {epoch}", key.field))
 }

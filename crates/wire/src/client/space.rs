@@ -40,6 +40,19 @@ pub struct Search {
     pub patience_ms: u64,
 }
 
+/// What a server knows of an array: what it describes, and what it holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The field's name.
+    pub name: String,
+    /// The step.
+    pub step: StepNumber,
+    /// Which description is in force, and the field, if this server describes it.
+    pub described: Option<(DescriptionNumber, Field)>,
+    /// How many blocks this server holds under each description, and their bytes.
+    pub held: Vec<(DescriptionNumber, u64, u64)>,
+}
+
 /// What a user of the space says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -62,6 +75,11 @@ pub enum Request {
         field: String,
         /// The step.
         step: StepNumber,
+    },
+    /// Asks which arrays the server describes or holds blocks of, in the order of name and step. Answer: [`Reply::Listed`].
+    List {
+        /// Only what comes after this one.
+        after: Option<(String, StepNumber)>,
     },
 }
 
@@ -86,6 +104,13 @@ pub enum Reply {
     /// The server does not own what was asked for, as far as it knows which members there are. The client reads the
     /// connection file again.
     NotOwned,
+    /// To [`Request::List`].
+    Listed {
+        /// Some of them, the first.
+        arrays: Vec<Listed>,
+        /// Whether there are further ones.
+        more: bool,
+    },
     /// To [`Request::Put`]: the server leaves the group, and takes nothing.
     LetGo,
 }

@@ -4,6 +4,7 @@ use super::Node;
 use crate::held::Held;
 use crate::space::FieldAtStep;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
+use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, ServerId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::block::{BytesLocation, PutBlock};
@@ -60,19 +61,29 @@ impl Node {
             self.free([range]);
             return done;
         }
-        let before = self.standing();
-        let put = match self.space_register(&key, &field, &record).await {
-            Ok(description) => {
-                self.in_space(|space, cx, group| {
-                    let (holder, shards) = (&mut space.holder, &before.roster.shards);
-                    holder.on_registered_everywhere(cx, group, range, description, shards);
-                });
-                self.space_copy(&record, range, replicas - 1, patience).await
-            }
-            Err(error) => Err(error),
+        let put = match field.whole {
+            true => self.space_replace((&key, &field, &record), range, replicas - 1, patience).await,
+            false => self.space_add((&key, &field, &record), range, replicas - 1, patience).await,
         };
         self.in_space(|space, _, _| space.holder.end_put(range));
         put
+    }
+
+    /// Registers a block, and has copies made of it.
+    async fn space_add(
+        &self,
+        (key, field, record): (&FieldAtStep, &Field, &BlockRecord),
+        range: Held,
+        copies: u32,
+        patience: Duration,
+    ) -> Result<()> {
+        let before = self.standing();
+        let description = self.space_register(key, field, record).await?;
+        self.in_space(|space, cx, group| {
+            let (holder, shards) = (&mut space.holder, &before.roster.shards);
+            holder.on_registered_everywhere(cx, group, range, description, shards);
+        });
+        self.space_copy(record, range, copies, patience).await
     }
 
     /// Has other servers hold copies of a block that its owners know; if they cannot, its owners let go of it.

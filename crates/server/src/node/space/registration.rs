@@ -20,23 +20,29 @@ const GIVEN_UP: Duration = Duration::from_secs(3);
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
 /// A block that is being registered.
-struct Block<'a> {
-    key: &'a FieldAtStep,
-    field: &'a Field,
-    record: &'a BlockRecord,
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    pub(super) key: &'a FieldAtStep,
+    pub(super) field: &'a Field,
+    pub(super) record: &'a BlockRecord,
     /// Until when its owners may answer.
-    deadline: Instant,
+    pub(super) deadline: Instant,
 }
 
 impl Block<'_> {
+    /// The same, asked for anew.
+    pub(super) fn anew(self) -> Self {
+        Block { deadline: Instant::now() + OWNERS_PATIENCE, ..self }
+    }
+
     /// Asks an owner to register the block.
-    fn request(&self, owner: ServerId, description: DescriptionNumber) -> OwnerRequest {
+    pub(super) fn request(&self, owner: ServerId, description: DescriptionNumber) -> OwnerRequest {
         let report = FieldReport::new(self.field.clone(), vec![self.record.clone()]);
         OwnerRequest { owner, description, report }
     }
 
     /// Asks the server that describes the field for the description alone.
-    fn description_request(&self, owner: ServerId) -> OwnerRequest {
+    pub(super) fn description_request(&self, owner: ServerId) -> OwnerRequest {
         OwnerRequest { owner, description: 0, report: FieldReport::new(self.field.clone(), Vec::new()) }
     }
 }
@@ -49,22 +55,49 @@ impl Node {
         field: &Field,
         record: &BlockRecord,
     ) -> Result<DescriptionNumber> {
+        let block = Block { key, field, record, deadline: Instant::now() };
+        let register = || async move { self.space_register_with_owners(&block.anew()).await };
+        self.space_try_again(register).await
+    }
+
+    /// Does what owners are asked for once more, while they cannot be reached: their successors are known soon.
+    pub(super) async fn space_try_again<T, F: Future<Output = Result<T>>>(
+        &self,
+        act: impl Fn() -> F,
+    ) -> Result<T> {
         let given_up = Instant::now() + GIVEN_UP;
         loop {
-            let block = Block { key, field, record, deadline: Instant::now() + OWNERS_PATIENCE };
-            let registered = self.space_register_with_owners(&block).await;
-            match registered {
+            match act().await {
                 Err(error) if error.kind == ErrorKind::Unreachable && Instant::now() < given_up => {
                     tokio::time::sleep(TRY_AGAIN).await;
                 }
-                registered => return registered,
+                result => return result,
             }
+        }
+    }
+
+    /// The server that describes a field, as of the roster in force.
+    pub(super) fn space_describer(&self, block: &Block<'_>) -> ServerId {
+        let shards = &self.standing().roster.shards;
+        shards.owner_of(block.key.hash()).unwrap_or(self.id)
+    }
+
+    /// What a single owner says: under which description it has registered the block, or 0 for none.
+    pub(super) async fn space_only_reply(
+        &self,
+        block: &Block<'_>,
+        request: OwnerRequest,
+    ) -> Result<DescriptionNumber> {
+        match self.space_ask(block, [request], false).await.pop() {
+            Some((_, OwnerReply::Registered(number))) => Ok(number),
+            Some((_, OwnerReply::Stale)) | None => Ok(0),
+            Some((_, OwnerReply::Refused(error) | OwnerReply::Silent(error))) => Err(error),
         }
     }
 
     async fn space_register_with_owners(&self, block: &Block<'_>) -> Result<DescriptionNumber> {
         let shards = &self.standing().roster.shards;
-        let tiles = self.in_space(|_, _, group| group.tiles(shards, block.key, block.field.shape.as_deref()));
+        let tiles = self.in_space(|_, _, group| group.tiles(shards, block.key, block.field.tiled_shape()));
         if tiles.is_single() {
             return self.space_register_with_one(block, tiles.descriptor().unwrap_or(self.id)).await;
         }

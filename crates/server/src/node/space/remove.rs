@@ -1,7 +1,7 @@
 //! Removing a field of the space at a step, everywhere: by the server that describes it.
 
 use super::{Node, OWNERS_PATIENCE};
-use crate::space::owner::removal::RemovalStart;
+use crate::space::owner::removal::{Removal, RemovalStart};
 use crate::space::{FieldAtStep, PendingAnswer};
 use forebay_core::{Error, Result};
 use tokio::time::{Instant, timeout_at};
@@ -27,6 +27,21 @@ impl Node {
         let forgotten = self.space_answers(forgotten, deadline, key).await;
         self.in_space(|space, cx, _| space.owner.end_removal(cx, &removal));
         revoked.and(forgotten).map(|()| true)
+    }
+
+    /// An array has taken the place of one of which other servers own parts: they are made to forget those.
+    pub(super) fn space_forget_replaced(&self, removal: Removal, revoked: Vec<PendingAnswer>) {
+        let node = self.me.clone();
+        tokio::spawn(async move {
+            let Some(node) = node.upgrade() else { return };
+            let deadline = Instant::now() + OWNERS_PATIENCE;
+            let revoked = node.space_answers(revoked, deadline, removal.key()).await;
+            let forgotten = node.in_space(|space, cx, _| space.owner.on_revoked(cx, &removal));
+            let forgotten = node.space_answers(forgotten, deadline, removal.key()).await;
+            if let Err(error) = revoked.and(forgotten) {
+                tracing::warn!("of what was replaced: {error}");
+            }
+        });
     }
 
     /// Waits for all answers. A server that is gone has nothing left to say; one that is silent is an error.

@@ -42,6 +42,13 @@ impl Holder {
         self.hand_over(cx, group, &[range], before);
     }
 
+    /// A block is about to take the place of what there is, under this description: copies are made with it.
+    pub(crate) fn on_described(&mut self, range: Held, description: DescriptionNumber) {
+        if let Some(block) = self.blocks.get_mut(&range) {
+            block.description = description;
+        }
+    }
+
     fn hand_over(&mut self, cx: &mut Context<'_>, group: &mut dyn Group, ranges: &[Held], before: &Shards) {
         let mut reports = Reports::new();
         for range in ranges {
@@ -68,8 +75,8 @@ impl HeldBlock {
         reports: &mut Reports,
     ) {
         let HeldBlock { owners: known, field, key, record, description, .. } = self;
-        let describer = group.tiles(before, key, field.shape.as_deref()).descriptor();
-        let tiles = tiles_now(cx, group, key, field.shape.as_deref());
+        let describer = group.tiles(before, key, field.tiled_shape()).descriptor();
+        let tiles = tiles_now(cx, group, key, field.tiled_shape());
         let owners = match tiles.is_single() {
             true => tiles.descriptor().into_iter().collect(),
             false => tiles.owners_of(&record.extent.interior()),

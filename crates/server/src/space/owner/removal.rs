@@ -5,10 +5,11 @@
 //! 2. It has the other owners forget the field.
 //! 3. What came meanwhile to be described anew is registered.
 
+use super::field::OwnedField;
 use super::{Change, FieldAtStep, Owner};
 use crate::context::Context;
-use crate::space::group::{describer_of, tiles_now};
-use crate::space::{Group, PendingAnswer};
+use crate::space::group::{Group, describer_of, tiles_now};
+use crate::space::pending_answer::PendingAnswer;
 use forebay_core::ids::{DescriptionNumber, ServerId};
 use forebay_wire::peer::space::Message;
 
@@ -25,12 +26,40 @@ pub(crate) enum RemovalStart {
     Begun(Removal, Vec<PendingAnswer>),
 }
 
+/// A removal, and the answers that it waits for first.
+pub(crate) type RemovalBegun = (Removal, Vec<PendingAnswer>);
+
 /// A removal of a field that several servers own.
 #[derive(Debug)]
 pub(crate) struct Removal {
     key: FieldAtStep,
     description: DescriptionNumber,
     others: Vec<ServerId>,
+}
+
+impl Removal {
+    /// This server, which describes a field, knows it no more: takes the description back from who may register under it
+    /// with other owners. `None` if there are no others.
+    pub(super) fn begin(
+        cx: &mut Context<'_>,
+        group: &mut dyn Group,
+        key: &FieldAtStep,
+        owned: &OwnedField,
+    ) -> Option<RemovalBegun> {
+        let tiles = tiles_now(cx, group, key, owned.field().tiled_shape());
+        if tiles.is_single() {
+            return None;
+        }
+        let description = owned.description();
+        let revoked = ask_all(cx, owned.registrants(), |token| Message::Revoke { token, description });
+        let others = tiles.owners().into_iter().filter(|owner| *owner != cx.me()).collect();
+        Some((Removal { key: key.clone(), description, others }, revoked))
+    }
+
+    /// What is removed.
+    pub(crate) fn key(&self) -> &FieldAtStep {
+        &self.key
+    }
 }
 
 impl Owner {
@@ -48,15 +77,11 @@ impl Owner {
             return RemovalStart::Busy(self.changes.next(key));
         }
         let Some(owned) = self.forget(cx, group, key) else { return RemovalStart::Done };
-        let tiles = tiles_now(cx, group, key, owned.field().shape.as_deref());
-        if tiles.is_single() {
+        let Some((removal, revoked)) = Removal::begin(cx, group, key, &owned) else {
             return RemovalStart::Done;
-        }
+        };
         self.removing.insert(key.clone(), Vec::new());
-        let description = owned.description();
-        let revoked = ask_all(cx, owned.registrants(), |token| Message::Revoke { token, description });
-        let others = tiles.owners().into_iter().filter(|owner| *owner != cx.me()).collect();
-        RemovalStart::Begun(Removal { key: key.clone(), description, others }, revoked)
+        RemovalStart::Begun(removal, revoked)
     }
 
     /// Nothing more is registered under the description: the other owners are to forget the field.

@@ -101,10 +101,10 @@ impl Owner {
             return Ok(SearchOutcome::Missing(self.changes.next(&search.key)));
         };
         let (field, description) = (owned.field().clone(), owned.description());
-        let tiles = tiles_now(cx, group, &search.key, field.shape.as_deref());
+        let tiles = tiles_now(cx, group, &search.key, field.tiled_shape());
         // A reader that knows no shape, or another one, does not know which owners to ask.
         let asks_anew = match &search.shape {
-            Some(_) => field.shape != search.shape,
+            Some(shape) => field.tiled_shape() != Some(&shape[..]),
             None => !tiles.is_single(),
         };
         let Some(region) = search.region.as_ref().filter(|_| !asks_anew) else {
@@ -143,7 +143,7 @@ impl Owner {
         };
         search.coverage = None;
         let Some(region) = &search.region else { return Ok(()) };
-        let tiles = tiles_now(cx, group, key, owned.field().shape.as_deref());
+        let tiles = tiles_now(cx, group, key, owned.field().tiled_shape());
         let parts = tiles.parts_of(cx.me(), region);
         owned.index().check_parts_covered(&format!("step {}", key.step), region, &parts)
     }

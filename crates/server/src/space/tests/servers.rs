@@ -161,7 +161,7 @@ impl Servers {
         });
         assert!(begun.is_none());
         let shards = self.roster.shards.clone();
-        let tiles = self.at(holder, |_, _, group| group.tiles(&shards, key, field.shape.as_deref()));
+        let tiles = self.at(holder, |_, _, group| group.tiles(&shards, key, field.tiled_shape()));
         let report = |blocks| FieldReport::new(field.clone(), blocks);
         let describer = tiles.descriptor().unwrap();
         let mut owners = tiles.owners_of(&record.extent.interior());
