@@ -40,7 +40,7 @@ WORKSPACE := --workspace --exclude forebay-python $(LOCKED)
 CARGO_DENY := 0.20.2
 
 RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find crates -type f 2>/dev/null)
-HEADERS      := $(wildcard include/*.h include/*.hpp fortran/*.f90 fortran/*.inc)
+INSTALLED    := $(wildcard include/*.h include/*.hpp fortran/*.f90 fortran/*.inc packaging/*)
 GRAYSCOTT    := $(wildcard examples/grayscott/*.c)
 CFLAGS       := -std=c99 -O3 -Wall -Wextra
 
@@ -57,37 +57,71 @@ help: ## this list
 # ---- build --------------------------------------------------------------------------------------
 
 .PHONY: build
-build: $(STAMPS)/python $(STAMPS)/headers $(STAMPS)/workspace $(STAMPS)/package $(STAMPS)/examples ## all of Forebay, into .venv
+build: $(STAMPS)/python $(STAMPS)/workspace $(STAMPS)/tree $(STAMPS)/package $(STAMPS)/examples ## all of Forebay, into .venv
 
 $(STAMPS)/python: scripts/requirements.txt scripts/setup.sh
 	@scripts/setup.sh
 	@mkdir -p $(STAMPS)
 	@touch $@
 
-$(STAMPS)/headers: $(HEADERS) | $(STAMPS)/python
-	@mkdir -p $(VENV)/include
-	@install -m 644 $(HEADERS) $(VENV)/include
+ifdef FROM_WHEEL
+# As users get it, which is what CI tests: built once, for other machines than this one, and installed.
+BUILT := $(TARGET)/$(shell uname -m)-unknown-linux-gnu/wheel
+
+$(STAMPS)/workspace: $(RUST_SOURCES) $(INSTALLED) pyproject.toml $(wildcard python/forebay/*.py python/forebay/*/*.py) | $(STAMPS)/python
+	@$(MAKE) wheel
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check --no-input --quiet --no-deps --force-reinstall dist/*.whl
 	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/workspace
+	@touch $@
+else
+BUILT := $(TARGET)/release
 
 $(STAMPS)/workspace: $(RUST_SOURCES) | $(STAMPS)/python
 	@$(STEP) "Rust workspace, release" cargo build --release $(WORKSPACE)
-	@install -m 755 $(TARGET)/release/forebay $(VENV)/bin/forebay
-	@install -m 755 $(TARGET)/release/libforebay.so $(VENV)/lib/libforebay.so
-	@install -m 644 $(TARGET)/release/libforebay.a $(VENV)/lib/libforebay.a
 	@touch $@
 
+
 # Editable: what is under python/ is used from there, and only Rust needs this step again.
-$(STAMPS)/package: $(RUST_SOURCES) | $(STAMPS)/python
-	@$(STEP) "Python package" $(VENV)/bin/maturin develop --release $(LOCKED) --manifest-path crates/python/Cargo.toml
+$(STAMPS)/package: $(RUST_SOURCES) pyproject.toml | $(STAMPS)/python
+	@mkdir -p target/wheel-data
+	@$(STEP) "Python package" $(VENV)/bin/maturin develop --release $(LOCKED)
+	@touch $@
+endif
+
+$(STAMPS)/tree: $(INSTALLED) $(STAMPS)/workspace
+	@$(VENV)/bin/python packaging/tree.py --built $(BUILT) --into $(VENV)
 	@touch $@
 
 # Twice: as it is, and with every call of Forebay's compiled to nothing, to compare with. The wrapper
 # writes where libmpi and libforebay are into the binaries, so both run from anywhere.
-$(STAMPS)/examples: $(wildcard examples/grayscott/*.[ch]) $(STAMPS)/headers $(STAMPS)/workspace
+$(STAMPS)/examples: $(wildcard examples/grayscott/*.[ch]) $(STAMPS)/tree
 	@$(STEP) "Gray-Scott" $(VENV)/bin/mpicc $(CFLAGS) $(GRAYSCOTT) -lforebay -lm -o $(VENV)/bin/grayscott
 	@$(STEP) "Gray-Scott without Forebay" $(VENV)/bin/mpicc $(CFLAGS) -DGRAYSCOTT_NO_FOREBAY $(GRAYSCOTT) -lm \
 	    -o $(VENV)/bin/grayscott-plain
 	@touch $@
+
+# ---- install ------------------------------------------------------------------------------------
+
+# make install PREFIX=/opt/forebay [DESTDIR=...]: the command, the library, headers and what finds them; no Python.
+# INSTALL_FROM=DIRECTORY: what cargo has built already.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.PHONY: install
+install: ## the command and the library into PREFIX (/usr/local), without Python
+ifndef INSTALL_FROM
+	@$(STEP) "command and library" cargo build --profile wheel $(LOCKED) -p forebay-cli -p forebay-capi
+endif
+	@$(or $(PYTHON),python3) packaging/tree.py --built $(or $(INSTALL_FROM),$(TARGET)/wheel) --into $(DESTDIR)$(PREFIX)
+
+# For other machines than this one: it runs from glibc 2.28 on.
+.PHONY: wheel
+wheel: $(STAMPS)/python ## dist/forebay-*.whl and the source archive
+	@$(STEP) "tools for wheels" $(VENV)/bin/python -m pip install --disable-pip-version-check --no-input \
+	    --only-binary :all: --requirement scripts/requirements-wheel.txt
+	@$(STEP) "wheel and source archive" env PATH="$(VENV)/bin:$$PATH" packaging/dist.sh
 
 # ---- run ----------------------------------------------------------------------------------------
 

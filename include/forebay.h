@@ -72,6 +72,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of this header; fb_version() tells the library's.  A program runs with every library of its FB_ABI that is
+ * not older than its header: structs, lists and functions are only added to. */
+#define FB_VERSION_MAJOR 0
+#define FB_VERSION_MINOR 1
+#define FB_VERSION_PATCH 0
+#define FB_VERSION_NUM (FB_VERSION_MAJOR * 10000 + FB_VERSION_MINOR * 100 + FB_VERSION_PATCH)
+#define FB_ABI 0
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -7,29 +7,14 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.native import ROOT, Program, build
+from support.tutorial import expected
 
 import forebay
 
 LANGUAGES = ("c", "cpp", "fortran", "python")
 SUFFIXES = {"c": "c", "cpp": "cpp", "fortran": "f90", "python": "py"}
-
-
-def expected() -> str:
-    """What every reader prints after its first line."""
-    lines = []
-    for number in range(5):
-        z, y, x = np.indices((4, 5, 6))
-        u = 1000.0 * number + 100 * z + 10 * y + x
-        lines += [
-            f"step {number}, time {0.5 * number:4.1f}",
-            f"  sum   {u.sum():10.1f}",
-            f"  value {u[2, 4, 1]:10.1f}",
-            "  row   " + "".join(f"{value:10.1f}" for value in u[1, 3, 2:5]),
-        ]
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="session")

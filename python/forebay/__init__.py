@@ -52,6 +52,7 @@ from forebay._errors import (
 )
 from forebay._forebay import __version__
 from forebay._given import BlockToPlace, Cursor
+from forebay._installed import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
 from forebay._local import LocalGroup, LocalServer, local
 from forebay._pipeline import Comm, Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
@@ -84,6 +85,10 @@ __all__ = [
     "Step",
     "__version__",
     "every",
+    "get_cmake_dir",
+    "get_include",
+    "get_library",
+    "get_pkgconfig_dir",
     "group_text",
     "local",
 ]

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from forebay import _choices, _forebay, _options
 from forebay._arrays import integer
-from forebay._command import command_path
 from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable, by_name
+from forebay._installed import command_path
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0

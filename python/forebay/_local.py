@@ -18,8 +18,8 @@ from typing import Self
 from forebay import _forebay
 from forebay._admin import Admin
 from forebay._arrays import integer
-from forebay._command import command_path
 from forebay._errors import Error, Invalid, NotFound, Timeout, Unreachable
+from forebay._installed import command_path
 
 # For how many seconds servers can be told to put up with one that is silent.
 _SILENCE_MIN, _SILENCE_MAX = 1, 3600

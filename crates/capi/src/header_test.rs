@@ -91,6 +91,23 @@ fn declared() -> BTreeSet<String> {
     names.filter(|name| name.starts_with("fb_")).map(str::to_owned).collect()
 }
 
+/// What each member of each struct was when it was first written down: of later ones lines are added, none is changed.
+const LAYOUT: &str = include_str!("../../../include/forebay.layout");
+
+/// Programs that were built against an earlier header pass their structs as they were.
+#[test]
+fn structs_only_grow() {
+    let mut lines = Vec::new();
+    let mut add = |name: &str, members: &[(&str, usize, usize)]| {
+        lines.extend(members.iter().map(|(member, at, size)| format!("{name}.{member} {at} {size}")));
+    };
+    macro_rules! each { ($($name:ident)*) => { $(add(stringify!($name), abi::$name::MEMBERS);)* } }
+    each!(fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
+        fb_field_info fb_selection fb_view fb_space_options fb_admin_options fb_pipeline_options);
+    let now = lines.join("\n");
+    assert_eq!(now, LAYOUT.trim_end(), "add new members to include/forebay.layout; none may move:\n{now}");
+}
+
 #[test]
 fn the_header_is_what_was_built() {
     let functions = declarations();
@@ -100,6 +117,11 @@ fn the_header_is_what_was_built() {
     let mut c = String::from("#include \"forebay.h\"\n");
     assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
         fb_field_info fb_selection fb_view fb_space_options fb_admin_options fb_pipeline_options);
+    let version =
+        [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
+    for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version) {
+        let _ = writeln!(c, "_Static_assert(FB_VERSION_{part} == {number}, \"{part}\");");
+    }
     for (name, number) in abi::NUMBERS {
         let _ = writeln!(c, "_Static_assert({name} == {number}, \"{name}\");");
     }

@@ -1,8 +1,10 @@
 //! `forebay get`: a field of one step, from the command line.
 
 use crate::Common;
+use crate::completion;
 use crate::ls::name;
 use crate::output::{Output, list, text};
+use clap_complete::ArgValueCompleter;
 use forebay_client::core::contract::{Field, Need, Needs};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::ids::StepNumber;
@@ -26,8 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Get {
     /// The stream
+    #[arg(add = ArgValueCompleter::new(completion::streams))]
     stream: String,
     /// The field
+    #[arg(add = ArgValueCompleter::new(completion::fields))]
     field: String,
     /// Which step: its number, or oldest, latest or next. A number that has not
     /// come yet is waited for, and so is next; if no step is kept, oldest and

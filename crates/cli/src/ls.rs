@@ -1,8 +1,10 @@
 //! `forebay ls`: which streams there are, and which fields.
 
 use crate::Common;
+use crate::completion;
 use crate::output::{self, Output, list, text};
 use crate::status::{of_reachable, phase};
+use clap_complete::ArgValueCompleter;
 use forebay_client::{Admin, Error, Result, Space, SpaceArray, SpaceOptions};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Ls {
     /// The stream; with --space the names of arrays, as in 'T*'
+    #[arg(add = ArgValueCompleter::new(completion::streams))]
     stream: Option<String>,
     /// List the arrays that the space keeps
     #[arg(long)]

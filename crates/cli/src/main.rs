@@ -2,6 +2,8 @@
 
 mod add;
 mod bench;
+mod completion;
+mod config;
 mod doctor;
 mod get;
 mod group;
@@ -14,7 +16,7 @@ mod serve;
 mod servers_log;
 mod status;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use forebay_client::{ErrorKind, GroupOptions, Result, TransportChoice};
 use output::Output;
 use std::process::ExitCode;
@@ -97,6 +99,9 @@ enum Command {
     Bench(bench::Bench),
     /// Say what is missing on this machine, and the remedy
     Doctor,
+    Config(config::Config),
+    Completion(completion::Completion),
+    Man(completion::Man),
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -155,10 +160,15 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),
         Command::Bench(bench) => bench::bench(common, &bench),
         Command::Doctor => doctor::doctor(output),
+        Command::Config(config) => config::config(&config, output),
+        Command::Completion(completion) => completion::completion(&completion),
+        Command::Man(man) => completion::man(&man),
     }
 }
 
 fn main() -> ExitCode {
+    // A shell asks what may stand at a place: answers, and ends.
+    clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
     log(arguments.common.verbose);
     let output = Output::new(arguments.common.json);

@@ -1,6 +1,6 @@
 /* Tutorial 1, in C: a simulation that hands over its field step by step.
  *
- *     cc $FLAGS 01_producer.c -lforebay -o producer      (FLAGS: see the README)
+ *     cc 01_producer.c $(forebay config --cflags --libs) -o producer
  *     forebay up -n 2          starts two servers
  *     ./producer &             in either order: it waits
  *     ./reader                 for its reader, see 02_reader.c

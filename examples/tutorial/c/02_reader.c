@@ -1,6 +1,6 @@
 /* Tutorial 2, in C: a reader that follows a simulation.
  *
- *     cc $FLAGS 02_reader.c -lforebay -o reader          (FLAGS: see the README)
+ *     cc 02_reader.c $(forebay config --cflags --libs) -o reader
  *
  * It may be started before the simulation, or after it: that one waits for it.  It knows nothing of the
  * simulation's ranks and blocks: it asks for the region that it wants.

@@ -1,6 +1,6 @@
 // Tutorial 1, in C++: a simulation that hands over its field step by step.
 //
-//     c++ -std=c++17 $FLAGS 01_producer.cpp -lforebay -o producer      (FLAGS: see the README)
+//     c++ -std=c++17 01_producer.cpp $(forebay config --cflags --libs) -o producer
 //     forebay up -n 2          starts two servers
 //     ./producer &             in either order: it waits
 //     ./reader                 for its reader, see 02_reader.cpp

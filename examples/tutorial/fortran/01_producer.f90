@@ -1,6 +1,6 @@
 ! Tutorial 1, in Fortran: a simulation that hands over its field step by step.
 !
-!     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 01_producer.f90 -lforebay -o producer      (FLAGS: see the README)
+!     gfortran $(forebay config --fortran) 01_producer.f90 $(forebay config --libs) -o producer
 !     forebay up -n 2          starts two servers
 !     ./producer &             in either order: it waits
 !     ./reader                 for its reader, see 02_reader.f90

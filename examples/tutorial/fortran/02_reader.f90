@@ -1,6 +1,6 @@
 ! Tutorial 2, in Fortran: a reader that follows a simulation.
 !
-!     gfortran $FLAGS $VIRTUAL_ENV/include/forebay.f90 02_reader.f90 -lforebay -o reader          (FLAGS: see the README)
+!     gfortran $(forebay config --fortran) 02_reader.f90 $(forebay config --libs) -o reader
 !
 ! It may be started before the simulation, or after it: that one waits for it.  It knows nothing of the
 ! simulation's ranks and blocks: it asks for the region that it wants.

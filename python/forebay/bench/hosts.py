@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from forebay._command import command_path
+from forebay._installed import command_path
 from forebay.bench import forebay_side
 from forebay.bench.errors import BenchError
 

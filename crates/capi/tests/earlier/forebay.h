@@ -1,0 +1,749 @@
+/* Forebay: stage a simulation's fields in memory, step by step.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The order of calls in a simulation (one handle for each rank; there is no MPI inside):
+ *
+ *     fb_producer_open
+ *       fb_array                     once for each field, and again when its global shape changes
+ *       fb_particles, fb_buffer      likewise, for what has no place in a global array
+ *       fb_attr                      what there is to say of the stream and its fields
+ *       +-> fb_producer_begin        waits for one answer of the rank's home server, if it must
+ *       |     fb_put ...             any number of blocks, from any thread
+ *       |     fb_put_async / fb_wait or many at once, over a network
+ *       |     fb_alloc / fb_commit   or compute in place, without a copy
+ *       +-- fb_producer_end
+ *     fb_producer_close
+ *
+ * or, to say when a pipeline runs that was created to be driven:
+ *
+ *     fb_pipeline_open
+ *       fb_array ...                 on fb_pipeline_producer
+ *       +-> fb_pipeline_activate
+ *       |     fb_pipeline_stage ...  any number of blocks, from any thread
+ *       |   fb_pipeline_execute      waits until all ranks have ended the step, and the pipeline has run
+ *       +-- fb_pipeline_deactivate
+ *     fb_pipeline_close
+ *
+ * and in a reader:
+ *
+ *     fb_consumer_open
+ *       +-> fb_consumer_next         FB_ENDED when the simulation has ended
+ *       |     fb_get ...             any region, assembled across blocks and servers
+ *       +-- fb_step_release
+ *     fb_consumer_close
+ *
+ * and to look after a group, from anywhere:
+ *
+ *     fb_admin_open
+ *       fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_create_pipeline, ...
+ *     fb_admin_close
+ *
+ * Errors.  Every function returns FB_OK (0) or an error kind (positive); fb_error() then gives the text
+ * for the calling thread: what failed, on what, and what to do.  The text is the one of the last failure,
+ * so ask for it in a statement of its own: in `told(fb_put(p, &b), fb_error())` the compiler may evaluate
+ * fb_error() first.
+ *
+ * Structs.  Every struct begins with its own size, `struct_size`, so that it can grow: initialise it with the
+ * FB_..._INIT macro beside it, and leave members that you do not need as they are.  What a later release adds means
+ * nothing when it is zero.
+ *
+ * Arrays.  All sizes are 64-bit.  Arrays are row-major (C order): the last dimension varies fastest.
+ * Pointers marked [ndim] point at one number for each dimension, slowest first.  A shape may hold zeros.
+ *
+ * Servers are named by their numbers, which `forebay status` shows: 2 for server2.
+ *
+ * Threads and processes.  Within a step fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit and fb_abort
+ * may be called by many threads at once; the other calls on one producer or consumer by one at a time.
+ * A step that a consumer holds may be read by many threads.  After fork() the child's handles are dead:
+ * calls return FB_FORKED, and only closing them makes sense, which tells no server and keeps memory and
+ * connections as they were, until the child ends or executes another program; the parent goes on.  Where a
+ * server is on another host, it notices the parent's death only when its children have ended too.  A handle
+ * must not be used after it was closed: its memory is gone.  The library starts no thread, installs no
+ * signal handler and prints nothing.
+ *
+ * Strings are UTF-8 and end with NUL.  Arguments are copied: they are yours again when a call returns.
+ *
+ * Link with -lforebay, or with libforebay.a -lpthread -ldl -lm.
+ */
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Result codes: an append-only list, the same in every language and on the wire. */
+/* generated from interface/forebay.toml: errors */
+enum {
+    FB_OK = 0,
+    FB_INVALID = 1,          /* an argument is wrong in itself */
+    FB_NOT_FOUND = 2,        /* no such stream, field, step, pipeline or server */
+    FB_TIMEOUT = 3,          /* the deadline passed; the text names what was being waited for */
+    FB_LOST = 4,             /* the data was held by a process that died */
+    FB_NOT_COVERED = 5,      /* a region is not filled by what was put; the text names the missing part */
+    FB_CONFLICT = 6,         /* the same block with other content, blocks that overlap, or ranks that do not agree */
+    FB_TYPE_MISMATCH = 7,    /* the dtype differs from the contract's */
+    FB_OUT_OF_BOUNDS = 8,    /* the number of dimensions, offset or shape do not fit the field */
+    FB_OVER_BUDGET = 9,      /* it can never fit into the byte budget */
+    FB_FULL = 10,            /* it did not fit, although the call waited for room: see FB_POLICY_BLOCK, the space,
+                              * and servers that leave */
+    FB_CLOSED = 11,          /* the handle was closed */
+    FB_WRONG_SECRET = 12,    /* the other side does not hold this group's secret */
+    FB_WRONG_VERSION = 13,   /* the other side speaks another protocol version */
+    FB_UNREACHABLE = 14,     /* the peer cannot be reached, or went away */
+    FB_PROTOCOL = 15,        /* a malformed message */
+    FB_CONNECTION_FILE = 16, /* the connection file is missing, stale, foreign or readable by others */
+    FB_UNSUPPORTED = 17,     /* not built yet, or not in this build */
+    FB_STEP_ORDER = 18,      /* a step number was used twice or goes backwards, or a call is out of order */
+    FB_FORKED = 19,          /* a handle was used in a forked child */
+    FB_ENDED = 20,           /* the stream has ended: no failure, the end of a loop */
+    FB_TORN = 21,            /* a rank died in the step, or left it out. Today only the execution of a driven
+                              * pipeline fails with it; a reader is told by the step's `torn` */
+    FB_DROPPED = 22,         /* the step was dropped, by the stream's policy or since a part found no room. Today
+                              * only the execution of a driven pipeline fails with it; a reader is told by the next
+                              * step's `missed` */
+    FB_PIPELINE_FAILED = 23, /* a pipeline raised an error; the text holds its traceback */
+    FB_INTERNAL = 24,        /* a defect of Forebay's own; please report it */
+    FB_IO = 25               /* the operating system refused something; the text says what */
+};
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: enums */
+/* The types of elements. */
+enum {
+    FB_BOOL = 1,
+    FB_I8 = 2,
+    FB_U8 = 3,
+    FB_I16 = 4,
+    FB_U16 = 5,
+    FB_I32 = 6,
+    FB_U32 = 7,
+    FB_I64 = 8,
+    FB_U64 = 9,
+    FB_F16 = 10,
+    FB_BF16 = 11,
+    FB_F32 = 12,
+    FB_F64 = 13,
+    FB_C64 = 14,
+    FB_C128 = 15,
+    FB_TEXT = 16 /* UTF-8; of attributes only */
+};
+
+/* Where an array lies. Other kinds are refused with FB_UNSUPPORTED until they are built. */
+enum {
+    FB_MEMORY_HOST = 0  /* the host's memory */
+};
+
+/* What the values of a field belong to. */
+enum {
+    FB_ASSOCIATION_CELL = 0,   /* the default: to the mesh's cells */
+    FB_ASSOCIATION_VERTEX = 1  /* to its vertices */
+};
+
+/* What becomes of a stream's closed steps when its readers or the memory cannot keep up. */
+enum {
+    FB_POLICY_DROP_OLDEST = 0, /* the default: the oldest closed steps go, counted, and readers see a gap */
+    FB_POLICY_BLOCK = 1,       /* a put or an allocation that finds no room waits for it, until its deadline; the
+                                * beginning of a step does not */
+    FB_POLICY_LATEST = 2,      /* only the latest closed step is kept for each reader */
+    FB_POLICY_SPILL = 3        /* refused until it is built */
+};
+
+/* What a producer does when its servers are gone. */
+enum {
+    FB_ON_LOSS_SKIP = 0, /* the default: goes on without staging, and counts: see fb_producer_lost */
+    FB_ON_LOSS_FAIL = 1  /* a call waits for another server until its deadline, then fails with FB_UNREACHABLE */
+};
+
+/* When a block is safe of which several servers hold copies. */
+enum {
+    FB_DURABILITY_LOCAL = 0,      /* the default: when fb_flush or the end of the step has returned */
+    FB_DURABILITY_REPLICATED = 1  /* when the put has returned */
+};
+
+/* Which server holds a block. */
+enum {
+    FB_PLACEMENT_NEAREST = 0,  /* the default: the rank's home, which is on its host if there is one there */
+    FB_PLACEMENT_BY_BLOCK = 1, /* by the block's id: spread evenly over all servers */
+    FB_PLACEMENT_FUNCTION = 2  /* as a function of the caller's says */
+};
+
+/* With which step a consumer begins. */
+enum {
+    FB_START_NEXT = 0,   /* the default: the next step that begins */
+    FB_START_OLDEST = 1, /* the oldest closed step that is still held (the stream's `keep`) */
+    FB_START_CURSOR = 2  /* where an earlier reader stopped */
+};
+
+/* What became of a put that did not fail. */
+enum {
+    FB_OUTCOME_STAGED = 0,     /* a server holds it */
+    FB_OUTCOME_UNDEMANDED = 1, /* nothing wants it: it was not copied */
+    FB_OUTCOME_DROPPED = 2     /* there was no room, and the policy is to go on: readers see a gap */
+};
+/* end of what is generated */
+
+typedef struct fb_producer fb_producer;
+typedef struct fb_pipeline fb_pipeline;
+typedef struct fb_request fb_request;
+typedef struct fb_consumer fb_consumer;
+typedef struct fb_step fb_step; /* one step, as a consumer holds it */
+
+/* generated from interface/forebay.toml: struct to_place */
+/* A block that is to be placed, as a function of the caller's sees it. */
+typedef struct fb_to_place {
+    uint64_t struct_size;
+    const char *field;
+    uint64_t number;          /* the block's */
+    uint32_t rank;
+    uint32_t ndim;
+    const uint64_t *offset;   /* [ndim] of the interior; NULL for a field without a global shape */
+    const uint64_t *shape;    /* [ndim] of the interior */
+    const uint32_t *servers;  /* [servers_count] the numbers of the servers that there are, in order */
+    uint64_t servers_count;
+} fb_to_place;
+#define FB_TO_PLACE_INIT { sizeof(fb_to_place), NULL, 0, 0, 0, NULL, NULL, NULL, 0 }
+/* end of what is generated */
+/* Gives the number of the server that is to hold a block, one of `servers`; below 0: fail.  The home holds what a server
+ * was to hold that has gone since.  It is called in the thread that puts, must not call Forebay, and should give the same
+ * for the same block. */
+typedef int64_t (*fb_place_function)(void *context, const fb_to_place *block);
+
+/* generated from interface/forebay.toml: options producer */
+/* How to open a producer. */
+typedef struct fb_producer_options {
+    uint64_t struct_size;
+    const char *group;        /* the group: a connection file's path, a group's name, or the file's text; by
+                               * default FOREBAY_GROUP says */
+    const char *stream;       /* the name under which readers find the simulation's output */
+    uint32_t rank;            /* this rank, counted from 0 (default 0) */
+    uint32_t size;            /* how many ranks there are; all of them must open the stream (default 1) */
+    int32_t policy;           /* what becomes of closed steps when readers or memory cannot keep up:
+                               * FB_POLICY_DROP_OLDEST (they are counted, readers see a gap), FB_POLICY_BLOCK (puts
+                               * wait for room) or FB_POLICY_LATEST */
+    uint32_t keep;            /* how many closed steps are kept although nobody reads them (default 0) */
+    double timeout;           /* seconds that any wait may take: more than 0; infinity waits for ever (default 30) */
+    const char *transport;    /* how blocks travel: "auto" (shared memory where the server is on this host, else
+                               * TCP), "shm" or "tcp". NULL: "auto" */
+    int32_t on_loss;          /* what to do when the home server is gone, and no other one takes this rank within
+                               * two seconds: FB_ON_LOSS_SKIP (the simulation goes on unstaged: fb_producer_lost
+                               * tells). With FB_ON_LOSS_FAIL a call waits for another one until `timeout`, and
+                               * then fails with FB_UNREACHABLE; so it does where something of the open step is
+                               * lost */
+    int32_t placement;        /* which server holds a block: the rank's home, which is on its host if any is
+                               * (FB_PLACEMENT_NEAREST), a server by the block's id, so that they are spread evenly
+                               * (FB_PLACEMENT_BY_BLOCK), or the one that a function of a fb_to_place names. A
+                               * block that the home does not hold costs a second question. Blocks of up to 1 KiB
+                               * travel with the step and are not placed */
+    fb_place_function place;  /* with FB_PLACEMENT_FUNCTION: called for each block that is placed */
+    void *place_context;      /* what `place` is called with */
+    uint64_t continues_run;   /* after a restart from a checkpoint: the run that goes on; 0: none does */
+    uint64_t continues_step;  /* the last step of that run that is still true */
+    uint64_t queue_bytes;     /* bytes of closed steps that may wait for readers before the policy drops some
+                               * (default 1 GiB) */
+    uint32_t replicas;        /* how many servers hold each block, 1 to 8: all but one of them may die. A copy on
+                               * another host is preferred; on one host it costs almost nothing, since the servers
+                               * share the memory (default 1) */
+    int32_t durability;       /* with copies, what is safe when: what was put once the step has ended or fb_flush
+                               * has returned (FB_DURABILITY_LOCAL), or each block once its put has returned
+                               * (FB_DURABILITY_REPLICATED) */
+} fb_producer_options;
+#define FB_PRODUCER_OPTIONS_INIT \
+    { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, FB_ON_LOSS_SKIP, \
+      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct field */
+/* A field of the output contract. */
+typedef struct fb_field {
+    uint64_t struct_size;
+    const char *name;
+    int32_t dtype;            /* FB_... */
+    uint32_t ndim;            /* 0 to 8 */
+    const uint64_t *shape;    /* [ndim] the global shape; NULL for a field whose blocks have no place in one. With
+                               * ndim 0 the field is one number of the whole stream, put by one rank */
+    int32_t association;      /* FB_ASSOCIATION_... */
+    uint32_t every;           /* offered at the steps whose number is a multiple of this (default 1) */
+    const char *const *dims;  /* [ndim] the names of its dimensions, slowest first; or NULL */
+    const double *spacing;    /* [ndim] the distance of neighbours in each dimension, or NULL */
+    const double *origin;     /* [ndim] where the first element lies, or NULL */
+    const char *units;        /* of its values, or NULL */
+    int32_t stats;            /* whether each block carries minimum, maximum, sum and counts of its interior, for
+                               * readers to see without its elements; complex types have none (default 0: no) */
+    int32_t reserved;         /* 0 */
+} fb_field;
+#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0 }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct attribute */
+/* What is said of a stream or of one of its fields beside the data. */
+typedef struct fb_attribute {
+    uint64_t struct_size;
+    const char *field;   /* NULL: of the stream itself */
+    const char *key;
+    int32_t dtype;       /* FB_BOOL, FB_I64, FB_F64 or FB_TEXT */
+    int32_t list;        /* 0: one value; 1: a list of `count`, which may be 0 (default 0) */
+    uint64_t count;      /* default 1 */
+    const void *values;  /* [count] uint8_t (0 or 1), int64_t, double, or const char * to text that ends in NUL */
+} fb_attribute;
+#define FB_ATTRIBUTE_INIT { sizeof(fb_attribute), NULL, NULL, 0, 0, 1, NULL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct block */
+/* What is put: a box of the global array, or a local array without a place in one. `offset` and `shape` are the
+ * interior's; the array in memory has shape + ghost_low + ghost_high elements in each dimension, and `data` points
+ * at its first element, ghosts included. To put only the interior of a larger array: no ghosts, `data` at the
+ * interior's first element, and `strides` of the array as it lies in memory. */
+typedef struct fb_block {
+    uint64_t struct_size;
+    const char *field;
+    uint64_t number;             /* tells apart several blocks of one rank, field and step */
+    const void *data;            /* may be NULL if the block is empty */
+    int32_t memory;              /* FB_MEMORY_HOST */
+    int32_t dtype;               /* FB_... */
+    uint32_t ndim;
+    uint32_t level;              /* refinement level. Offsets above 0 count in an index space of that level's own,
+                                  * of any extent; such blocks are seen by fb_view, not by reads of regions */
+    const uint64_t *offset;      /* [ndim] in the global array; NULL for an unplaced field */
+    const uint64_t *shape;       /* [ndim] of the interior */
+    const uint64_t *ghost_low;   /* [ndim] layers before the interior, or NULL for none */
+    const uint64_t *ghost_high;  /* [ndim] layers after it, or NULL for none */
+    const int64_t *strides;      /* [ndim] bytes between neighbours, of either sign; NULL for dense row-major */
+    int32_t *outcome;            /* where fb_put tells FB_OUTCOME_...; or NULL */
+} fb_block;
+#define FB_BLOCK_INIT { sizeof(fb_block), NULL, 0, NULL, FB_MEMORY_HOST, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+/* end of what is generated */
+
+/* ---- producer ------------------------------------------------------------------------------- */
+
+/* Joins the stream as one rank. Waits for one or two answers of a server. *producer is NULL on failure. */
+int fb_producer_open(const fb_producer_options *options, fb_producer **producer);
+
+/* The number of the run that was joined, for a checkpoint to remember. */
+int fb_producer_run(const fb_producer *producer, uint64_t *run);
+/* Which transport was chosen: *name is "shm" or "tcp", and needs not be freed. */
+int fb_producer_transport(const fb_producer *producer, const char **name);
+/* FB_OK while all is well; else why staging was given up (see FB_ON_LOSS_SKIP). In *skipped, unless that is
+ * NULL, the number of steps that were begun while it was, so far, also when all is well again. */
+int fb_producer_lost(const fb_producer *producer, uint64_t *skipped);
+
+/* Adds a field to the output contract, or changes its global shape from the next step on. Between steps. */
+int fb_array(fb_producer *producer, const fb_field *field);
+
+/* Adds a particle species: a group of fields that share one count.  Each is named `species/name`, has no global
+ * shape, and its first dimension counts the particles: ndim is 1, or 2 for vectors.  They are put, demanded and
+ * read as any field without a global shape; within a step the blocks of a species that have one `number` must
+ * have one count, else fb_put says FB_CONFLICT.  `fields_stride` is sizeof(fb_field) as you compiled it. */
+int fb_particles(fb_producer *producer, const char *species, const fb_field fields[], uint32_t fields_count,
+                 uint32_t fields_stride);
+/* Adds a buffer: bytes, of another length at each step and rank if need be.  It is put as a block of FB_U8 with
+ * ndim 1 and without an offset, and read with fb_step_block.  `every` is as in fb_field. */
+int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
+
+/* Sets an attribute for the rest of the run; readers see it from the next step on.  One rank that sets it is
+ * enough; where several do they must agree, and to change one is FB_CONFLICT: what changes with the step is a
+ * field.  All attributes of a stream take up to 64 KiB, else FB_OVER_BUDGET.  Between steps; waits for an
+ * answer. */
+int fb_attr(fb_producer *producer, const fb_attribute *attribute);
+
+/* Begins a step. `time` is physical time. Waits for one answer of the home server, never for room; on one host it
+ * need not wait where nothing of this rank is wanted, or where the last step brought blocks of up to 1024 bytes
+ * only and its home has taken them. Step numbers must grow within a run. What is
+ * wrong with a step and only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is
+ * told by a later call of this kind, at the latest by fb_flush or fb_producer_close: the step that was to begin
+ * is then not begun, and the next number may be. */
+int fb_producer_begin(fb_producer *producer, uint64_t number, double time);
+
+/* Sets *demanded to 1 if something wants this field at the current step. Never waits. */
+int fb_demanded(fb_producer *producer, const char *field, int *demanded);
+
+/* Stages one block by one copy; the buffer is yours again on return. Where there is no room it waits for some with
+ * FB_POLICY_BLOCK, and is FB_FULL at its deadline; with the other policies the step is dropped, and *block->outcome
+ * says so. An undemanded field costs one check, and a mistake in its block is told all the same. */
+int fb_put(fb_producer *producer, const fb_block *block);
+
+/* As fb_put, without waiting for the server's answer: fb_wait, fb_flush and fb_producer_end do that, and say what failed.
+ * The array is yours again on return here, too.
+ *
+ * No thread works behind your back.  Where the server is on this host there is no answer to wait for: the
+ * block is copied at once, as fb_put does.  Over TCP its bytes are handed to the socket before this returns
+ * (which waits while the server does not take them), but many blocks then share one journey there and back.
+ * At most 256 answers are outstanding: one more put waits for the oldest.  FB_OUTCOME_STAGED says that the
+ * block is on its way. */
+int fb_put_async(fb_producer *producer, const fb_block *block);
+/* Waits until the server holds all that was put in this step with fb_put_async, or says what failed: such a
+ * block may be put again.  *dropped, unless NULL, is how many of them found no room so far and were dropped,
+ * as the stream's policy says: readers see a gap.  FB_STEP_ORDER outside a step. */
+int fb_wait(fb_producer *producer, uint64_t *dropped);
+
+/* Gives memory of a staged block to compute into (dense row-major, ghosts included): block->data and
+ * block->strides are ignored. *data is NULL if nothing wants the field, or it was dropped: then there is
+ * nothing to compute, and fb_commit(producer, NULL) does nothing. FB_UNSUPPORTED if the server is on another
+ * host: use fb_put, which sends from where the data lies. */
+int fb_alloc(fb_producer *producer, const fb_block *block, void **data);
+/* Publishes (or gives back) what fb_alloc gave. The memory must not be touched afterwards. What is neither
+ * committed nor given back when the step ends is given back. */
+int fb_commit(fb_producer *producer, void *data);
+int fb_abort(fb_producer *producer, void *data);
+
+/* Ends the step of this rank.  Waits only for the answers to fb_put_async.  If one of those says what failed,
+ * that is returned; the step is ended all the same, and dropped: readers see a gap. */
+int fb_producer_end(fb_producer *producer);
+
+/* Waits until the home server holds all that was put, or says what failed. */
+int fb_flush(fb_producer *producer);
+
+/* Ends the stream for this rank and frees the handle (also after an error). A step that is not ended is
+ * told as torn, if anything was put in it. NULL is allowed. */
+int fb_producer_close(fb_producer *producer);
+
+/* ---- driving a pipeline --------------------------------------------------------------------- */
+
+/* A rank that drives a pipeline itself (docs/driving.md), which was created with `driven`.  All ranks make the same
+ * calls, and it runs once for all of them.  `options` are those of the rank: `stream` is NULL, or the pipeline's;
+ * the policy is always FB_POLICY_BLOCK.  `server` is -1 for all workers, or the number of the server whose worker
+ * runs alone, and which then holds what is staged.  Waits for a few answers.  *pipeline is NULL on failure. */
+int fb_pipeline_open(const fb_producer_options *options, const char *name, int64_t server, fb_pipeline **pipeline);
+
+/* The rank, for fb_array, fb_particles, fb_buffer, fb_attr, fb_put, fb_put_async, fb_wait, fb_alloc, fb_commit,
+ * fb_abort, fb_demanded, fb_producer_run, fb_producer_transport and fb_producer_lost.  It belongs to the handle:
+ * fb_producer_begin, fb_producer_end and fb_producer_close are FB_INVALID. */
+int fb_pipeline_producer(const fb_pipeline *pipeline, fb_producer **producer);
+
+/* Begins a step.  Who runs it is fixed: *workers, unless NULL, is how many workers do; 0 if staging was given up.  Up to 4
+ * steps may be active, of which the last one is staged; a fifth is FB_CONFLICT.  Waits for one answer of the home
+ * server; with the first step for one of the pipeline's coordinator, too.  A rank that is ahead waits until the others
+ * have so few steps active that the one before can be: FB_TIMEOUT at the deadline; the same call waits on. */
+int fb_pipeline_activate(fb_pipeline *pipeline, uint64_t step, double time, uint32_t *workers);
+/* The same without waiting for the coordinator: fb_request_wait does. */
+int fb_pipeline_activate_async(fb_pipeline *pipeline, uint64_t step, double time, fb_request **request);
+
+/* As fb_put and fb_put_async, in the step that was activated last.  What is outstanding is waited for by
+ * fb_pipeline_execute and fb_pipeline_deactivate. */
+int fb_pipeline_stage(fb_pipeline *pipeline, const fb_block *block);
+int fb_pipeline_stage_async(fb_pipeline *pipeline, const fb_block *block);
+
+/* Ends the step of this rank, and has the pipeline run on it once all ranks have ended it.  Waits until that is over,
+ * `timeout` seconds at most (negative: as in `options`); after FB_TIMEOUT the same call waits on.  *ran, unless NULL,
+ * is 1 if the workers ran, 0 at a step at which the pipeline needs nothing, or if staging was given up.
+ * FB_PIPELINE_FAILED with the traceback if the code failed, FB_TORN if a rank died in the step.  While the step is
+ * active it can be executed again. */
+int fb_pipeline_execute(fb_pipeline *pipeline, uint64_t step, double timeout, int *ran);
+/* The same without waiting for the execution: fb_request_wait does. */
+int fb_pipeline_execute_async(fb_pipeline *pipeline, uint64_t step, fb_request **request);
+
+/* Has finished with a step, and ends it if fb_pipeline_execute has not.  When all ranks have, and nothing runs on it,
+ * its memory is free.  Waits for nothing else. */
+int fb_pipeline_deactivate(fb_pipeline *pipeline, uint64_t step);
+
+/* Waits for what was asked for, `timeout` seconds at most (negative: as in `options`), and tells what the other call
+ * would have: *workers of an activation, *ran of an execution; each may be NULL.  After FB_TIMEOUT it can be waited for
+ * again, and after anything else it tells the same again. */
+int fb_request_wait(fb_request *request, double timeout, uint32_t *workers, int *ran);
+/* Frees a request; what was asked for goes on.  NULL is allowed. */
+int fb_request_free(fb_request *request);
+
+/* The steps that this rank has activated and not deactivated, in order, and how many: at most 4, for which there must be
+ * room. Never waits. */
+int fb_pipeline_active(const fb_pipeline *pipeline, uint64_t steps[], uint32_t *steps_count);
+
+/* Ends the stream for this rank, with all steps that are active, and frees the handle (also after an error), and the
+ * rank.  Requests must be freed for themselves.  NULL is allowed. */
+int fb_pipeline_close(fb_pipeline *pipeline);
+
+/* ---- consumer ------------------------------------------------------------------------------- */
+
+/* generated from interface/forebay.toml: struct need */
+/* One field that a consumer needs. */
+typedef struct fb_need {
+    uint64_t struct_size;
+    const char *field;
+    int32_t dtype;      /* FB_...; 0: any */
+    uint32_t every;     /* every so many of the steps that the producer offers: those whose number is a multiple of
+                         * fb_field.every * fb_need.every (default 1) */
+} fb_need;
+#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1 }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: options consumer */
+/* How to open a consumer. */
+typedef struct fb_consumer_options {
+    uint64_t struct_size;
+    const char *group;       /* the group: a connection file's path, a group's name, or the file's text; by default
+                              * FOREBAY_GROUP says */
+    const char *stream;      /* the name that the producer gave. It need not exist yet */
+    uint32_t fields_count;   /* how many; 0: all fields */
+    uint32_t fields_stride;  /* sizeof(fb_need), as the caller compiled it */
+    const fb_need *fields;   /* [fields_count] the fields that are needed */
+    double timeout;          /* seconds that any wait may take: more than 0; infinity waits for ever (default 30) */
+    const char *transport;   /* how blocks travel: "auto" (shared memory where the server is on this host, else
+                              * TCP), "shm" or "tcp". NULL: "auto" */
+    uint32_t every;          /* every so many of the steps at which the producer offers a field, where no `fields`
+                              * are given (default 1) */
+    uint32_t window;         /* how many steps may be held at once, 1 to 1024. More wait in the stream, under its
+                              * policy (default 4) */
+    int32_t follow;          /* whether to go on with the next run when the simulation is restarted (default 0: no) */
+    int32_t start;           /* with which step to begin: FB_START_NEXT, the next step that begins;
+                              * FB_START_OLDEST, the oldest that the stream keeps; or a cursor: where an earlier
+                              * reader of the stream stopped, in this process or another, as fb_consumer_cursor
+                              * tells. Steps that are held no longer are left out, and not counted as `missed`: the
+                              * numbers tell. FB_NOT_FOUND if the stream has had no such run */
+    uint64_t start_run;      /* with FB_START_CURSOR: the run that fb_consumer_cursor told, from 1 */
+    uint64_t start_step;     /* with FB_START_CURSOR: the step that it told */
+    uint64_t pin_bytes;      /* bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the
+                              * blocks of further steps are copied, so that a reader that collects arrays cannot
+                              * fill the servers. The arrays of one step may be kept whatever its size (default 1
+                              * GiB) */
+} fb_consumer_options;
+#define FB_CONSUMER_OPTIONS_INIT \
+    { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, 0, FB_START_NEXT, 0, 0, \
+      1073741824 }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct step_info */
+/* What is told of a step. */
+typedef struct fb_step_info {
+    uint64_t struct_size;
+    uint64_t run;
+    uint64_t number;
+    double time;      /* physical time, as the producer gave it */
+    uint64_t missed;  /* steps that were dropped before this one */
+    int32_t rewound;  /* 1 if a new run went back: forget steps from `number` on (default 0) */
+    int32_t torn;     /* 1 if a rank died in the step or left it out: parts may be missing (default 0) */
+} fb_step_info;
+#define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0 }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct field_info */
+/* What is told of a field of a step. Texts are valid until the step is released. */
+typedef struct fb_field_info {
+    uint64_t struct_size;
+    const char *name;
+    int32_t dtype;        /* FB_... */
+    int32_t association;  /* FB_ASSOCIATION_... */
+    uint32_t ndim;
+    uint32_t every;       /* offered at the steps whose number is a multiple of this (default 1) */
+    int32_t placed;       /* 1: it has a global shape; 0: its blocks have no place in one (default 0) */
+    int32_t has_dims;     /* 1: the producer named its dimensions; else `dims` are NULL (default 0) */
+    int32_t has_spacing;  /* 1: the producer gave it; else all are 0 (default 0) */
+    int32_t has_origin;   /* 1: the producer gave it; else all are 0 (default 0) */
+    uint64_t shape[8];    /* the global shape, slowest dimension first */
+    const char *dims[8];  /* names, slowest first */
+    double spacing[8];    /* the distance of neighbours in each dimension */
+    double origin[8];     /* where the first element lies */
+    const char *units;    /* of its values; empty if the producer gave none */
+} fb_field_info;
+#define FB_FIELD_INFO_INIT \
+    { sizeof(fb_field_info), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, 0, 0, 0, 0, {0}, {NULL}, {0}, {0}, NULL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct selection */
+/* A part of a field, and where it goes. */
+typedef struct fb_selection {
+    uint64_t struct_size;
+    const char *field;
+    int32_t dtype;           /* of `data`; must be the field's */
+    uint32_t ndim;
+    const uint64_t *offset;  /* [ndim] where it begins */
+    const uint64_t *shape;   /* [ndim] elements taken in each dimension */
+    const uint64_t *every;   /* [ndim] every so many elements; NULL: 1 */
+    void *data;              /* where they go */
+    const int64_t *strides;  /* [ndim] of `data` in bytes; NULL for dense row-major */
+} fb_selection;
+#define FB_SELECTION_INIT { sizeof(fb_selection), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct view */
+/* One block of a step, shown where it lies: its array is dense row-major, of shape + ghost_low + ghost_high. */
+typedef struct fb_view {
+    uint64_t struct_size;
+    uint64_t number;         /* as it was put */
+    uint32_t rank;           /* who put it */
+    uint32_t level;
+    int32_t dtype;           /* FB_... */
+    uint32_t ndim;
+    uint32_t server;         /* the number of the server that holds it */
+    int32_t placed;          /* 0: an unplaced block, without an offset (default 0) */
+    int32_t has_stats;       /* 1: it carries its statistics, see fb_field.stats; else the last five members are 0
+                              * (default 0) */
+    int32_t reserved;        /* 0 */
+    uint64_t offset[8];
+    uint64_t shape[8];
+    uint64_t ghost_low[8];
+    uint64_t ghost_high[8];
+    const void *data;        /* read-only; NULL for an empty block */
+    uint64_t bytes;
+    double min;              /* of the finite elements; +inf if there are none */
+    double max;              /* of the finite elements; -inf if there are none */
+    double sum;              /* of the finite elements */
+    uint64_t count;          /* how many elements are finite */
+    uint64_t non_finite;     /* and how many not */
+} fb_view;
+#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0 }
+/* end of what is generated */
+
+/* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */
+int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer);
+/* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. `timeout` in
+ * seconds; below 0: the one it was opened with. *step is NULL unless the result is FB_OK. */
+int fb_consumer_next(fb_consumer *consumer, double timeout, fb_step **step);
+int fb_step_info_get(const fb_step *step, fb_step_info *info);
+/* The name of one of the fields that the step has, counted from 0; FB_NOT_FOUND past the last one. Valid
+ * until the step is released. */
+int fb_step_field_name(const fb_step *step, uint64_t index, const char **name);
+/* Tells a field's dtype, global shape, dimensions, spacing, origin, units and association at this step. */
+int fb_step_field(const fb_step *step, const char *field, fb_field_info *info);
+/* An attribute of the stream (`field` NULL) or of one of its fields; FB_NOT_FOUND if it is not set.  What
+ * *attribute then points at is valid until the step is released. */
+int fb_attr_get(const fb_step *step, const char *field, const char *key, fb_attribute *attribute);
+/* The key of one of the attributes, counted from 0; FB_NOT_FOUND past the last one.  Valid as above. */
+int fb_attr_key(const fb_step *step, const char *field, uint64_t index, const char **key);
+/* Copies exactly the region asked for, or fails and says what is missing. */
+int fb_get(fb_step *step, const fb_selection *selection);
+/* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to
+ * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
+int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
+int fb_step_block(fb_step *step, const char *field, uint64_t index, fb_view *view);
+/* Has finished with the step and frees its handle: its memory may be used again. NULL is allowed. */
+int fb_step_release(fb_step *step);
+/* Where another reader goes on (FB_START_CURSOR): the run, and the step after the last one that came.  Before the first
+ * step has come it is the one from which on this reader takes part, or FB_NOT_FOUND if that is not known yet.  Does not
+ * wait. */
+int fb_consumer_cursor(const fb_consumer *consumer, uint64_t *run, uint64_t *step);
+/* Detaches and frees the handle. Steps that are held stay valid until they are released. NULL is allowed. */
+int fb_consumer_close(fb_consumer *consumer);
+
+/* ---- space: arrays by name, step and region, whoever put them ------------------------------- */
+
+typedef struct fb_space fb_space;
+
+/* generated from interface/forebay.toml: options space */
+/* How to open a space. */
+typedef struct fb_space_options {
+    uint64_t struct_size;
+    const char *group;      /* the group: a connection file's path, a group's name, or the file's text; by default
+                             * FOREBAY_GROUP says */
+    double timeout;         /* seconds that any wait may take: more than 0; infinity waits for ever (default 30) */
+    const char *transport;  /* how blocks travel: "auto" (shared memory where the server is on this host, else
+                             * TCP), "shm" or "tcp". NULL: "auto" */
+    uint32_t replicas;      /* how many servers hold each array that this handle puts, 1 to 8: all but one of them
+                             * may die. FB_INVALID if the group has fewer (default 1) */
+    int32_t reserved;       /* 0 */
+} fb_space_options;
+#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL, 1, 0 }
+/* end of what is generated */
+
+/* Finds the group. Connects to nothing yet. *space is NULL on failure. */
+int fb_space_open(const fb_space_options *options, fb_space **space);
+/* Keeps an array, or a part of it, until it is removed. block->field may be NULL. One copy; waits until a server holds it
+ * and the directory knows it. */
+int fb_space_put(fb_space *space, const fb_field *field, uint64_t step, const fb_block *block);
+/* Copies exactly the region asked for, waiting up to `timeout` seconds (below 0: as in the options) until all of it was
+ * put. */
+int fb_space_get(fb_space *space, uint64_t step, double timeout, const fb_selection *selection);
+/* Removes what was put of a field at a step, on every server. */
+int fb_space_remove(fb_space *space, const char *field, uint64_t step);
+/* Frees the handle; what was put stays. NULL is allowed. */
+int fb_space_close(fb_space *space);
+
+/* ---- administration ------------------------------------------------------------------------- */
+
+typedef struct fb_admin fb_admin;
+
+/* generated from interface/forebay.toml: options admin */
+/* How to look after a group. */
+typedef struct fb_admin_options {
+    uint64_t struct_size;
+    const char *group;      /* the group: a connection file's path, a group's name, or the file's text; by default
+                             * FOREBAY_GROUP says */
+    double timeout;         /* seconds that each call may take. By default 30; 3 for a status; and 120 each for
+                             * loading a pipeline's code and for starting its workers. Below 0: by default */
+    const char *transport;  /* how blocks travel: "auto" (shared memory where the server is on this host, else
+                             * TCP), "shm" or "tcp". NULL: "auto" */
+} fb_admin_options;
+#define FB_ADMIN_OPTIONS_INIT { sizeof(fb_admin_options), NULL, -1, NULL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct pipeline_options */
+/* A pipeline that is to be created. */
+typedef struct fb_pipeline_options {
+    uint64_t struct_size;
+    const char *name;    /* under which it is found */
+    const char *code;    /* "FILE.py:CLASS" */
+    const char *stream;  /* that it runs on; NULL: the one that the class names, or the only one that the group has */
+    const char *config;  /* its configuration, as JSON; NULL: {} */
+    const char *python;  /* the Python to run it with; NULL: the one beside the command forebay */
+    int32_t driven;      /* 1: it runs when ranks say so, through a handle, instead of on each closed step (default
+                          * 0) */
+    int32_t reserved;    /* 0 */
+} fb_pipeline_options;
+#define FB_PIPELINE_OPTIONS_INIT { sizeof(fb_pipeline_options), NULL, NULL, NULL, NULL, NULL, 0, 0 }
+/* end of what is generated */
+
+/* Finds a group, to look after it. Each call then connects for itself. *admin is NULL on failure. */
+int fb_admin_open(const fb_admin_options *options, fb_admin **admin);
+
+/* What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); to be freed with fb_free.
+ * Waits for all servers, with one deadline; one that does not answer has an `error`. */
+int fb_admin_status(fb_admin *admin, char **json);
+
+/* Starts `count` more servers of the group on this machine, in the background, and waits until they are members: their
+ * numbers come into `servers`, unless that is NULL.  Nothing that runs is held up.  It runs `forebay add`, and needs that
+ * command: the one that the variable FOREBAY_COMMAND names, or the first on the path. */
+int fb_admin_add_servers(fb_admin *admin, uint32_t count, uint32_t servers[]);
+
+/* Has a server leave the group and end.  What it holds, its ranks and workers go to the others first; waits until all of
+ * that is done and the group has agreed: FB_TIMEOUT at the deadline, or FB_FULL where the others have no room, and the
+ * server stays.  The last server that holds something, or has ranks, is FB_CONFLICT unless `discard` is 1, which gives
+ * up what no other server can hold. */
+int fb_admin_remove_server(fb_admin *admin, uint32_t server, int discard);
+
+/* Has the group go on after it lost half of its servers or more at once, which they cannot agree on.  Tells how many
+ * servers answer and how many do not, and the numbers of the first `room` of each; only if `force` is 1 are the latter
+ * given up, with what only they held.  None of them may still run.  FB_CONFLICT where more than half answer: those agree
+ * by themselves.  Waits for silent servers, some seconds at most.  `answering` and `silent` may be NULL. */
+int fb_admin_heal(fb_admin *admin, int force, uint32_t room, uint32_t answering[], uint32_t *answering_count,
+                  uint32_t silent[], uint32_t *silent_count);
+
+/* Gives every server a worker that runs a pipeline's code, and waits until all are ready: FB_PIPELINE_FAILED with the
+ * traceback if the code fails.  After an error there is no such pipeline.  It runs `forebay pipeline create`, which needs
+ * that command as fb_admin_add_servers does, and Python with the package. */
+int fb_admin_create_pipeline(fb_admin *admin, const fb_pipeline_options *options);
+/* Ends a pipeline and its workers. */
+int fb_admin_destroy_pipeline(fb_admin *admin, const char *name);
+
+/* Ends every server of the group. FB_TIMEOUT for one that does not answer, once all are told. */
+int fb_admin_shutdown(fb_admin *admin);
+/* Frees the handle. NULL is allowed. */
+int fb_admin_close(fb_admin *admin);
+
+/* The text of a group's connection file, once the group is complete, for one rank to hand to all others as
+ * their fb_producer_options.group; to be freed with fb_free. It holds the group's secret. */
+int fb_group_text(const char *group, char **text);
+
+/* ---- general -------------------------------------------------------------------------------- */
+
+/* The text of the calling thread's last error; valid until its next call. Never NULL. A call that succeeds
+ * leaves it as it is. */
+const char *fb_error(void);
+/* The number of the server that the calling thread's last error is about: one that could not be reached, did not answer in
+ * time or is not there, or that held what is lost.  -1 if it is about no server.  A call that succeeds leaves it as it is. */
+int64_t fb_error_server(void);
+/* Makes `text` the calling thread's last error, about no server, and returns `result`: for libraries on top of this one. */
+int fb_error_set(int result, const char *text);
+/* The name of a result code, as in the list above. Never NULL. */
+const char *fb_result_name(int result);
+/* 1 if the same call may succeed later although you have changed nothing, else 0. */
+int fb_result_is_retryable(int result);
+const char *fb_version(void);
+/* Frees a text that fb_admin_status or fb_group_text gave. NULL is allowed. */
+void fb_free(char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FOREBAY_H */
