@@ -85,12 +85,14 @@ $(STAMPS)/workspace: $(RUST_SOURCES) | $(STAMPS)/python
 
 # Editable: what is under python/ is used from there, and only Rust needs this step again.
 $(STAMPS)/package: $(RUST_SOURCES) pyproject.toml | $(STAMPS)/python
+	@rm -rf target/wheel-data  # of a wheel: it would be installed, too
 	@mkdir -p target/wheel-data
 	@$(STEP) "Python package" $(VENV)/bin/maturin develop --release $(LOCKED)
 	@touch $@
 endif
 
-$(STAMPS)/tree: $(INSTALLED) $(STAMPS)/workspace
+# After the package: installing that again takes away what came with it before.
+$(STAMPS)/tree: $(INSTALLED) $(STAMPS)/workspace $(STAMPS)/package
 	@$(VENV)/bin/python packaging/tree.py --built $(BUILT) --into $(VENV)
 	@touch $@
 

@@ -1761,7 +1761,8 @@ contains
    end function
 
    ! Starts `count` more servers on this machine, in the background, and waits until they are members; tells their numbers.
-   ! Needs the command forebay: the one that FOREBAY_COMMAND names, or the first on the path.
+   ! Needs the command forebay: the one that FOREBAY_COMMAND names, that is installed beside the
+   ! library, or the first on the path.
    subroutine fb_admin_add_servers(admin, count, servers, stat, errmsg)
       type(fb_admin), intent(in) :: admin
       integer, intent(in) :: count

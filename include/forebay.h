@@ -764,7 +764,8 @@ int fb_admin_status(fb_admin *admin, char **json);
 
 /* Starts `count` more servers of the group on this machine, in the background, and waits until they are members: their
  * numbers come into `servers`, unless that is NULL.  Nothing that runs is held up.  It runs `forebay add`, and needs that
- * command: the one that the variable FOREBAY_COMMAND names, or the first on the path. */
+ * command: the one that the variable FOREBAY_COMMAND names, that is installed beside the library, or the first on the
+ * path. */
 int fb_admin_add_servers(fb_admin *admin, uint32_t count, uint32_t servers[]);
 
 /* Has a server leave the group and end.  What it holds, its ranks and workers go to the others first; waits until all of

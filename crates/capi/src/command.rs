@@ -2,18 +2,48 @@
 
 use forebay_client::{Error, ErrorKind, GroupOptions, Result, ServerId, TransportChoice};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names the command, where it is not the first on the path.
+/// Names the command, where it is neither installed beside this library nor the first on the path.
 const VARIABLE: &str = "FOREBAY_COMMAND";
+
+/// The command: the one that the variable names, that is installed beside this library, or the first on the path.
+fn program() -> OsString {
+    let named = std::env::var_os(VARIABLE);
+    named.or_else(|| beside(&library()?)).unwrap_or_else(|| "forebay".into())
+}
+
+/// Where this library, or the program that it is linked into, lies: the file of which this function is a part.
+fn library() -> Option<PathBuf> {
+    let here = library as fn() -> Option<PathBuf> as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| file_at(line, here))
+}
+
+/// The file that is mapped where this line of `/proc/PID/maps` says, if that holds an address.
+fn file_at(line: &str, address: usize) -> Option<PathBuf> {
+    let (range, rest) = line.split_once(' ')?;
+    let (first, end) = range.split_once('-')?;
+    let place = |text| usize::from_str_radix(text, 16).ok();
+    let path = rest.splitn(5, ' ').nth(4)?.trim_start();
+    ((place(first)?..place(end)?).contains(&address) && path.starts_with('/')).then(|| path.into())
+}
+
+/// The command of the tree that a library lies in.
+fn beside(library: &Path) -> Option<OsString> {
+    let command = library.parent()?.parent()?.join("bin/forebay");
+    command.is_file().then(|| command.into_os_string())
+}
 
 /// Runs it for a group; what it told.
 pub(crate) fn run(options: &GroupOptions, arguments: &[&str]) -> Result<Value> {
-    let program = std::env::var_os(VARIABLE).unwrap_or_else(|| "forebay".into());
+    let program = program();
     let mut command = Command::new(&program);
     command.arg("--json").args(["--transport", choice(options.transport)]);
     if let Some(group) = &options.group {
@@ -85,4 +115,25 @@ fn content(file: &mut File) -> Result<String> {
         .and_then(|()| file.read_to_end(&mut bytes))
         .map_err(|e| Error::io("cannot read what a command told", &e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_lies_beside_the_library() {
+        let line =
+            "7f48d7400000-7f48d7500000 r-xp 00001000 fd:00 4242    /opt/my forebay/lib/libforebay.so.0";
+        assert_eq!(file_at(line, 0x7f48d7400010).unwrap(), Path::new("/opt/my forebay/lib/libforebay.so.0"));
+        assert_eq!(file_at(line, 0x7f48d7500000), None);
+        assert_eq!(file_at("7f48d7400000-7f48d7500000 rw-p 00000000 00:00 0 ", 0x7f48d7400010), None);
+        assert_eq!(library(), std::env::current_exe().ok(), "this test's program");
+        let tree = tempfile::tempdir().unwrap();
+        let library = tree.path().join("lib/libforebay.so.0");
+        assert_eq!(beside(&library), None);
+        std::fs::create_dir(tree.path().join("bin")).unwrap();
+        std::fs::write(tree.path().join("bin/forebay"), "").unwrap();
+        assert_eq!(beside(&library), Some(tree.path().join("bin/forebay").into()));
+    }
 }

@@ -46,8 +46,8 @@ pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCod
     let before = servers_log::length(&log);
     let (leash, mut hold) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", &e))?;
     let mut network = add.network.clone();
-    if network.bind.is_empty() {
-        network.bind = bound_here(&file);
+    if !network.binds() {
+        network.bind_to(bound_here(&file));
     }
     let budget = add.budget.or_else(|| budget_here(&options));
     let for_all = GroupSettings::default();

@@ -171,11 +171,10 @@ pub(crate) fn spawn(
     let mut command = Command::new(own);
     command.arg("serve").arg("--group").arg(absolute(group)).args(["--servers", &up.servers.to_string()]);
     command.args(["--lineage", &lineage.to_string(), "--leash"]);
-    let bind = if up.network.bind.is_empty() {
-        vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
-    } else {
-        up.network.bind.clone()
-    };
+    let mut bind = up.network.bind()?;
+    if bind.is_empty() {
+        bind.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
     for ip in bind {
         command.args(["--bind", &ip.to_string()]);
     }

@@ -159,7 +159,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Get(get) => get::get(common, &get, output),
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),
         Command::Bench(bench) => bench::bench(common, &bench),
-        Command::Doctor => doctor::doctor(output),
+        Command::Doctor => doctor::doctor(common, output),
         Command::Config(config) => config::config(&config, output),
         Command::Completion(completion) => completion::completion(&completion),
         Command::Man(man) => completion::man(&man),

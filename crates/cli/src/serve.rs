@@ -54,15 +54,60 @@ pub(crate) struct Memory {
 /// Network of a server.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Network {
-    /// Addresses to listen on for other hosts; repeat for several
-    #[arg(long, value_name = "IP")]
-    pub(crate) bind: Vec<IpAddr>,
+    /// Addresses to listen on for other hosts; repeat for several, or give what
+    /// `hostname -i` says
+    #[arg(long, value_name = "IP", value_parser = addresses)]
+    bind: Vec<Addresses>,
     /// The address that others are told, if it differs from --bind
     #[arg(long, value_name = "IP")]
     pub(crate) advertise: Option<IpAddr>,
     /// Ports that may be used, such as 7000-7010 [default: any]
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
+}
+
+/// One or several addresses, as `hostname -i` prints them.
+#[derive(Debug, Clone)]
+struct Addresses(Vec<IpAddr>);
+
+/// Of several addresses, those that other hosts may reach: not the loopback, nor those of one link alone.
+fn addresses(text: &str) -> std::result::Result<Addresses, String> {
+    let parts = text.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty());
+    let parsed = parts.map(|part| part.parse().map_err(|_| format!("'{part}' is no IP address")));
+    let given: Vec<IpAddr> = parsed.collect::<std::result::Result<_, _>>()?;
+    if given.is_empty() {
+        return Err("no IP address: `ip -brief address` lists those of this machine".into());
+    }
+    let is_far = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    let far: Vec<IpAddr> = given.iter().copied().filter(is_far).collect();
+    Ok(Addresses(if given.len() == 1 || far.is_empty() { given } else { far }))
+}
+
+impl Network {
+    /// Whether addresses were given.
+    pub(crate) fn binds(&self) -> bool {
+        !self.bind.is_empty()
+    }
+
+    /// Listens on these addresses.
+    pub(crate) fn bind_to(&mut self, all: Vec<IpAddr>) {
+        self.bind = all.into_iter().map(|ip| Addresses(vec![ip])).collect();
+    }
+
+    /// The addresses to listen on. Others can be told none that stands for all addresses.
+    pub(crate) fn bind(&self) -> Result<Vec<IpAddr>> {
+        let all: Vec<IpAddr> = self.bind.iter().flat_map(|addresses| addresses.0.iter().copied()).collect();
+        match all.iter().find(|ip| ip.is_unspecified()) {
+            Some(any) if self.advertise.is_none() => Err(Error::invalid(format!(
+                "--bind {any}: other hosts cannot be told to come to {any}; give an address of this machine (`ip -brief \
+                 address` lists them), or say with --advertise what others are told"
+            ))),
+            _ => Ok(all),
+        }
+    }
 }
 
 /// What the first server of a group decides for all.
@@ -144,7 +189,7 @@ pub(crate) fn serve(common: &Common, serve: &Serve, output: &Output) -> Result<E
             group: path_of(common.group.as_deref())?,
             servers: serve.servers,
             lineage: serve.lineage,
-            bind: serve.network.bind.clone(),
+            bind: serve.network.bind()?,
             advertise: serve.network.advertise,
             ports: serve.network.ports,
             seal_payload: serve.for_all.encrypt,
@@ -178,6 +223,13 @@ mod tests {
         for bad in ["", "0.5", "-1", "nan", "inf", "1e9", "5s"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
+        let bound =
+            |text: &str| addresses(text).map(|all| all.0.iter().map(IpAddr::to_string).collect::<Vec<_>>());
+        assert_eq!(bound("127.0.0.1").unwrap(), ["127.0.0.1"]);
+        assert_eq!(bound("127.0.1.1 10.0.0.5 fe80::1 2001:db8::5\n").unwrap(), ["10.0.0.5", "2001:db8::5"]);
+        assert_eq!(bound("10.0.0.5,10.1.0.5").unwrap(), ["10.0.0.5", "10.1.0.5"]);
+        assert!(bound("").is_err_and(|error| error.contains("ip -brief address")));
+        assert!(bound("10.0.0.5 node7").is_err_and(|error| error.contains("'node7'")));
         assert_eq!(parse_ports("7000-7010"), Ok((7000, 7010)));
         for bad in ["7000", "0-1", "5-4", "a-b", "1-70000"] {
             assert!(parse_ports(bad).is_err(), "{bad}");

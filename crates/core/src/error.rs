@@ -71,9 +71,33 @@ impl Error {
         self
     }
 
-    /// An operating system error, with what was tried.
+    /// An operating system error, with what was tried; and what to do, where a limit or a filter has refused it.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        Error::new(ErrorKind::Io, format!("{what}: {error}"))
+        let remedy = refusal(error).map(|remedy| format!(": {remedy}")).unwrap_or_default();
+        Error::new(ErrorKind::Io, format!("{what}: {error}{remedy}"))
+    }
+}
+
+/// What to do where the system refuses something for a reason that is not in what was asked.
+fn refusal(error: &std::io::Error) -> Option<&'static str> {
+    /// The process has as many open files as it may; Rust has no kind for it.
+    const EMFILE: i32 = 24;
+    /// So has the machine.
+    const ENFILE: i32 = 23;
+    if let Some(EMFILE | ENFILE) = error.raw_os_error() {
+        return Some("raise the limit of open files, see `ulimit -n`");
+    }
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => {
+            Some("the size of files is limited, shared memory too: raise the limit, see `ulimit -f`")
+        }
+        std::io::ErrorKind::OutOfMemory => {
+            Some("there is no memory for it, or the address space is limited: see `ulimit -v`")
+        }
+        std::io::ErrorKind::Unsupported => Some(
+            "the kernel is too old for this call, or a filter refuses it, as those of containers do: see `forebay doctor`",
+        ),
+        _ => None,
     }
 }
 

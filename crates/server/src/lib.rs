@@ -47,7 +47,7 @@ use replication::rejoin::HeldBefore;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -130,6 +130,13 @@ pub fn new_lineage() -> Result<Lineage> {
     forming::random().map(Lineage)
 }
 
+fn watch(kind: SignalKind) -> Result<Signal> {
+    signal(kind).map_err(|e| Error::io("cannot watch for signals", &e))
+}
+
+/// Told to a process that makes a file larger than it may: its number is the same on all that Forebay runs on.
+const SIGXFSZ: i32 = 25;
+
 async fn serve(
     options: &ServerOptions,
     held: Option<HeldBefore>,
@@ -137,10 +144,10 @@ async fn serve(
     ready: impl FnOnce(ServerId),
 ) -> Result<End> {
     raise_descriptor_limit();
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|e| Error::io("cannot watch for signals", &e))?;
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|e| Error::io("cannot watch for signals", &e))?;
+    let mut interrupt = watch(SignalKind::interrupt())?;
+    let mut terminate = watch(SignalKind::terminate())?;
+    // A limit of the size of files ends a process that does not look for its signal: the call fails instead.
+    let _too_large = watch(SignalKind::from_raw(SIGXFSZ))?;
     let parent = options.watch_parent.map(Process::watch).transpose();
     let parent = parent.inspect_err(|_| remove_place(options))?;
     let leash = options.leash.clone();

@@ -61,14 +61,8 @@ impl Mapping {
             Access::Read => ProtFlags::READ,
             Access::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
-        let failed = |e: rustix::io::Errno| {
-            Error::io(
-                format!(
-                    "cannot map an arena of {bytes} bytes (is the address space limited, see `ulimit -v`?)"
-                ),
-                &e.into(),
-            )
-        };
+        let failed =
+            |e: rustix::io::Errno| Error::io(format!("cannot map an arena of {bytes} bytes"), &e.into());
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe {
             rustix::mm::mmap(

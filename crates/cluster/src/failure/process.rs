@@ -19,8 +19,7 @@ impl Process {
     /// Watches a process from now on. `NotFound` if it has ended already.
     pub fn watch(pid: u32) -> Result<Process> {
         let gone = || Error::not_found(format!("process {pid} has ended already"));
-        let failed =
-            |e: &std::io::Error| Error::io(format!("cannot watch process {pid} (see `ulimit -n`)"), e);
+        let failed = |e: &std::io::Error| Error::io(format!("cannot watch process {pid}"), e);
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(gone)?;
         let descriptor = rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty());
         let descriptor = descriptor.map_err(|error| match error {
