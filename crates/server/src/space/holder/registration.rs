@@ -115,7 +115,9 @@ impl Holder {
     ) -> Vec<OwnerQuestion> {
         let ask = |OwnerRequest { owner, description, report }| {
             let range = report.blocks.first().map(|block| range_at(&block.location));
-            if let Some(block) = range.and_then(|range| self.blocks.get_mut(&range)) {
+            let block = range.and_then(|range| self.blocks.get_mut(&range));
+            // One that replaces another may have been told of to a new owner already.
+            if let Some(block) = block.filter(|block| !block.owners.contains(&owner)) {
                 block.owners.push(owner);
             }
             let (step, remembered) = (key.step, remember.then(|| report.field.clone()));
