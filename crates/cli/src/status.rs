@@ -140,13 +140,65 @@ pub(crate) fn phase(stream: &Value) -> String {
         stream["since"].as_f64().map(|since| format!(" since {}", Timestamp((since * 1000.0) as u64)));
     let place = if phase == "finished" { "after" } else { "at" };
     let reached = stream["reached"].as_u64().map(|step| format!(", {place} step {step}"));
-    format!("{phase}{}{}", since.unwrap_or_default(), reached.unwrap_or_default())
+    let rate = stream["steps_per_second"].as_f64().filter(|_| phase == "running");
+    let rate = rate.map(|rate| format!(", {} steps/s", rounded(rate)));
+    format!("{phase}{}{}{}", since.unwrap_or_default(), reached.unwrap_or_default(), rate.unwrap_or_default())
+}
+
+/// A rate for people: three digits that count.
+fn rounded(rate: f64) -> String {
+    match rate {
+        100.0.. => format!("{rate:.0}"),
+        10.0.. => format!("{rate:.1}"),
+        _ => format!("{rate:.2}"),
+    }
+}
+
+/// A reader, for people: who it is, what it needs, and how it keeps up.
+fn reader(reader: &Value) -> String {
+    let named = reader["name"].as_str().map(|name| format!(" '{name}'")).unwrap_or_default();
+    let place =
+        reader["host"].as_str().map(|host| format!(" (process {} on {host})", number(&reader["pid"])));
+    let every = |every: &Value| match number(every) {
+        1 => String::new(),
+        every => format!(" every {every}"),
+    };
+    let needs = &reader["needs"];
+    let fields: Vec<String> = list(&needs["fields"])
+        .map(|need| format!("{}{}", word(&need["field"]), every(&need["every"])))
+        .collect();
+    let needs =
+        if fields.is_empty() { format!("all fields{}", every(&needs["every"])) } else { fields.join(", ") };
+    format!(
+        "    {}{named}{}: {needs}; holds {} of {}, {} wait, {} missed, last {}",
+        word(&reader["kind"]),
+        place.unwrap_or_default(),
+        number(&reader["held"]),
+        number(&reader["window"]),
+        number(&reader["waiting"]),
+        number(&reader["missed"]),
+        step(&reader["last"])
+    )
 }
 
 /// A stream, and beneath it whether it runs or how it ended.
 fn stream(stream: &Value) -> Vec<String> {
     let why = stream["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-    vec![counts(stream), format!("    {}{why}", phase(stream))]
+    let about = [counts(stream), format!("    {}{why}", phase(stream))];
+    about
+        .into_iter()
+        .chain(list(&stream["readers"]).take(READERS_SHOWN).map(reader))
+        .chain(unseen(stream))
+        .collect()
+}
+
+/// How many readers of a stream are shown to people.
+const READERS_SHOWN: usize = 8;
+
+/// That there are more readers than are shown.
+fn unseen(stream: &Value) -> Option<String> {
+    let more = number(&stream["attached"]).saturating_sub(READERS_SHOWN as u64);
+    (more > 0).then(|| format!("    and {more} more readers"))
 }
 
 fn counts(stream: &Value) -> String {

@@ -36,6 +36,7 @@ use crate::streams::coordination::Coordination;
 use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
+use crate::streams::progress::Progress;
 use forebay_cluster::Cluster;
 use forebay_cluster::forming::FormedMember;
 use forebay_cluster::watched::Watched;
@@ -85,6 +86,8 @@ pub(crate) struct Components {
     pub(crate) locations: Locations,
     /// The ranks whose home this server is.
     pub(crate) ranks: LocalRanks,
+    /// How fast these go on.
+    pub(crate) progress: Progress,
     pub(crate) attachments: Attachments,
     /// The blocks of steps that are here.
     pub(crate) holdings: Holdings,
@@ -301,5 +304,6 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         node.give_up_overdue_owners();
         node.look_for_the_lost();
         node.forget_replicas();
+        node.look_at_progress();
     }
 }

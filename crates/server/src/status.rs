@@ -1,15 +1,20 @@
 //! What `forebay status` shows of one server, as JSON.
 
-use crate::node::Node;
+use crate::node::{Components, Node};
 use forebay_core::attr::{Attr, AttrValues, Attrs};
-use forebay_core::contract::Field;
+use forebay_core::contract::{Field, Need, Needs};
 use forebay_core::roster::Lost;
-use forebay_core::steps::{RunOutcome, StreamCoordinator, StreamPhase, StreamStatus};
+use forebay_core::steps::{
+    Policy, ReaderStatus, RunOutcome, StreamCoordinator, StreamPhase, StreamStatus, Take,
+};
 use serde_json::{Value, json};
 use std::fs;
+use tokio::time::Instant;
 
 /// How many bytes of JSON the fields and attributes of all streams may take: a status travels in one message.
 const DETAILS_MAX: usize = 8 << 20;
+/// How many readers of a stream are shown.
+const READERS_MAX: usize = 1000;
 /// How many bytes of JSON all else that is shown of streams may take.
 const STREAMS_MAX: usize = 4 << 20;
 
@@ -29,6 +34,7 @@ impl Node {
         json!({
             "server": self.id.0,
             "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
             "epoch": standing.view.epoch,
             "members": standing.view.members.len(),
             "gone": standing.view.members.iter().filter(|id| state.common.members.is_gone(**id)).map(|id| id.0).collect::<Vec<_>>(),
@@ -49,6 +55,7 @@ impl Node {
             "steps_lacking_copies": lacking,
             "backup_steps": state.replication.backups.len(),
             "connections": state.connections,
+            "progress": progress(&state),
             "streams": streams,
             "streams_left_out": streams_left_out,
             "pipelines": state.pipelines.status(|stream, run, step| {
@@ -56,6 +63,52 @@ impl Node {
             }),
         })
     }
+}
+
+impl Node {
+    /// Looks how far the ranks whose home this server is have come.
+    pub(crate) fn look_at_progress(&self) {
+        let mut state = self.state.lock();
+        let begun = state.ranks.begun();
+        state.progress.look(Instant::now(), begun);
+    }
+}
+
+/// How far the ranks whose home this server is have come, of each run, and how fast.
+fn progress(state: &Components) -> Vec<Value> {
+    let now = Instant::now();
+    let shown = state.ranks.begun().into_iter().map(|(key, step)| {
+        let rate = state.progress.rate(&key, now, step);
+        let (stream, run) = key;
+        json!({ "stream": stream, "run": run, "step": step, "steps_per_second": rate })
+    });
+    shown.collect()
+}
+
+/// A consumer or a pipeline.
+fn reader_status(reader: &ReaderStatus) -> Value {
+    let ReaderStatus { who, server, needs, take, window, held, waiting, missed, last } = reader;
+    let needed = match needs {
+        Needs::All { every } => json!({ "every": every }),
+        Needs::Fields(fields) => {
+            let of = |need: &Need| json!({ "field": need.field, "every": need.every });
+            json!({ "fields": fields.iter().map(of).collect::<Vec<_>>() })
+        }
+    };
+    json!({
+        "kind": if who.is_some() { "consumer" } else { "pipeline" },
+        "name": who.as_ref().and_then(|who| who.name.clone()),
+        "host": who.as_ref().map(|who| &who.host),
+        "pid": who.as_ref().map(|who| who.pid),
+        "server": server.0,
+        "needs": needed,
+        "take": if *take == Take::Latest { "latest" } else { "all" },
+        "window": window,
+        "held": held,
+        "waiting": waiting,
+        "missed": missed,
+        "last": last.map(|(_, step)| step),
+    })
 }
 
 /// A member that was given up.
@@ -96,8 +149,24 @@ fn streams_status<'a>(streams: impl Iterator<Item = &'a StreamCoordinator>) -> (
 
 /// A stream, with the fields and the attributes of its latest run.
 fn stream_status(stream: &StreamCoordinator) -> Value {
-    let StreamStatus { name, run, ranks, steps, counted_since, latest, held, attached, phase, reached } =
-        stream.status();
+    let StreamStatus {
+        name,
+        run,
+        ranks,
+        steps,
+        counted_since,
+        latest,
+        held,
+        readers,
+        policy,
+        phase,
+        reached,
+    } = stream.status();
+    let policy = policy.map(|policy| match policy {
+        Policy::DropOldest => "drop-oldest",
+        Policy::Block => "block",
+        Policy::Latest => "latest",
+    });
     let (phase, since, why) = match &phase {
         StreamPhase::Awaited => ("awaited", None, None),
         StreamPhase::Running(since) => ("running", Some(since.0), None),
@@ -132,7 +201,9 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
         "counted_since_epoch": counted_since,
         "latest": latest,
         "held": { "bytes": held.0, "blocks": held.1 },
-        "attached": attached,
+        "attached": readers.len(),
+        "readers": readers.iter().take(READERS_MAX).map(reader_status).collect::<Vec<_>>(),
+        "policy": policy,
         "phase": phase,
         "since": since.filter(|since| *since > 0).map(|since| since as f64 / 1000.0),
         "reached": reached,

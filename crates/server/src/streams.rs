@@ -3,7 +3,7 @@
 //! - [`coordination`]: the streams that this server coordinates;
 //! - [`locations`]: which servers coordinate the others;
 //! - [`local_ranks`]: the ranks whose home this server is, and what it has told of them;
-//! - [`begin_page`]: how such a rank begins steps without a question;
+//! - [`begin_page`]: how such a rank begins steps without a question; [`progress`]: how fast they go on;
 //! - [`attachments`]: where an attachment's steps are told, and which attachments each stream has;
 //! - [`holdings`]: the blocks of steps that are in this server's memory.
 
@@ -13,3 +13,4 @@ pub(crate) mod coordination;
 pub(crate) mod holdings;
 pub(crate) mod local_ranks;
 pub(crate) mod locations;
+pub(crate) mod progress;

@@ -65,6 +65,11 @@ impl<A: Atomic> BeginWord<'_, A> {
         (self.0.fetch_or(ASK) & !ASK).checked_sub(1)
     }
 
+    /// The highest step that the rank has begun: by itself, or with leave to go on by itself after it.
+    pub fn last(&self) -> Option<StepNumber> {
+        (self.0.load() & !ASK).checked_sub(1)
+    }
+
     /// The server lets the rank begin steps beyond this one by itself, until it says otherwise. Only for a rank
     /// that waits for the server's answer, and so changes nothing meanwhile.
     pub fn allow_begin_after(&self, step: StepNumber) {

@@ -63,6 +63,19 @@ const PIPELINE: [&str; 15] = [
     "workers",
 ];
 
+/// How far the ranks of a stream's run have come, and how fast: the furthest of those that their homes tell of.
+fn note_progress(stream: &mut Value, progress: &[Value]) {
+    let is_of_it = |told: &&Value| told["stream"] == stream["name"] && told["run"] == stream["run"];
+    let of_it: Vec<&Value> = progress.iter().filter(is_of_it).collect();
+    let step = of_it.iter().filter_map(|told| told["step"].as_u64()).max();
+    let rates = of_it.iter().filter_map(|told| told["steps_per_second"].as_f64());
+    stream["running_step"] = json!(step);
+    stream["steps_per_second"] = json!(rates.reduce(f64::max));
+    if let Some(step) = step {
+        stream["reached"] = json!(stream["reached"].as_u64().map_or(step, |reached| reached.max(step)));
+    }
+}
+
 /// Takes the members that the group has given up out of each server's answer, and returns those of the answer with the latest
 /// epoch.
 fn take_lost(servers: &mut [Value]) -> Value {
@@ -96,6 +109,13 @@ fn gathered(mut servers: Vec<Value>) -> Value {
         take(Some(of_server["workers"].take()), &mut workers);
         left_out += server.remove("streams_left_out").and_then(|n| n.as_u64()).unwrap_or(0);
     }
+    let mut progress = Vec::new();
+    for server in servers.iter_mut().filter_map(Value::as_object_mut) {
+        if let Some(Value::Array(told)) = server.remove("progress") {
+            progress.extend(told);
+        }
+    }
+    streams.iter_mut().for_each(|stream| note_progress(stream, &progress));
     let known = |pipelines: &[Value], worker: &Value| {
         pipelines.iter().position(|pipeline| pipeline["name"] == worker["pipeline"])
     };

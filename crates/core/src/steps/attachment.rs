@@ -169,6 +169,8 @@ pub struct Attachment {
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
+    /// Those that it was told of with steps.
+    pub(super) missed_before: u64,
     /// The last step it was told of.
     pub(super) last: Option<(RunNumber, StepNumber)>,
     /// The run and the version of the attributes that it was told last.
@@ -203,6 +205,7 @@ impl Attachment {
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
             missed: 0,
+            missed_before: 0,
             last: None,
             attrs: (0, 0),
             told: None,

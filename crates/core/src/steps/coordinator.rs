@@ -13,7 +13,9 @@ use crate::cut::CutCoordinator;
 use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{Attachment, AttachmentId};
+use crate::steps::options::Policy;
 use crate::steps::rank::RankState;
+use crate::steps::reader_status::ReaderStatus;
 use crate::steps::run::{Run, StepCounts};
 use crate::steps::run_end::RunSummary;
 use crate::steps::takeover::Takeover;
@@ -74,8 +76,10 @@ pub struct StreamStatus {
     pub latest: Option<StepNumber>,
     /// Bytes and blocks of the steps that are held.
     pub held: (u64, u64),
-    /// How many consumers and pipelines are attached.
-    pub attached: u32,
+    /// The consumers and pipelines that are attached.
+    pub readers: Vec<ReaderStatus>,
+    /// What becomes of its steps when readers or memory cannot keep up.
+    pub policy: Option<Policy>,
     /// Whether the latest run goes on, or how it ended.
     pub phase: StreamPhase,
     /// The highest step that a rank of the latest run is known to have begun.
@@ -171,7 +175,8 @@ impl StreamCoordinator {
                 run.steps.iter().filter(|(_, step)| step.is_closed()).map(|(number, _)| *number).next_back()
             }),
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
-            attached: self.attachments.values().filter(|attached| !attached.is_stand_in()).count() as u32,
+            readers: self.attachments.values().filter(|a| !a.is_stand_in()).map(ReaderStatus::of).collect(),
+            policy: run.map(|run| run.options.policy),
             phase: match run {
                 None => StreamPhase::Awaited,
                 Some(run) => run.summary(self.now).map_or(StreamPhase::Running(run.began), StreamPhase::Over),

@@ -23,6 +23,11 @@ impl BeginPage {
         BeginWord(self.0.atomic(0).ok()?).revoke()
     }
 
+    /// The highest step that the rank has begun, as far as the word tells.
+    pub(crate) fn last_begun(&self) -> Option<StepNumber> {
+        BeginWord(self.0.atomic(0).ok()?).last()
+    }
+
     /// The rank, which waits for an answer, may begin later steps by itself.
     pub(crate) fn allow_begin_after(&self, step: StepNumber) {
         if let Ok(word) = self.0.atomic(0) {

@@ -13,6 +13,7 @@ use forebay_core::steps::{Ledger, RankEnd, RunSummary, StepContribution};
 use forebay_core::{Error, Result};
 use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::streams::JoinedRun;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -191,6 +192,21 @@ impl LocalRanks {
                 page.revoke_begin();
             }
         }
+    }
+
+    /// The highest step that a rank here has begun, of each run with ranks here, whether or not anybody asked for steps.
+    pub(crate) fn begun(&self) -> Vec<((String, RunNumber), StepNumber)> {
+        let mut begun = Vec::new();
+        for (stream, local) in &self.streams {
+            let runs: BTreeSet<RunNumber> = local.ranks.keys().map(|(run, _)| *run).collect();
+            for run in runs {
+                let of_run = local.ranks.iter().filter(|((of, _), _)| *of == run);
+                let pages = of_run.filter_map(|(_, rank)| rank.page.as_ref()?.last_begun());
+                let highest = pages.max().max(local.cut.highest_begun(run));
+                begun.extend(highest.map(|step| ((stream.clone(), run), step)));
+            }
+        }
+        begun
     }
 
     /// The last step in which a rank that shares memory has put something, whether or not this server was told of it.

@@ -392,6 +392,7 @@ impl StreamCoordinator {
                 report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
             }
             report.missed = missed;
+            attachment.missed_before += missed;
             report.term = self.term;
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));

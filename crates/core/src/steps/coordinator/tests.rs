@@ -296,7 +296,7 @@ fn a_cursor_goes_on_where_another_reader_stopped() {
     let unknown = stream.attach(AttachmentId(12), reader(true), Start::Cursor(3, 0)).unwrap_err();
     assert_eq!(unknown.kind, ErrorKind::NotFound);
     assert!(unknown.text.contains("run 3") && unknown.text.contains("its latest is 2"), "{}", unknown.text);
-    assert_eq!(stream.status().attached, 5);
+    assert_eq!(stream.status().readers.len(), 5);
 }
 
 #[test]

@@ -258,7 +258,7 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
             assert_eq!(stream.on_step_ended(5, rank, server, ended(rank, 7)), []);
         }
         settle(&mut stream);
-        assert_eq!(stream.status().attached, 0);
+        assert_eq!(stream.status().readers.len(), 0);
         stream
     };
     let reader = || Attachment::new(needs(1), S0, 4);
@@ -344,7 +344,7 @@ fn who_takes_a_coordinators_place_goes_on_where_it_was() {
     for number in 7..9 {
         assert_eq!(freed(&stream.release(AttachmentId(7), 5, number, false)), [], "others may come back");
     }
-    assert_eq!(stream.status().attached, 1);
+    assert_eq!(stream.status().readers.len(), 1);
     let effects: Vec<Effect> = (0..10).flat_map(|_| stream.give_up_overdue()).collect();
     let unseen = |step: StepNumber| {
         effects.iter().any(|e| matches!(e, Effect::Free { id, unseen_before: 3, .. } if id.step == step))

@@ -1,0 +1,47 @@
+//! What `status` shows of those who are attached to a stream.
+
+use crate::contract::Needs;
+use crate::identity::Identity;
+use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::steps::attachment::{Attachment, Take};
+
+/// A consumer or a pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReaderStatus {
+    /// Who reads; `None` of a pipeline.
+    pub who: Option<Identity>,
+    /// The server that it is connected to.
+    pub server: ServerId,
+    /// What it needs.
+    pub needs: Needs,
+    /// Which of the steps that wait for it, it is given.
+    pub take: Take,
+    /// How many steps it may hold, and how many it holds: arrays of earlier ones may live, too.
+    pub window: u32,
+    /// How many it holds.
+    pub held: u64,
+    /// How many closed steps wait for it.
+    pub waiting: u64,
+    /// How many steps it has missed, in all.
+    pub missed: u64,
+    /// The last step that it was told of.
+    pub last: Option<(RunNumber, StepNumber)>,
+}
+
+impl ReaderStatus {
+    /// Of an attachment that stands in for nobody.
+    pub(super) fn of(attachment: &Attachment) -> ReaderStatus {
+        let before_waiting: u64 = attachment.queue.iter().map(|waiting| waiting.missed).sum();
+        ReaderStatus {
+            who: attachment.reader.clone(),
+            server: attachment.server,
+            needs: attachment.needs.clone(),
+            take: attachment.take,
+            window: attachment.window,
+            held: (attachment.delivered.len() + attachment.pinned.len()) as u64,
+            waiting: attachment.queue.len() as u64,
+            missed: attachment.missed_before + before_waiting + attachment.missed,
+            last: attachment.last,
+        }
+    }
+}
