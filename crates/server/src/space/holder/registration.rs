@@ -5,7 +5,7 @@
 //! 2. It registers with the other owners under that description.
 //! 3. If one of them refuses, or the description is no longer in force, it takes the block back from the others.
 
-use super::{Holder, range_at};
+use super::{HeldBlock, Holder, range_at};
 use crate::context::Context;
 use crate::held::Held;
 use crate::questions::Answer;
@@ -116,8 +116,10 @@ impl Holder {
         let ask = |OwnerRequest { owner, description, report }| {
             let range = report.blocks.first().map(|block| range_at(&block.location));
             let block = range.and_then(|range| self.blocks.get_mut(&range));
-            // One that replaces another may have been told of to a new owner already.
-            if let Some(block) = block.filter(|block| !block.owners.contains(&owner)) {
+            // Each question counts, since each that fails is taken back. One that replaces another is never taken back, and may
+            // have been handed over to this owner already.
+            let is_known = |block: &HeldBlock| block.field.whole && block.owners.contains(&owner);
+            if let Some(block) = block.filter(|block| !is_known(block)) {
                 block.owners.push(owner);
             }
             let (step, remembered) = (key.step, remember.then(|| report.field.clone()));
