@@ -106,7 +106,7 @@ module forebay
    integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
    integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1, FB_PLACEMENT_FUNCTION = 2
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
-      FB_START_LATEST = 3, FB_START_RUN = 4
+      FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
    integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2

@@ -188,7 +188,9 @@ enum {
     FB_START_OLDEST = 1, /* the oldest closed step that is still held (the stream's `keep`) */
     FB_START_CURSOR = 2, /* where an earlier reader stopped */
     FB_START_LATEST = 3, /* the newest closed step that is still held */
-    FB_START_RUN = 4     /* the first step of a run: of the one that has begun none yet, else of the next */
+    FB_START_RUN = 4,    /* the first step of a run: of the one that has begun none yet, else of the next */
+    FB_START_HELD = 5    /* the closed steps that are held now, and none that comes later: nothing is demanded for
+                          * it */
 };
 
 /* Which of the steps that wait for it a consumer is given. */
@@ -538,12 +540,13 @@ typedef struct fb_consumer_options {
     int32_t follow;          /* whether to go on with the next run when the simulation is restarted (default 0: no) */
     int32_t start;           /* with which step to begin: FB_START_NEXT, the next step that begins;
                               * FB_START_OLDEST, the oldest that the stream keeps; FB_START_LATEST, the newest that
-                              * is held; FB_START_RUN, the first step of a run: of the one that is there, if it has
-                              * begun none yet, else of the next one, whatever ran before; or a cursor: where an
-                              * earlier reader of the stream stopped, in this process or another, as
-                              * fb_consumer_cursor tells. Steps that are held no longer are left out, and not
-                              * counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has had no such
-                              * run */
+                              * is held; FB_START_HELD, those that are held now and none that comes later, so that
+                              * nothing is demanded of the simulation; FB_START_RUN, the first step of a run: of
+                              * the one that is there, if it has begun none yet, else of the next one, whatever ran
+                              * before; or a cursor: where an earlier reader of the stream stopped, in this process
+                              * or another, as fb_consumer_cursor tells. Steps that are held no longer are left
+                              * out, and not counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has
+                              * had no such run */
     uint64_t start_run;      /* with FB_START_CURSOR: the run that fb_consumer_cursor told, from 1 */
     uint64_t start_step;     /* with FB_START_CURSOR: the step that it told */
     uint64_t pin_bytes;      /* bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the

@@ -227,7 +227,8 @@ struct ConsumerOptions {
     // Whether to go on with the next run when the simulation is restarted.
     bool follow = false;
     // With which step to begin: FB_START_NEXT, the next step that begins; FB_START_OLDEST, the oldest that the stream
-    // keeps; FB_START_LATEST, the newest that is held; FB_START_RUN, the first step of a run: of the one that is
+    // keeps; FB_START_LATEST, the newest that is held; FB_START_HELD, those that are held now and none that comes
+    // later, so that nothing is demanded of the simulation; FB_START_RUN, the first step of a run: of the one that is
     // there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an earlier
     // reader of the stream stopped, in this process or another, as fb_consumer_cursor tells. Steps that are held no
     // longer are left out, and not counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has had no such

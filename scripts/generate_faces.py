@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes what all languages share of the one declaration, `interface/forebay.toml`.
+"""Makes what all languages share of the declarations, `interface/forebay.toml` and `interface/status.toml`.
 
 Without arguments it writes the files that differ, and names them. With --check it writes nothing, names them, and fails
 if there are any.
@@ -20,6 +20,7 @@ from faces.declaration import Declaration, Wrong, load
 from faces.fortran import LICENCE, Module
 from faces.python import Package
 from faces.rust import Rust
+from faces.status import Status
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,6 +43,15 @@ def made(root: Path) -> Iterator[tuple[str, str]]:
     yield "include/forebay.hpp", _filled(root, "include/forebay.hpp", HeaderPlus(declaration).part)
     yield from _fortran(root, declaration, header)
     yield from _python(root, declaration)
+    yield from _status(Status(root))
+
+
+def _status(status: Status) -> Iterator[tuple[str, str]]:
+    yield "crates/client/src/admin/status/told.rs", formatted(["rustfmt", "--edition", "2024"], status.rust())
+    where = "python/forebay/status.py"
+    ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", where, "-"]
+    yield where, formatted(ruff, status.python())
+    yield "docs/status.md", status.page()
 
 
 def _rust(declaration: Declaration) -> Iterator[tuple[str, str]]:

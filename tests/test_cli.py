@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.arrays import reference
-from support.commands import FOREBAY
+from support.commands import FOREBAY, run, told
 from support.groups import open_ranks_of, stream_status
 from support.sessions import consumer, open_ranks, producer, write_steps
 from support.waiting import wait_until
@@ -29,8 +29,11 @@ COMMANDS: list[list[str]] = [
     ["leave"],
     ["heal"],
     ["status"],
+    ["top"],
     ["ls"],
     ["get"],
+    ["watch"],
+    ["wait"],
     ["pipeline"],
     ["pipeline", "create"],
     ["pipeline", "destroy"],
@@ -40,18 +43,6 @@ COMMANDS: list[list[str]] = [
     *(["bench", name] for name in BENCHES),
     ["doctor"],
 ]
-
-
-def run(*arguments: object, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, **options
-    )
-    assert done.returncode == code, (arguments, done.stdout, done.stderr)
-    return done
-
-
-def told(*arguments: object, code: int = 0) -> Any:
-    return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command) or "forebay")
@@ -213,7 +204,9 @@ def test_a_group_from_up_to_down(own_place: Path) -> None:
             assert told("get", "sim", "V", "--group", group, code=1)["error"] == "NotFound"
             waited = run("get", "none", "U", "--timeout", "0.2", "--group", group, code=1)
             assert "nobody has opened stream 'none' yet: waiting, 200ms at most" in waited.stderr
-            assert "no step of stream 'none' has come within" in waited.stderr.splitlines()[-1]
+            assert (
+                "the next step of stream 'none' has not come within 200ms" in waited.stderr.splitlines()[-1]
+            )
     finally:
         down = told("down", "--group", group)
     assert down == {"ended": 2}
@@ -443,7 +436,7 @@ def test_which_step_is_shown(two: forebay.LocalGroup) -> None:
     assert error["error"] == "NotFound"
     assert "has finished, and keeps none of its steps" in error["text"]
     assert "  " not in error["text"]
-    assert "oldest, latest or next" in run("get", "s", "U", "--step", "last", code=2).stderr
+    assert "oldest, latest, next" in run("get", "s", "U", "--step", "then", code=2).stderr
 
 
 def test_the_latest_step_that_has_a_field(two: forebay.LocalGroup) -> None:

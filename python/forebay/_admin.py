@@ -12,12 +12,13 @@ import tempfile
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from forebay import _choices, _forebay, _options
 from forebay._arrays import integer
 from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable, by_name
 from forebay._installed import command_path
+from forebay.status import GroupStatus
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0
@@ -53,12 +54,12 @@ class Admin:
         # end of what is generated
         self._given = given
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> GroupStatus:
         """What the servers say of themselves, of streams and of pipelines, as `docs/status.md` describes.
 
         Waits for all servers, with one deadline; one that does not answer has an `error`.
         """
-        told: dict[str, Any] = json.loads(_forebay.status(self._given))
+        told: GroupStatus = json.loads(_forebay.status(self._given))
         return told
 
     def create_pipeline(

@@ -49,11 +49,12 @@ class Consumer:
         Whether to go on with the next run when the simulation is restarted.
     start:
         With which step to begin: `"next"`, the next step that begins; `"oldest"`, the oldest that the
-        stream keeps; `"latest"`, the newest that is held; `"run"`, the first step of a run: of the one that
-        is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an
-        earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps that are
-        held no longer are left out, and not counted as `missed`: the numbers tell. `NotFound` if the stream
-        has had no such run.
+        stream keeps; `"latest"`, the newest that is held; `"held"`, those that are held now and none that
+        comes later, so that nothing is demanded of the simulation; `"run"`, the first step of a run: of the
+        one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
+        where an earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps
+        that are held no longer are left out, and not counted as `missed`: the numbers tell. `NotFound` if
+        the stream has had no such run.
     pin_bytes:
         Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
         further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays

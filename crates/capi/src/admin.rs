@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn fb_admin_open(
 pub(crate) unsafe extern "C" fn fb_admin_status(admin: *mut fb_admin, json: *mut *mut c_char) -> c_int {
     call("fb_admin_status", || {
         // SAFETY: the header's terms.
-        unsafe { give(json, || Ok(group(admin)?.status()?.to_string())) }
+        unsafe { give(json, || Ok(group(admin)?.status()?.to_json().to_string())) }
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Common;
 use crate::group::{StartedServers, absolute, name_here, pause, server_count, spawn};
-use crate::output::{Output, list};
+use crate::output::Output;
 use crate::serve::{GroupSettings, Network, parse_budget};
 use crate::servers_log;
 use forebay_client::core::ids::ServerId;
@@ -88,9 +88,8 @@ fn budget_here(options: &GroupOptions) -> Option<u64> {
         here.map(|server| u64::from(server.id.0)).collect()
     };
     let status = admin.status().ok()?;
-    let of_here = list(&status["servers"])
-        .filter(|server| server["server"].as_u64().is_some_and(|id| here.contains(&id)));
-    of_here.filter_map(|server| server["budget_bytes"].as_u64()).min()
+    let of_here = status.servers.iter().filter(|server| here.contains(&server.server));
+    of_here.filter_map(|server| server.budget_bytes).min()
 }
 
 /// Where the group's servers on this machine listen.

@@ -4,8 +4,8 @@ use crate::Arguments;
 use clap::CommandFactory;
 use clap_complete::CompletionCandidate;
 use clap_complete::env::Shells;
+use forebay_client::status::GroupStatus;
 use forebay_client::{Admin, Error, GroupOptions, Result};
-use serde_json::Value;
 use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
@@ -59,8 +59,7 @@ pub(crate) fn man(man: &Man) -> Result<ExitCode> {
 pub(crate) fn streams(begun: &OsStr) -> Vec<CompletionCandidate> {
     let begun = begun.to_string_lossy();
     let status = group_status();
-    let names =
-        status["streams"].as_array().into_iter().flatten().filter_map(|stream| stream["name"].as_str());
+    let names = status.streams.iter().map(|stream| &stream.name[..]);
     names.filter(|name| name.starts_with(&*begun)).map(CompletionCandidate::new).collect()
 }
 
@@ -68,16 +67,15 @@ pub(crate) fn streams(begun: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn fields(begun: &OsStr) -> Vec<CompletionCandidate> {
     let begun = begun.to_string_lossy();
     let status = group_status();
-    let streams = status["streams"].as_array().into_iter().flatten();
-    let fields = streams.flat_map(|stream| stream["fields"].as_array().into_iter().flatten());
-    let mut names: Vec<&str> = fields.filter_map(|field| field["name"].as_str()).collect();
+    let fields = status.streams.iter().flat_map(|stream| &stream.fields);
+    let mut names: Vec<&str> = fields.map(|field| &field.name[..]).collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().filter(|name| name.starts_with(&*begun)).map(CompletionCandidate::new).collect()
 }
 
 /// The status of the group that the environment names; nothing if there is none: a shell shows no errors.
-fn group_status() -> Value {
+fn group_status() -> GroupStatus {
     let group = std::env::var("FOREBAY_GROUP").ok();
     let options = GroupOptions { group, timeout: Some(PATIENCE), ..GroupOptions::default() };
     Admin::open(&options).and_then(|admin| admin.status()).unwrap_or_default()

@@ -10,7 +10,7 @@ use forebay_client::transport::connection_file::{ServerEntry, path_of};
 use forebay_client::transport::shm::ShmLink;
 use forebay_client::transport::{Address, ConnectionFile, host};
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs::File;
 use std::io::{PipeReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,11 +40,16 @@ pub(crate) fn server_count() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 pub(crate) fn pause() {
+    pause_for(Duration::from_millis(5));
+}
+
+/// Lets so much time pass.
+pub(crate) fn pause_for(time: Duration) {
     #[expect(
         clippy::disallowed_methods,
         reason = "waits for other processes, which cannot be waited for otherwise"
     )]
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::sleep(time);
 }
 
 pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> {
@@ -81,9 +86,9 @@ pub(crate) fn up(common: &Common, up: &Up, output: &Output) -> Result<ExitCode> 
     let admin =
         Admin::open(&GroupOptions { group: Some(group.display().to_string()), ..common.group_options()? })?;
     let status = admin.status()?;
-    let value = json!({ "group": group, "log": log, "servers": status["servers"] });
+    let value = json!({ "group": group, "log": log, "servers": status.servers });
     output.result(&value, |_| {
-        let budget: u64 = servers(&status).filter_map(|server| server["budget_bytes"].as_u64()).sum();
+        let budget: u64 = status.servers.iter().filter_map(|server| server.budget_bytes).sum();
         let named = common.group.as_deref().map_or(String::new(), |group| format!(" --group {group}"));
         let ready = match up.servers {
             1 => format!("1 server is up, with room for {}.", bytes(budget)),
@@ -111,8 +116,9 @@ fn remove_ours(group: &Path, lineage: &Lineage) {
     }
 }
 
-fn servers(status: &Value) -> impl Iterator<Item = &Value> {
-    status["servers"].as_array().into_iter().flatten()
+/// How many servers answer.
+fn answering(admin: &Admin) -> Result<usize> {
+    Ok(admin.status()?.servers.iter().filter(|server| server.error.is_none()).count())
 }
 
 /// A file whose servers are all gone is removed; a running group is not touched.
@@ -136,7 +142,7 @@ fn remove_stale(common: &Common, group: &Path) -> Result<()> {
         ..common.group_options()?
     };
     let alive = match Admin::open(&options) {
-        Ok(admin) => servers(&admin.status()?).any(|server| server.get("error").is_none()),
+        Ok(admin) => answering(&admin)? > 0,
         Err(error) if error.kind == ErrorKind::Timeout => false,
         Err(error) => return Err(error),
     };
@@ -234,7 +240,7 @@ fn wait_until_up(
                 ..common.group_options()?
             };
             let status = Admin::open(&options)?.status()?;
-            if servers(&status).all(|server| server.get("error").is_none()) {
+            if status.servers.iter().all(|server| server.error.is_none()) {
                 return Ok(());
             }
         }
@@ -256,10 +262,7 @@ pub(crate) fn down(common: &Common, output: &Output) -> Result<ExitCode> {
     let running = admin.shutdown()?;
     let known = admin.group().known();
     let file = &known.file;
-    let reachable = || -> Result<usize> {
-        Ok(servers(&admin.status()?).filter(|server| server.get("error").is_none()).count())
-    };
-    while file.servers.iter().any(is_running_here) || reachable()? > 0 {
+    while file.servers.iter().any(is_running_here) || answering(&admin)? > 0 {
         if Instant::now() > deadline {
             return Err(Error::timeout("a server did not end in time; see `forebay status`"));
         }

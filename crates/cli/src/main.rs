@@ -5,16 +5,23 @@ mod bench;
 mod completion;
 mod config;
 mod doctor;
+mod duration;
 mod get;
 mod group;
 mod heal;
 mod leave;
+mod live;
 mod ls;
 mod output;
 mod pipeline;
 mod serve;
 mod servers_log;
 mod status;
+mod summary;
+mod table;
+mod top;
+mod wait;
+mod watch;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use forebay_client::{ErrorKind, GroupOptions, Result, TransportChoice};
@@ -48,8 +55,8 @@ struct Common {
     #[arg(long, global = true, default_value = "auto", value_name = "WAY", hide_default_value = true,
           value_parser = transport)]
     transport: TransportChoice,
-    /// Seconds that any wait may take [default: 30]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    /// How long any wait may take, as in 20, 2m or 500ms [default: 30]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::patience)]
     timeout: Option<Duration>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
@@ -85,12 +92,12 @@ enum Command {
     Down,
     /// Run one server in the foreground; it founds the group or joins it
     Serve(serve::Serve),
-    /// Show servers, streams and pipelines
-    Status,
-    /// List streams, or the fields of one
+    Status(status::Status),
+    Top(top::Top),
     Ls(ls::Ls),
-    /// Read a field of the oldest step kept, as numbers or a .npy file
     Get(get::Get),
+    Watch(watch::Watch),
+    Wait(wait::Wait),
     /// Create, destroy and look at pipelines
     #[command(subcommand)]
     Pipeline(pipeline::Pipeline),
@@ -102,11 +109,6 @@ enum Command {
     Config(config::Config),
     Completion(completion::Completion),
     Man(completion::Man),
-}
-
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
-    forebay_client::patience(seconds, "the timeout").map_err(|e| e.text)
 }
 
 fn transport(text: &str) -> std::result::Result<TransportChoice, String> {
@@ -154,9 +156,12 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Heal(heal) => heal::heal(common, &heal, output),
         Command::Down => group::down(common, output),
         Command::Serve(serve) => serve::serve(common, &serve, output),
-        Command::Status => status::status(common, output),
+        Command::Status(status) => status::status(common, &status, output),
+        Command::Top(top) => top::top(common, &top, output),
         Command::Ls(ls) => ls::ls(common, &ls, output),
         Command::Get(get) => get::get(common, &get, output),
+        Command::Watch(watch) => watch::watch(common, &watch, output),
+        Command::Wait(wait) => wait::wait(common, &wait, output),
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),
         Command::Bench(bench) => bench::bench(common, &bench),
         Command::Doctor => doctor::doctor(common, output),

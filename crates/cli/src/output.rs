@@ -16,6 +16,11 @@ impl Output {
         Output { json }
     }
 
+    /// Whether results are printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints a result: as JSON, or as the lines that `text` makes of it.
     pub(crate) fn result(&self, value: &Value, text: impl FnOnce(&Value) -> Vec<String>) {
         let mut out = std::io::stdout().lock();
@@ -47,11 +52,6 @@ impl Output {
     }
 }
 
-/// The items of a JSON list; none if it is something else.
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
 /// A value for people, complex ones as NumPy shows them.
 pub(crate) fn text(value: &Value) -> String {
     match value {
@@ -63,21 +63,6 @@ pub(crate) fn text(value: &Value) -> String {
         }
         number => number.to_string(),
     }
-}
-
-/// A table for people: each column as wide as it needs to be, numbers as they are.
-pub(crate) fn table<const N: usize>(
-    header: [&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-) -> Vec<String> {
-    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
-    let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
 
 /// Bytes for people.

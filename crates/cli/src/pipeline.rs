@@ -2,9 +2,10 @@
 
 use crate::Common;
 use crate::group::pause;
-use crate::output::{Output, list};
+use crate::output::Output;
 use crate::status::of_reachable;
 use clap::Subcommand;
+use forebay_client::status::WorkerStatus;
 use forebay_client::{Admin, Error, ErrorKind, GroupOptions, PipelineSpec, Result};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -87,36 +88,31 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
         }
         Pipeline::List => {
             let status = of_reachable(&admin, output)?;
-            let all = status["pipelines"].as_array().cloned().unwrap_or_default();
-            output.result(&json!(all), |_| crate::status::pipelines(&all));
+            output.result(&json!(status.pipelines), |_| crate::status::pipelines(&status.pipelines));
         }
         Pipeline::Log { name } => {
             let status = of_reachable(&admin, output)?;
-            let Some(pipeline) =
-                list(&status["pipelines"]).find(|known| known["name"].as_str() == Some(name))
-            else {
-                return Err(Error::not_found(format!(
-                    "there is no pipeline '{name}'; see `forebay pipeline list`"
-                )));
+            let Some(pipeline) = status.pipelines.iter().find(|known| known.name == *name) else {
+                let known: Vec<&str> = status.pipelines.iter().map(|known| &known.name[..]).collect();
+                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                return Err(Error::not_found(format!("there is no pipeline '{name}'; there are: {known}")));
             };
-            let told = pipeline["workers"].as_array().is_some_and(|workers| !workers.is_empty());
-            if let Some(error) = pipeline["ended"].as_str().filter(|_| !told) {
+            if let Some(error) = pipeline.ended.as_ref().filter(|_| pipeline.workers.is_empty()) {
                 return Err(Error::not_found(format!("pipeline '{name}' has ended: {error}")));
             }
-            output.result(&pipeline["workers"], printed);
+            output.result(&json!(pipeline.workers), |_| printed(&pipeline.workers));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What workers printed, each line with the server that its worker is beside.
-fn printed(workers: &Value) -> Vec<String> {
-    let of_worker = |worker: &Value| {
-        let server = worker["server"].as_u64().unwrap_or(0);
-        let lines = list(&worker["log"]).filter_map(Value::as_str);
-        lines.map(|line| format!("server{server}: {line}")).collect::<Vec<_>>()
+fn printed(workers: &[WorkerStatus]) -> Vec<String> {
+    let of_worker = |worker: &WorkerStatus| {
+        let server = worker.server;
+        worker.log.iter().map(|line| format!("server{server}: {line}")).collect::<Vec<_>>()
     };
-    list(workers).flat_map(of_worker).collect()
+    workers.iter().flat_map(of_worker).collect()
 }
 
 fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineSpec> {
@@ -201,7 +197,7 @@ fn stream_of(admin: &Admin, spec: &PipelineSpec, patience: Duration, output: &Ou
         return Ok(stream.to_owned());
     }
     let status = of_reachable(admin, output)?;
-    let streams: Vec<&str> = list(&status["streams"]).filter_map(|stream| stream["name"].as_str()).collect();
+    let streams: Vec<&str> = status.streams.iter().map(|stream| &stream.name[..]).collect();
     match streams[..] {
         [only] => Ok(only.to_owned()),
         [] => {

@@ -1,6 +1,7 @@
 //! `forebay serve`: one server, in the foreground.
 
 use crate::Common;
+use crate::duration::duration;
 use crate::output::Output;
 use forebay_client::core::ids::Lineage;
 use forebay_client::transport::connection_file::path_of;
@@ -117,10 +118,10 @@ pub(crate) struct GroupSettings {
     /// first server of a group decides for all
     #[arg(long)]
     pub(crate) encrypt: bool,
-    /// Seconds within which the others give up a server that is silent, and not
+    /// How long until the others give up a server that is silent, and not
     /// before half of them; the first server of a group decides for all
     /// [default: 10]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_silence)]
     pub(crate) silence: Option<Duration>,
 }
 
@@ -154,14 +155,12 @@ pub(crate) fn parse_budget(text: &str) -> std::result::Result<u64, String> {
     Ok(budget)
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
-    let bad = || format!("'{text}' is no number of seconds: write 5 or 12.5");
-    let seconds: f64 = text.parse().map_err(|_| bad())?;
-    let silence = Duration::try_from_secs_f64(seconds).map_err(|_| bad())?;
+fn parse_silence(text: &str) -> std::result::Result<Duration, String> {
+    let silence = duration(text)?;
     if !(SILENCE_MIN..=SILENCE_MAX).contains(&silence) {
         let (least, most) = (SILENCE_MIN.as_secs(), SILENCE_MAX.as_secs());
         return Err(format!(
-            "{text} s: give {least} to {most}; below, busy servers would be taken for dead ones"
+            "{text}: give {least} to {most} seconds; below, busy servers would be taken for dead ones"
         ));
     }
     Ok(silence)
@@ -219,9 +218,9 @@ mod tests {
         for bad in ["", "0", "x", "1.5G", "-1", "99999999T", "1Q"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse_seconds("12.5"), Ok(Duration::from_millis(12_500)));
-        for bad in ["", "0.5", "-1", "nan", "inf", "1e9", "5s"] {
-            assert!(parse_seconds(bad).is_err(), "{bad}");
+        assert_eq!(parse_silence("12.5"), Ok(Duration::from_millis(12_500)));
+        for bad in ["", "0.5", "-1", "nan", "inf", "1e9", "500ms"] {
+            assert!(parse_silence(bad).is_err(), "{bad}");
         }
         let bound =
             |text: &str| addresses(text).map(|all| all.0.iter().map(IpAddr::to_string).collect::<Vec<_>>());

@@ -9,3 +9,4 @@ mod status;
 
 pub use handle::Admin;
 pub use pipelines::FoundPipeline;
+pub use status::told;

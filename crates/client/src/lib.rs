@@ -43,7 +43,7 @@ mod seconds;
 mod space;
 mod worker;
 
-pub use admin::{Admin, FoundPipeline};
+pub use admin::{Admin, FoundPipeline, told as status};
 pub use choice::{Choice, Named};
 pub use connection::group::Group;
 pub use consumer::Consumer;

@@ -54,8 +54,9 @@ impl Start {
                 "oldest" => Ok(steps::Start::Oldest),
                 "latest" => Ok(steps::Start::Latest),
                 "run" => Ok(steps::Start::Run),
+                "held" => Ok(steps::Start::HELD),
                 _ => Err(raise(Error::invalid(format!(
-                    "start '{name}' is not known: use next, oldest, latest, run, or a reader's cursor"
+                    "start '{name}' is not known: use next, oldest, latest, run, held, or a reader's cursor"
                 )))),
             },
         }

@@ -30,7 +30,7 @@ use std::path::Path;
 fn status(py: Python<'_>, options: AdminGiven) -> PyResult<String> {
     let options = options.options()?;
     let status = errors::waiting(py, || Admin::open(&options)?.status())?;
-    Ok(status.to_string())
+    Ok(status.to_json().to_string())
 }
 
 /// Creates a pipeline and waits until its workers are ready.

@@ -11,6 +11,7 @@
 mod common;
 
 use common::{Group, PATIENCE};
+use forebay_client::status::ServerStatus;
 use forebay_client::{Admin, Producer, ProducerOptions};
 use forebay_core::ids::ServerId;
 use forebay_wire::connection::Role;
@@ -36,10 +37,9 @@ fn it_comes_back_as_a_new_member() {
         drop(group.connect(0, true, Role::Server(ServerId(claimed))));
         wait_for_members(&group, &others);
         let status = Admin::open(&group.options()).unwrap().status().unwrap();
-        let servers = status["servers"].as_array().unwrap();
-        assert!(servers.iter().all(|server| server["error"].is_null() && server["epoch"] == status["epoch"]));
-        let lost = status["lost"].as_array().unwrap().last().unwrap();
-        assert_eq!(lost["server"], claimed);
+        let agree = |server: &ServerStatus| server.error.is_none() && server.epoch == Some(status.epoch);
+        assert!(status.servers.iter().all(agree));
+        assert_eq!(status.lost.last().unwrap().server, u64::from(claimed));
     }
     // Some of these are where the new ones are.
     for number in 0..16 {

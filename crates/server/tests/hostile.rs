@@ -6,6 +6,7 @@
 mod common;
 
 use common::{BUDGET, Group, PATIENCE, Raw};
+use forebay_client::status::ServerStatus;
 use forebay_client::{Admin, Block, Consumer, ConsumerOptions, Producer, ProducerOptions, Selection};
 use forebay_core::ErrorKind;
 use forebay_core::block::{Extent, Location};
@@ -326,7 +327,7 @@ fn what_another_role_would_say() {
         }
     }
     check_it_works(&group);
-    let streams = Admin::open(&group.options()).unwrap().status().unwrap()["streams"].to_string();
+    let streams = Admin::open(&group.options()).unwrap().status().unwrap().to_json()["streams"].to_string();
     assert!(!streams.contains("another role's"), "{streams}");
     check_no_panic();
     group.stop();
@@ -429,7 +430,7 @@ fn a_message_of_a_server_that_cannot_be_read() {
     is_heard(&mut server);
     // It has not ended, so that it says nothing of the server that it claims to be.
     for server in status(&group) {
-        assert_eq!(server["gone"].as_array().map(Vec::len), Some(0), "{server}");
+        assert_eq!(server.gone, Some(Vec::new()), "{server:?}");
     }
     check_it_works(&group);
     check_no_panic();
@@ -458,20 +459,20 @@ fn blocks_that_are_placed_nowhere() {
     }
     check_it_works(&group);
     for server in status(&group) {
-        assert_eq!(server["gone"].as_array().map(Vec::len), Some(0), "{server}");
+        assert_eq!(server.gone, Some(Vec::new()), "{server:?}");
     }
     check_no_panic();
     group.stop();
 }
 
 /// What each server says of itself.
-fn status(group: &Group) -> Vec<serde_json::Value> {
+fn status(group: &Group) -> Vec<ServerStatus> {
     let status = Admin::open(&group.options()).unwrap().status().unwrap();
-    status["servers"].as_array().unwrap().clone()
+    status.servers
 }
 
 fn staged_bytes(group: &Group) -> u64 {
-    status(group).iter().map(|server| server["staged_bytes"].as_u64().unwrap()).sum()
+    status(group).iter().map(|server| server.staged_bytes.unwrap()).sum()
 }
 
 /// What a rank may write lies in ranges that it was granted, and only once.
@@ -663,7 +664,7 @@ fn very_many_small_blocks() {
     assert!(error.kind == ErrorKind::Invalid && error.text.contains("step 2"), "{error}");
     ranks.iter().for_each(|sim| sim.close().unwrap());
     for server in status(&group) {
-        assert_eq!(server["gone"].as_array().map(Vec::len), Some(0), "{server}");
+        assert_eq!(server.gone, Some(Vec::new()), "{server:?}");
     }
     check_it_works(&group);
     check_no_panic();

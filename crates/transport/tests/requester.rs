@@ -77,7 +77,8 @@ fn answer(outbox: &Outbox, request: u64, reply: Result<Reply, Error>, data: &[u8
 }
 
 fn tell(outbox: &Outbox, missed: u64) {
-    let end = Box::new(RunEnd { run: 1, summary: None, continued_by: None, missed, late: None });
+    let end =
+        Box::new(RunEnd { run: 1, summary: None, continued_by: None, missed, late: None, looked: false });
     outbox.push(Header::default(), &Event::Ended { attachment: AttachmentId(1), end }).unwrap();
 }
 

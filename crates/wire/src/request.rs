@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn event(missed: u64) -> Event {
-        let end = RunEnd { run: 1, summary: None, continued_by: None, missed, late: None };
+        let end = RunEnd { run: 1, summary: None, continued_by: None, missed, late: None, looked: false };
         Event::Ended { attachment: AttachmentId(1), end: Box::new(end) }
     }
 

@@ -42,6 +42,7 @@ numbers! {
     FB_START_CURSOR = 2,
     FB_START_LATEST = 3,
     FB_START_RUN = 4,
+    FB_START_HELD = 5,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
     FB_HOLES_REFUSED = 0,

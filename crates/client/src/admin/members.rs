@@ -61,8 +61,8 @@ impl Admin {
 
     /// Whether the other servers say that they gave this one up, and it did not leave by itself.
     fn was_given_up(&self, server: ServerId) -> bool {
-        let lost = self.status().ok().and_then(|status| status["lost"].as_array().cloned());
-        lost.into_iter().flatten().any(|lost| lost["server"] == server.0)
+        let lost = self.status().map(|status| status.lost).unwrap_or_default();
+        lost.iter().any(|lost| lost.server == u64::from(server.0))
     }
 
     /// Waits until the connection file tells that a server has left.

@@ -81,9 +81,7 @@ impl Admin {
     /// The error for a pipeline that no server knows.
     fn no_pipeline(&self, name: &str) -> Error {
         let known = self.status().unwrap_or_default();
-        let known =
-            known["pipelines"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
-        let known: Vec<&str> = known.collect();
+        let known: Vec<&str> = known.pipelines.iter().map(|one| &one.name[..]).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Error::not_found(format!("there is no pipeline '{name}'; there are {known}"))
     }

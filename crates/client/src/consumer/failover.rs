@@ -91,7 +91,10 @@ impl Consumer {
         still_held: Vec<HeldStep>,
         id: Option<AttachmentId>,
     ) -> Attach {
-        let start = next.map_or(self.attach.start, |(run, step)| Start::Rejoin(run, step));
+        let start = next.map_or(self.attach.start, |(run, step)| match self.attach.start {
+            Start::Held(..) => Start::Held(run, step),
+            _ => Start::Rejoin(run, step),
+        });
         Attach { start, held: still_held, back: id, ..self.attach.clone() }
     }
 }

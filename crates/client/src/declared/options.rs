@@ -99,11 +99,12 @@ pub struct ConsumerOptions {
     /// Whether to go on with the next run when the simulation is restarted.
     pub follow: bool,
     /// With which step to begin: `Start::Next`, the next step that begins; `Start::Oldest`, the oldest that the
-    /// stream keeps; `Start::Latest`, the newest that is held; `Start::Run`, the first step of a run: of the one
-    /// that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an
-    /// earlier reader of the stream stopped, in this process or another, as `Consumer::cursor` tells. Steps that
-    /// are held no longer are left out, and not counted as `missed`: the numbers tell. `ErrorKind::NotFound` if
-    /// the stream has had no such run.
+    /// stream keeps; `Start::Latest`, the newest that is held; `Start::Held`, those that are held now and none
+    /// that comes later, so that nothing is demanded of the simulation; `Start::Run`, the first step of a run: of
+    /// the one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
+    /// where an earlier reader of the stream stopped, in this process or another, as `Consumer::cursor` tells.
+    /// Steps that are held no longer are left out, and not counted as `missed`: the numbers tell.
+    /// `ErrorKind::NotFound` if the stream has had no such run.
     pub start: Start,
     /// Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further
     /// steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step

@@ -4,9 +4,9 @@ use crate::reading::buffers::Buffer;
 use crate::reading::held_steps::Hold;
 use crate::reading::readable_arena::ReadableArena;
 use forebay_core::Result;
-use forebay_core::block::BlockRecord;
+use forebay_core::block::{BlockRecord, Stats};
 use forebay_core::contract::Field;
-use forebay_store::Mapping;
+use forebay_store::{Mapping, stats};
 use std::sync::Arc;
 
 /// One block of a step, with a view of its bytes: dense, row-major, ghosts included, read-only.
@@ -37,6 +37,30 @@ pub struct MappedBytes {
     pub(super) bytes: u64,
     pub(super) _arena: Arc<ReadableArena>,
     pub(super) _hold: Arc<Hold>,
+}
+
+impl BlockView {
+    /// The statistics of its interior: those that its producer gave, or else computed from its bytes. `None` for complex
+    /// numbers, which have no order.
+    pub fn statistics(&self) -> Result<Option<Stats>> {
+        if let Some(stats) = &self.record.stats {
+            return Ok(Some(**stats));
+        }
+        if !stats::supported(self.field.dtype) {
+            return Ok(None);
+        }
+        let mut found = Stats::EMPTY;
+        let mut add = |bytes: &[u8]| {
+            stats::accumulate_interior(&mut found, self.field.dtype, bytes, &self.record.extent);
+        };
+        match &self.bytes {
+            BlockBytes::Owned(bytes) => add(bytes),
+            BlockBytes::Mapped(mapped) => {
+                mapped.mapping.with_readable(mapped.offset, mapped.bytes, add)?;
+            }
+        }
+        Ok(Some(found))
+    }
 }
 
 impl BlockBytes {

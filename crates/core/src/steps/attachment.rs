@@ -31,6 +31,13 @@ pub enum Start {
     Cursor(RunNumber, StepNumber),
     /// The same for a reader that comes back to another coordinator: its demand was in force all the while.
     Rejoin(RunNumber, StepNumber),
+    /// The closed steps that are held now, from this one on, and none that comes later: nothing is demanded for it.
+    Held(RunNumber, StepNumber),
+}
+
+impl Start {
+    /// All the closed steps that are held now.
+    pub const HELD: Start = Start::Held(0, 0);
 }
 
 /// Which closed steps an attachment is told of.
@@ -92,13 +99,16 @@ pub(super) struct Queued {
 ///      └────────── it is closed, or fails ──────────┴───────────────────────────────────┴──► Closing
 /// ```
 ///
-/// An attachment that is closed and holds nothing is detached at once.
+/// An attachment that is closed and holds nothing is detached at once. One that looks at what is held alone ([`Start::Held`])
+/// is `Looking` until it has been told of all, and then `Ended`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is not decided yet from which step on its demand is in force.
     Waiting,
     /// Its demand is in force from this step of this run on.
     TakesPart(RunNumber, StepNumber),
+    /// It takes part in nothing that comes, and is told of what was held when it came.
+    Looking,
     /// It took part from this step on, and was told that its stream has ended: it takes no part in later runs.
     Ended(RunNumber, StepNumber),
     /// Its handle is closed, or it has failed: it stays only for what it still holds. It took part from this step on, if
@@ -139,6 +149,8 @@ pub struct Attachment {
     pub delivery: Delivery,
     /// Which of those that wait for it.
     pub take: Take,
+    /// Whether anything is demanded for it: not of one that looks at what is held.
+    pub(super) demands: bool,
     /// Who reads, if it is a consumer.
     pub reader: Option<Identity>,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
@@ -189,6 +201,7 @@ impl Attachment {
             follow: false,
             delivery: Delivery::default(),
             take: Take::default(),
+            demands: true,
             reader: None,
             remembers_attrs: true,
             phase: Phase::Waiting,
@@ -240,7 +253,7 @@ impl Attachment {
     /// From which step of which run on its demand is, or was, in force, if that is decided.
     pub(super) fn from(&self) -> Option<(RunNumber, StepNumber)> {
         match self.phase {
-            Phase::Waiting => None,
+            Phase::Waiting | Phase::Looking => None,
             Phase::TakesPart(run, step) | Phase::Ended(run, step) => Some((run, step)),
             Phase::Closing(from) => from,
         }
@@ -259,13 +272,14 @@ impl Attachment {
         match &mut self.phase {
             Phase::Waiting => self.phase = Phase::TakesPart(run, step),
             Phase::Closing(from @ None) => *from = Some((run, step)),
-            Phase::TakesPart(..) | Phase::Ended(..) | Phase::Closing(Some(_)) => {}
+            Phase::Looking | Phase::TakesPart(..) | Phase::Ended(..) | Phase::Closing(Some(_)) => {}
         }
     }
 
     /// It comes back to the step of its run that it wants next.
     pub(super) fn come_back_at(&mut self, run: RunNumber, step: StepNumber) {
         self.phase = match self.phase {
+            Phase::Looking => Phase::Looking,
             Phase::Waiting | Phase::TakesPart(..) => Phase::TakesPart(run, step),
             Phase::Ended(..) => Phase::Ended(run, step),
             Phase::Closing(_) => Phase::Closing(Some((run, step))),
@@ -280,6 +294,11 @@ impl Attachment {
     /// Whether its demand counts: it was neither closed nor told that its stream has ended.
     fn is_active(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::TakesPart(..))
+    }
+
+    /// Whether it takes what was held when it came, and nothing that comes later.
+    pub(super) fn is_looking(&self) -> bool {
+        self.phase == Phase::Looking
     }
 
     pub(super) fn is_closing(&self) -> bool {

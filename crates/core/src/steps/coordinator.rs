@@ -74,6 +74,10 @@ pub struct StreamStatus {
     pub counted_since: Epoch,
     /// The latest closed step that is still held.
     pub latest: Option<StepNumber>,
+    /// The highest step that has been closed, as far as is known, whether it is held or not.
+    pub last_closed: Option<StepNumber>,
+    /// Closed steps of which something is held, of all runs.
+    pub held_steps: u64,
     /// Bytes and blocks of the steps that are held.
     pub held: (u64, u64),
     /// The consumers and pipelines that are attached.
@@ -174,6 +178,8 @@ impl StreamCoordinator {
             latest: run.and_then(|run| {
                 run.steps.iter().filter(|(_, step)| step.is_closed()).map(|(number, _)| *number).next_back()
             }),
+            last_closed: run.and_then(|run| run.last_closed),
+            held_steps: steps().filter(|step| step.is_closed() && step.bytes > 0).count() as u64,
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
             readers: self.attachments.values().filter(|a| !a.is_stand_in()).map(ReaderStatus::of).collect(),
             policy: run.map(|run| run.options.policy),

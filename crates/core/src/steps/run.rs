@@ -52,6 +52,8 @@ pub(super) struct Run {
     /// The latest closed steps, which are kept although nobody reads them.
     pub(super) kept: BTreeSet<StepNumber>,
     pub(super) counts: StepCounts,
+    /// The highest step that has been closed here.
+    pub(super) last_closed: Option<StepNumber>,
     pub(super) origin: Origin,
     pub(super) admission: Admission,
     pub(super) ending: Ending,
@@ -80,6 +82,7 @@ impl Run {
             open: BTreeSet::new(),
             kept: BTreeSet::new(),
             counts: StepCounts::default(),
+            last_closed: None,
             origin: Origin::Joined,
             admission: Admission::Open,
             ending: Ending::Unknown,
@@ -352,6 +355,7 @@ impl Run {
         let step = self.steps.get_mut(&number)?;
         step.close(self.options.size as usize);
         self.counts.closed += 1;
+        self.last_closed = self.last_closed.max(Some(number));
         self.counts.dropped += u64::from(step.dropped);
         self.counts.torn += u64::from(step.torn);
         Some(step)

@@ -59,12 +59,23 @@ pub struct RunEnd {
     /// Where it was over when the one who is told of it attached, and there was nothing to tell: how many of its steps are
     /// kept, before those that were asked for.
     pub late: Option<u64>,
+    /// Whether no run has ended, but the one who is told of it wanted to know of what was held alone, and was told of all.
+    pub looked: bool,
 }
 
 impl RunEnd {
+    /// One that looks at what is held was told of all of it.
+    pub(super) fn of_what_is_held(run: RunNumber, missed: u64) -> RunEnd {
+        RunEnd { run, summary: None, continued_by: None, missed, late: None, looked: true }
+    }
+
     /// How it is told to a reader: [`ErrorKind::Crashed`] if not all ranks have closed the run and no other run continues it,
     /// [`ErrorKind::NotFound`] if the reader came too late for its steps, else [`ErrorKind::Ended`].
     pub fn error(&self, stream: &str) -> Error {
+        if self.looked {
+            let text = format!("stream '{stream}' held no more steps when this reader came to look at them");
+            return Error::new(ErrorKind::Ended, text);
+        }
         let crash = self.summary.as_ref().and_then(RunSummary::why_crashed);
         let kind = match crash {
             Some(_) if self.continued_by.is_none() => ErrorKind::Crashed,
@@ -143,7 +154,7 @@ mod tests {
     fn end(outcome: RunOutcome) -> RunEnd {
         let counts = RankCounts { begun: 3, skipped: 0 };
         let summary = Some(RunSummary { outcome, at: Timestamp(0), reached: Some(2), counts });
-        RunEnd { run: 1, summary, continued_by: None, missed: 0, late: None }
+        RunEnd { run: 1, summary, continued_by: None, missed: 0, late: None, looked: false }
     }
 
     #[test]

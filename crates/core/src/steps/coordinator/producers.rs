@@ -333,7 +333,7 @@ impl StreamCoordinator {
                 takes == Delivery::All || run.is_wanted(&attachment.needs, step_number)
             } else {
                 attachment.oldest
-                    && attachment.takes_part_in(number)
+                    && (attachment.takes_part_in(number) || attachment.is_looking())
                     && (takes == Delivery::All || run.is_staged(&attachment.needs, step_number))
             };
             let told = (number, step_number) < attachment.first;

@@ -50,7 +50,9 @@ impl StreamCoordinator {
             (Start::Run, Some(from)) => (Start::Rejoin(from.0, from.1), from),
             (Start::Oldest, Some((run, step))) => (Start::Rejoin(run, step), (0, 0)),
             (Start::Latest, Some((run, step))) => (Start::Rejoin(run, step), self.newest(&attachment)),
-            (Start::Cursor(run, step) | Start::Rejoin(run, step), _) => (start, (run, step)),
+            (Start::Cursor(run, step) | Start::Rejoin(run, step) | Start::Held(run, step), _) => {
+                (start, (run, step))
+            }
             (Start::Latest, None) => (start, self.newest(&attachment)),
             (Start::Next | Start::Oldest | Start::Run, None) => (start, (0, 0)),
         };
@@ -60,10 +62,13 @@ impl StreamCoordinator {
         self.take_held(&mut attachment);
         // The servers know already what they were told of it before.
         attachment.told = known;
+        let demands = attachment.demands;
         self.attachments.insert(id, attachment);
         let mut effects = Vec::new();
         self.tell_attachments(&mut effects);
-        effects.extend(self.on_demand_changed());
+        if demands || stood_in.is_some() {
+            effects.extend(self.on_demand_changed());
+        }
         for (run, step) in stood_in.iter().flat_map(Attachment::held) {
             self.let_go(run, step, &mut effects);
         }
@@ -117,6 +122,13 @@ impl StreamCoordinator {
                     attachment.phase = Phase::TakesPart(self.last_run, 0);
                     attachment.is_late = attachment.queue.is_empty();
                 }
+            }
+            Start::Held(..) => {
+                // Those that are not known yet close again while it is looked which there are.
+                (attachment.phase, attachment.demands) = (Phase::Looking, false);
+                self.enqueue_closed(attachment, first, stood_in);
+                attachment.first = first;
+                attachment.oldest = self.waits_to_settle();
             }
             Start::Cursor(run, step) => {
                 self.enqueue_closed(attachment, first, stood_in);
@@ -288,7 +300,9 @@ impl StreamCoordinator {
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
         let mut effects = Vec::new();
         effects.extend(attachment.told.is_some().then_some(Effect::Attachment(id, None)));
-        effects.extend(self.on_demand_changed());
+        if attachment.demands {
+            effects.extend(self.on_demand_changed());
+        }
         for (run, step) in attachment.held() {
             self.let_go(run, step, &mut effects);
         }
@@ -406,9 +420,16 @@ impl StreamCoordinator {
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
         let continued: BTreeMap<RunNumber, RunNumber> =
             self.runs.values().filter_map(|run| Some((run.options.continues?.0, run.number))).collect();
+        let is_known = !self.waits_to_settle();
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
             let drained = attachment.queue.is_empty() && !attachment.is_stand_in();
+            if drained && is_known && attachment.is_looking() {
+                attachment.phase = Phase::Ended(self.last_run, 0);
+                let missed = attachment.missed;
+                effects.push(Effect::Ended(*id, Box::new(RunEnd::of_what_is_held(self.last_run, missed))));
+                continue;
+            }
             let Phase::TakesPart(number, from) = attachment.phase else { continue };
             if !drained || attachment.follow {
                 continue;
@@ -425,6 +446,7 @@ impl StreamCoordinator {
                     continued_by: continued.get(&number).copied(),
                     missed: attachment.missed,
                     late: attachment.is_late.then_some(kept),
+                    looked: false,
                 };
                 effects.push(Effect::Ended(*id, Box::new(end)));
             }

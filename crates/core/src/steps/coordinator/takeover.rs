@@ -192,6 +192,10 @@ impl StreamCoordinator {
         for number in numbers {
             self.close_complete_steps(number, &mut effects);
         }
+        for attachment in self.attachments.values_mut().filter(|attachment| attachment.is_looking()) {
+            attachment.oldest = false;
+        }
+        self.end_if_over(&mut effects);
         effects.extend(self.on_demand_changed());
         effects
     }

@@ -535,6 +535,39 @@ fn the_oldest_and_all_after_it() {
 }
 
 #[test]
+fn one_that_looks_at_what_is_held_demands_nothing() {
+    let mut stream = Checked::new("s", vec![S0]);
+    let options = RunOptions { keep: 2, ..options(1, Policy::DropOldest) };
+    stream.join(0, S0, options).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    for number in 0..3 {
+        stream.on_step_ended(1, 0, S0, ended(0, number));
+    }
+    // Neither servers nor ranks hear of it; it is told of what there is, and of the end of that.
+    let reader = || Attachment::new(needs(1), S0, 1);
+    let effects = stream.attach(AttachmentId(7), reader(), Start::HELD).unwrap();
+    assert_eq!(delivered(&effects), [(1, 0)]);
+    assert_eq!(effects.len(), 1, "{effects:?}");
+    // What it has not been told of stays, what comes later is not for it.
+    for number in 3..6 {
+        stream.on_step_ended(1, 0, S0, ended(0, number));
+    }
+    let effects = stream.release(AttachmentId(7), 1, 1, false);
+    assert_eq!(delivered(&effects), [(2, 0)]);
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Ended)]);
+    let effects = stream.release(AttachmentId(7), 1, 2, false);
+    assert_eq!(freed(&effects), [2], "it is not kept any more");
+    assert!(stream.detach(AttachmentId(7)).is_empty());
+    // The newest alone; and of a stream that holds nothing, nothing.
+    let newest = Attachment { take: Take::Latest, ..reader() };
+    assert_eq!(delivered(&stream.attach(AttachmentId(8), newest, Start::HELD).unwrap()), []);
+    assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [(5, 1)]);
+    let mut empty = Checked::new("t", vec![S0]);
+    let effects = empty.attach(AttachmentId(9), reader(), Start::HELD).unwrap();
+    assert_eq!(ends(&effects), [(9, 0, ErrorKind::Ended)]);
+}
+
+#[test]
 fn the_newest_and_all_after_it() {
     let mut stream = Checked::new("s", vec![S0]);
     let options = RunOptions { keep: 20, ..options(1, Policy::DropOldest) };

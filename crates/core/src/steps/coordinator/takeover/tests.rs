@@ -245,6 +245,24 @@ fn taken_over() -> (Checked, Vec<Effect>) {
     (stream, effects)
 }
 
+/// One that looks at what is held while homes are still telling is told of what they tell, and of no later step.
+#[test]
+fn what_is_held_is_looked_at_when_it_is_known() {
+    let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+    stream.on_run_report(S0, 3, told(0, 8, Vec::new())).unwrap();
+    stream.on_step_ended(5, 0, S0, ended(0, 7));
+    let reader = Attachment::new(needs(1), S0, 9);
+    assert_eq!(stream.attach(AttachmentId(7), reader, Start::HELD).unwrap(), []);
+    stream.on_run_report(S1, 3, told(1, 7, vec![(7, demand(1))])).unwrap();
+    assert_eq!(stream.on_step_ended(5, 1, S1, ended(1, 7)), []);
+    let effects = settle(&mut stream);
+    assert_eq!(delivered(&effects), [(7, 0)]);
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Ended)]);
+    let mut later = stream.on_step_ended(5, 0, S0, ended(0, 8));
+    later.extend(stream.on_step_ended(5, 1, S1, ended(1, 8)));
+    assert!(!later.iter().any(|effect| matches!(effect, Effect::Deliver(AttachmentId(7), _))), "{later:?}");
+}
+
 /// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
 #[test]
 fn the_places_of_readers_are_kept_until_they_are_back() {

@@ -1,0 +1,273 @@
+//! The steps that are asked for. Those that are held are looked at without a word to the simulation; for one that is still to
+//! come, a reader is attached.
+
+use super::Get;
+use crate::Common;
+use crate::output::Output;
+use forebay_client::core::contract::{Need, Needs};
+use forebay_client::core::ids::StepNumber;
+use forebay_client::core::steps::{Start, Take};
+use forebay_client::status::StreamStatus;
+use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
+use std::time::{Duration, Instant};
+
+/// How long a step may be waited for unless somebody says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which steps are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepChoice {
+    Oldest,
+    Latest,
+    Next,
+    Number(StepNumber),
+    /// Those held from the first to before the end, every so many.
+    Range {
+        first: Option<StepNumber>,
+        end: Option<StepNumber>,
+        every: u64,
+    },
+}
+
+impl StepChoice {
+    pub(super) fn parse(text: &str) -> std::result::Result<StepChoice, String> {
+        let bad = || format!("'{text}' is no step: write a number, oldest, latest, next, or A:B or A:B:STEP");
+        let number = |text: &str| text.trim().parse::<StepNumber>().map_err(|_| bad());
+        let bound = |text: &str| if text.trim().is_empty() { Ok(None) } else { number(text).map(Some) };
+        match text {
+            "oldest" | "first" => return Ok(StepChoice::Oldest),
+            "latest" | "last" => return Ok(StepChoice::Latest),
+            "next" => return Ok(StepChoice::Next),
+            _ => {}
+        }
+        match text.split(':').collect::<Vec<_>>()[..] {
+            [one] => number(one).map(StepChoice::Number),
+            [first, end] => Ok(StepChoice::Range { first: bound(first)?, end: bound(end)?, every: 1 }),
+            [first, end, every] => {
+                let every = bound(every)?.unwrap_or(1);
+                let range = StepChoice::Range { first: bound(first)?, end: bound(end)?, every };
+                if every == 0 { Err(bad()) } else { Ok(range) }
+            }
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// Does something with each of the steps that are asked for. Waits for one that has not come yet.
+pub(super) fn each(
+    common: &Common,
+    get: &Get,
+    output: &Output,
+    mut act: impl FnMut(Step) -> Result<()>,
+) -> Result<()> {
+    let group = common.group_options()?;
+    let status = Admin::open(&group)?.status()?;
+    let stream = status.stream(&get.stream);
+    if let Some(stream) = stream
+        && get.step != StepChoice::Next
+    {
+        check_offered(stream, get)?;
+    }
+    let search = Search { common, get, run: stream.map_or(0, |stream| stream.run) };
+    let latest = stream.and_then(|stream| stream.latest);
+    let found = match (get.step, latest) {
+        (StepChoice::Range { .. }, _) => return search.held_range(&mut act),
+        (StepChoice::Oldest, Some(_)) => search.first_held(Take::All, |_| true)?,
+        (StepChoice::Latest, Some(_)) => search.first_held(Take::Latest, |_| true)?,
+        (StepChoice::Number(number), Some(latest)) if number <= latest => {
+            let at_or_after = search.first_held(Take::All, |step| step.number() >= number)?;
+            match at_or_after {
+                Some(step) if step.number() > number => return Err(search.not_held(number, &step)),
+                step => step,
+            }
+        }
+        _ => None,
+    };
+    if let Some(step) = found {
+        return act(step);
+    }
+    let patience = common.timeout.unwrap_or(PATIENCE);
+    match stream {
+        None => output
+            .remark(&format!("nobody has opened stream '{}' yet: waiting, {patience:?} at most", get.stream)),
+        Some(_) if matches!(get.step, StepChoice::Oldest | StepChoice::Latest) => output.remark(&format!(
+            "no step of stream '{}' is held: waiting for the next, {patience:?} at most",
+            get.stream
+        )),
+        Some(_) => {}
+    }
+    act(search.to_come(patience)?)
+}
+
+/// A search for steps.
+struct Search<'a> {
+    common: &'a Common,
+    get: &'a Get,
+    /// The latest run: of earlier ones there may be steps that somebody still holds.
+    run: u64,
+}
+
+impl Search<'_> {
+    fn attach(&self, start: Start, take: Take) -> Result<Consumer> {
+        let need = |field: &String| Need { field: field.clone(), dtype: None, every: 1 };
+        Consumer::open(&ConsumerOptions {
+            needs: Needs::Fields(self.get.fields.iter().map(need).collect()),
+            start,
+            take,
+            // One may be looked at while the next is asked for.
+            window: 2,
+            group: self.common.group_options()?,
+            ..ConsumerOptions::new(&self.get.stream)
+        })
+    }
+
+    /// The first step that is held, as one takes them, and that is wanted; `None` if there is none.
+    fn first_held(&self, take: Take, is_wanted: impl Fn(&Step) -> bool) -> Result<Option<Step>> {
+        let consumer = self.attach(Start::HELD, take)?;
+        while let Some(step) = next_held(&consumer)? {
+            if step.report().id.run >= self.run && has_all(&step, self.get) && is_wanted(&step) {
+                return Ok(Some(step));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The steps of a range that are held.
+    fn held_range(&self, act: &mut impl FnMut(Step) -> Result<()>) -> Result<()> {
+        let StepChoice::Range { first, end, every } = self.get.step else { return Ok(()) };
+        let consumer = self.attach(Start::HELD, Take::All)?;
+        let (mut held, mut origin, mut found) = (Vec::new(), first, false);
+        while let Some(step) = next_held(&consumer)? {
+            let number = step.number();
+            if step.report().id.run < self.run || !has_all(&step, self.get) {
+                continue;
+            }
+            held.push(number);
+            let from = *origin.get_or_insert(number);
+            let inside = number >= from && end.is_none_or(|end| number < end);
+            if inside && (number - from) % every == 0 {
+                found = true;
+                act(step)?;
+            }
+        }
+        if found {
+            return Ok(());
+        }
+        let held = match (held.first(), held.last()) {
+            (Some(first), Some(last)) => format!("those that are held go from {first} to {last}"),
+            _ => "none is held".to_owned(),
+        };
+        Err(Error::not_found(format!(
+            "stream '{}' holds none of the steps that --step names with {}: {held}",
+            self.get.stream,
+            self.get.fields.join(", ")
+        )))
+    }
+
+    /// A step that nobody holds yet.
+    fn to_come(&self, patience: Duration) -> Result<Step> {
+        let get = self.get;
+        let start = if get.step == StepChoice::Next { Start::Next } else { Start::Oldest };
+        let consumer = self.attach(start, Take::All)?;
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let step = consumer.next_step(Some(left)).map_err(|error| self.late(error, patience))?;
+            if step.report().id.run < self.run || !has_all(&step, get) {
+                continue;
+            }
+            match get.step {
+                StepChoice::Number(number) if step.number() > number => {
+                    return Err(self.not_held(number, &step));
+                }
+                StepChoice::Number(number) if step.number() < number => {}
+                _ => return Ok(step),
+            }
+        }
+    }
+
+    /// The error of one that did not come in time, with what was waited for.
+    fn late(&self, mut error: Error, patience: Duration) -> Error {
+        if error.kind == ErrorKind::Timeout {
+            let wanted = match self.get.step {
+                StepChoice::Number(number) => format!("step {number}"),
+                _ => "the next step".to_owned(),
+            };
+            let status = self.common.group_options().and_then(|group| Admin::open(&group)?.status());
+            let last = status.ok().and_then(|status| status.stream(&self.get.stream)?.last_closed);
+            let last = last.map_or("none has".to_owned(), |last| format!("the last was {last}"));
+            error.text = format!(
+                "{wanted} of stream '{}' has not come within {patience:?}: {last}; give it longer with --timeout",
+                self.get.stream
+            );
+        }
+        error
+    }
+
+    fn not_held(&self, number: StepNumber, next: &Step) -> Error {
+        Error::not_found(format!(
+            "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be read after it \
+             is {}",
+            self.get.stream,
+            self.get.fields.join("' and '"),
+            next.number()
+        ))
+    }
+}
+
+/// The next of the steps that are held; `None` after the last one.
+fn next_held(consumer: &Consumer) -> Result<Option<Step>> {
+    match consumer.next_step(None) {
+        Ok(step) => Ok(Some(step)),
+        Err(error) if matches!(error.kind, ErrorKind::Ended) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a step has all the fields: they may be offered at different steps.
+fn has_all(step: &Step, get: &Get) -> bool {
+    let has = |name: &String| step.report().fields.iter().any(|field| field.field.name == *name);
+    get.fields.iter().all(has)
+}
+
+/// An error if it is known that nothing can be read, so that nobody waits for it.
+fn check_offered(stream: &StreamStatus, get: &Get) -> Result<()> {
+    let is_over = matches!(&stream.phase[..], "finished" | "crashed");
+    if is_over && stream.held.blocks == 0 {
+        return Err(Error::not_found(format!(
+            "stream '{}' has {}, and keeps none of its steps: open its producers with keep=1, or more, to look at it \
+             afterwards",
+            get.stream, stream.phase
+        )));
+    }
+    let offers = |field: &String| stream.fields.iter().any(|known| known.name == *field);
+    // When a step has been closed all fields are known.
+    let all_are_known = stream.steps.closed > 0 && !stream.details_left_out;
+    if let Some(field) = get.fields.iter().find(|field| all_are_known && !offers(field)) {
+        let offered: Vec<&str> = stream.fields.iter().map(|field| &field.name[..]).collect();
+        return Err(Error::not_found(format!(
+            "stream '{}' has no field '{field}'; it has {}",
+            get.stream,
+            offered.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_parsed() {
+        let range = |first, end, every| Ok(StepChoice::Range { first, end, every });
+        assert_eq!(StepChoice::parse("latest"), Ok(StepChoice::Latest));
+        assert_eq!(StepChoice::parse("17"), Ok(StepChoice::Number(17)));
+        assert_eq!(StepChoice::parse("40:50"), range(Some(40), Some(50), 1));
+        assert_eq!(StepChoice::parse(":50:5"), range(None, Some(50), 5));
+        assert_eq!(StepChoice::parse(":"), range(None, None, 1));
+        for bad in ["", "x", "-1", "1:2:0", "1:2:3:4", "1.5", "a:b"] {
+            assert!(StepChoice::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

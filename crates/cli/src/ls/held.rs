@@ -1,0 +1,183 @@
+//! What is held of a stream: its steps, and the fields and blocks of the latest one.
+
+use super::{Listed, Ls};
+use crate::Common;
+use crate::summary;
+use forebay_client::core::block::BlockRecord;
+use forebay_client::core::contract::Needs;
+use forebay_client::core::steps::{Start, Take};
+use forebay_client::{Consumer, ConsumerOptions, ErrorKind, Result, Step};
+use serde_json::{Value, json};
+
+/// Of how large a field statistics are computed that its producer did not give.
+const STATISTICS_MAX: u64 = 64 << 20;
+
+/// A step that is held.
+pub(super) struct HeldStep {
+    pub(super) number: u64,
+    pub(super) time: Option<f64>,
+    pub(super) torn: bool,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+}
+
+/// A field at the latest step.
+pub(super) struct HeldField {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+}
+
+/// A block of the latest step.
+pub(super) struct HeldBlock {
+    pub(super) field: String,
+    pub(super) rank: u32,
+    pub(super) number: u64,
+    pub(super) server: u32,
+    pub(super) bytes: u64,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+    offset: Option<Vec<u64>>,
+    shape: Vec<u64>,
+}
+
+impl HeldStep {
+    pub(super) fn to_json(&self) -> Value {
+        let HeldStep { number, time, torn, bytes, blocks } = self;
+        json!({ "step": number, "time": time, "torn": torn, "bytes": bytes, "blocks": blocks })
+    }
+}
+
+impl HeldField {
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "bytes": self.bytes, "blocks": self.blocks, "min": self.min, "max": self.max })
+    }
+}
+
+impl HeldBlock {
+    pub(super) fn to_json(&self) -> Value {
+        let HeldBlock { field, rank, number, server, bytes, min, max, offset, shape } = self;
+        json!({
+            "field": field, "rank": rank, "block": number, "server": server, "offset": offset, "shape": shape,
+            "bytes": bytes, "min": min, "max": max,
+        })
+    }
+
+    /// Its box as a region is written, or its shape where it has no place.
+    pub(super) fn region(&self) -> String {
+        let part = |(d, extent): (usize, &u64)| match &self.offset {
+            Some(offset) => format!("{}:{}", offset[d], offset[d] + extent),
+            None => extent.to_string(),
+        };
+        let parts: Vec<String> = self.shape.iter().enumerate().map(part).collect();
+        if self.offset.is_some() {
+            format!("[{}]", parts.join(", "))
+        } else {
+            format!("({})", parts.join(", "))
+        }
+    }
+}
+
+/// Fills in what is asked for of a stream.
+pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<()> {
+    // Nobody is asked of a stream of which nothing is held.
+    if listed.stream.held.blocks == 0 {
+        return Ok(());
+    }
+    let open = |take| {
+        Consumer::open(&ConsumerOptions {
+            needs: Needs::All { every: 1 },
+            start: Start::HELD,
+            take,
+            group: common.group_options()?,
+            ..ConsumerOptions::new(&listed.stream.name)
+        })
+    };
+    if ls.times {
+        let consumer = open(Take::All)?;
+        while let Some(step) = next(&consumer)? {
+            listed.steps.push(held_step(&step)?);
+        }
+    }
+    if ls.long || ls.decomposition {
+        let consumer = open(Take::Latest)?;
+        if let Some(step) = next(&consumer)? {
+            listed.latest = Some(held_step(&step)?);
+            let is_listed = |name: &str| listed.fields.iter().any(|field| field.name == name);
+            let names = step.report().fields.iter().map(|field| &field.field.name[..]);
+            for name in names.filter(|name| is_listed(name)) {
+                if ls.long {
+                    listed.values.push(held_field(&step, name)?);
+                }
+                if ls.decomposition {
+                    listed.blocks.extend(held_blocks(&step, name)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The next step that is held; `None` after the last one.
+fn next(consumer: &Consumer) -> Result<Option<Step>> {
+    match consumer.next_step(None) {
+        Ok(step) => Ok(Some(step)),
+        Err(error) if error.kind == ErrorKind::Ended => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn held_step(step: &Step) -> Result<HeldStep> {
+    let (mut bytes, mut blocks) = (0, 0);
+    for field in &step.report().fields {
+        for record in step.records(&field.field.name)?.iter() {
+            bytes += record.location.bytes;
+            blocks += 1;
+        }
+    }
+    let report = step.report();
+    let time = Some(report.time).filter(|time| !time.is_nan());
+    Ok(HeldStep { number: step.number(), time, torn: report.torn, bytes, blocks })
+}
+
+fn held_field(step: &Step, name: &str) -> Result<HeldField> {
+    let summary = summary::of(step, name, STATISTICS_MAX)
+        .map_err(|error| error.during(format!("step {}", step.number())))?;
+    let stats = summary.stats.filter(|stats| stats.count > 0);
+    Ok(HeldField {
+        name: name.to_owned(),
+        bytes: summary.bytes,
+        blocks: summary.blocks,
+        min: stats.map(|stats| stats.min),
+        max: stats.map(|stats| stats.max),
+    })
+}
+
+fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
+    let records = step.records(name)?;
+    let all: u64 = records.iter().map(|record| record.location.bytes).sum();
+    let block = |(index, record): (usize, &BlockRecord)| {
+        let computed = |limit| if all <= limit { step.block(name, index)?.statistics() } else { Ok(None) };
+        let stats = match &record.stats {
+            Some(stats) => Some(**stats),
+            None => {
+                computed(STATISTICS_MAX).map_err(|error| error.during(format!("step {}", step.number())))?
+            }
+        };
+        let stats = stats.filter(|stats| stats.count > 0);
+        Ok(HeldBlock {
+            field: name.to_owned(),
+            rank: record.key.rank,
+            number: record.key.number,
+            server: record.location.server.0,
+            bytes: record.location.bytes,
+            min: stats.map(|stats| stats.min),
+            max: stats.map(|stats| stats.max),
+            offset: record.extent.offset().map(<[u64]>::to_vec),
+            shape: record.extent.shape().to_vec(),
+        })
+    };
+    records.iter().enumerate().map(block).collect()
+}

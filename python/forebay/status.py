@@ -1,0 +1,320 @@
+"""What `Admin.status` returns, as types: `GroupStatus` is the whole.
+
+Generated from interface/status.toml by scripts/generate_faces.py: change it there.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+__all__ = [
+    "FieldNeed",
+    "FieldStatus",
+    "GroupStatus",
+    "HeldCounts",
+    "LostServer",
+    "PipelineStatus",
+    "RankCounts",
+    "ReaderNeeds",
+    "ReaderStatus",
+    "ServerStatus",
+    "StepCounts",
+    "StreamStatus",
+    "WorkerStatus",
+]
+
+
+class ServerStatus(TypedDict):
+    """A server. Of one that does not answer there are only its number, its process and why."""
+
+    server: int
+    """Its number: 2 is what people are shown as server2."""
+    pid: int
+    """Its process."""
+    error: NotRequired[str]
+    """Only if it does not answer: why; then nothing else is told of it."""
+    version: NotRequired[str]
+    """The version of its command."""
+    epoch: NotRequired[int]
+    """The agreement on the members that it knows."""
+    members: NotRequired[int]
+    """How many members that has."""
+    gone: NotRequired[list[int]]
+    """The numbers of those of them that it takes for dead."""
+    addresses: NotRequired[list[str]]
+    """Where it listens."""
+    silence_seconds: NotRequired[float]
+    """What the first server of the group decided with `--silence`."""
+    encrypts_bulk_data: NotRequired[bool]
+    """The same of `--encrypt`."""
+    uptime_seconds: NotRequired[float]
+    """Since it started."""
+    budget_bytes: NotRequired[int]
+    """How many bytes of blocks it may hold."""
+    staged_bytes: NotRequired[int]
+    """How many it holds."""
+    peak_staged_bytes: NotRequired[int]
+    """How many it held at most."""
+    arena_bytes: NotRequired[int]
+    """Memory of its arenas that is in use: touched pages."""
+    rss_bytes: NotRequired[int]
+    """What its process occupies beside the arenas."""
+    directory_bytes: NotRequired[int]
+    """What it knows of where blocks are."""
+    blocks: NotRequired[int]
+    """Of how many blocks; one that touches tiles of several owners counts at each."""
+    held_records_bytes: NotRequired[int]
+    """Records of blocks that wait for their step to be closed."""
+    replicated_steps: NotRequired[int]
+    """Of how many steps others are to hold copies for it."""
+    steps_lacking_copies: NotRequired[int]
+    """Of how many of those too few do now."""
+    backup_steps: NotRequired[int]
+    """Of how many steps it holds copies for others."""
+    connections: NotRequired[dict[str, int]]
+    """How many there are: `producers`, `placements` (of ranks, at servers that are not their home),
+    `consumers`, `spaces`, `workers`, `admins`, `servers`; a role that nobody has had yet is left out."""
+
+
+class LostServer(TypedDict):
+    """A server that its group has given up."""
+
+    server: int
+    """Its number."""
+    pid: int
+    """Its process."""
+    epoch: int
+    """The first agreement on the members without it."""
+    back_as: int | None
+    """The number with which its process has come back."""
+
+
+class RankCounts(TypedDict):
+    """How many ranks a run has."""
+
+    size: int
+    """As the simulation said."""
+    open: int
+    """How many are there."""
+
+
+class StepCounts(TypedDict):
+    """How many steps a run has had."""
+
+    closed: int
+    """Closed ones."""
+    dropped: int
+    """How many of those were dropped, since there was no room or the policy said so."""
+    torn: int
+    """How many of them were torn: a rank died in them, or left them out."""
+
+
+class HeldCounts(TypedDict):
+    """What servers hold of a stream's steps."""
+
+    steps: int
+    """Closed steps of which something is held."""
+    bytes: int
+    """Of their blocks."""
+    blocks: int
+    """How many blocks."""
+
+
+class FieldNeed(TypedDict):
+    """A field of a contract."""
+
+    field: str
+    """Its name."""
+    every: int
+    """Every so many of the steps at which it is offered."""
+
+
+class ReaderNeeds(TypedDict):
+    """A contract: all fields, or these."""
+
+    every: NotRequired[int]
+    """Only where all fields are needed: every so many of the steps."""
+    fields: NotRequired[list[FieldNeed]]
+    """Only where some fields are needed."""
+
+
+class ReaderStatus(TypedDict):
+    """A consumer or a pipeline that is attached to a stream."""
+
+    kind: str
+    """`consumer` or `pipeline`."""
+    name: str | None
+    """The name that it was given."""
+    host: str | None
+    """Where it runs; null of a pipeline."""
+    pid: int | None
+    """Its process; null of a pipeline."""
+    server: int
+    """The server that it is connected to."""
+    needs: ReaderNeeds
+    """Its contract."""
+    take: str
+    """`all` or `latest`."""
+    window: int
+    """How many steps it may hold."""
+    held: int
+    """How many it holds."""
+    waiting: int
+    """Closed steps that wait for it: its lag."""
+    missed: int
+    """Steps that it has missed in all; as with `steps`, counted anew when its coordinator has died."""
+    last: int | None
+    """The last step that it was told of."""
+
+
+class FieldStatus(TypedDict):
+    """A field that a stream offers."""
+
+    name: str
+    """Its name."""
+    dtype: str
+    """The type of its elements."""
+    shape: list[int] | None
+    """Null if its blocks have no place in one."""
+    ndim: int
+    """How many dimensions it has."""
+    every: int
+    """It is offered at steps that are multiples of this."""
+    dims: list[str]
+    """Names of the dimensions, or empty."""
+    units: str
+    """As the simulation gave them."""
+    attrs: dict[str, Any]
+    """Its attributes, by name."""
+
+
+class StreamStatus(TypedDict):
+    """A stream, and its latest run."""
+
+    name: str
+    """Its name."""
+    server: int
+    """The server that coordinates it."""
+    run: int
+    """Its latest run: a restarted simulation is a new one."""
+    phase: str
+    """Of that run: `running`, `finished` (all its ranks have closed it) or `crashed`; `awaited` if none is
+    known."""
+    since: float | None
+    """Since when, in seconds since 1970, as the server's clock said; null if none is known."""
+    why: str | None
+    """Of one that has crashed: which ranks did not close it, and what became of them."""
+    running_step: int | None
+    """The step that the furthest of its ranks has begun, also while nobody is attached; null if no server
+    is the home of one of its ranks now."""
+    steps_per_second: float | None
+    """How fast it goes on, over the last ten seconds."""
+    reached: int | None
+    """The highest step that one of its ranks is known to have begun."""
+    policy: str | None
+    """What becomes of its steps when readers or memory cannot keep up: `drop-oldest`, `block` or `latest`;
+    null if it has had no run."""
+    ranks: RankCounts
+    """How many it has."""
+    steps: StepCounts
+    """How many this run has had, as counted by the server that coordinates the stream now: one that takes
+    the place of another that died begins anew, and of one that leaves it goes on."""
+    counted_since_epoch: int
+    """The epoch in which that server began to count; 0 if all are counted from the beginning of the run."""
+    latest: int | None
+    """The latest closed step that is still held."""
+    last_closed: int | None
+    """The highest step that was closed, as the server that coordinates the stream now has seen: held or
+    not."""
+    held: HeldCounts
+    """What is held of its steps."""
+    attached: int
+    """How many consumers and pipelines."""
+    readers: list[ReaderStatus]
+    """These, at most 1000."""
+    fields: list[FieldStatus]
+    """What it offers."""
+    attrs: dict[str, Any]
+    """Attributes of the stream, by name."""
+    details_left_out: bool
+    """Whether fields and attributes had no room in the message."""
+
+
+class WorkerStatus(TypedDict):
+    """A worker of a pipeline."""
+
+    server: int
+    """The server beside which it runs."""
+    pipeline: str
+    """The name of its pipeline."""
+    pid: int | None
+    """Its process."""
+    starts: int
+    """How often it was started."""
+    executing: bool
+    """Whether it is at a step."""
+    log: list[str]
+    """The last lines that it printed."""
+
+
+class PipelineStatus(TypedDict):
+    """A pipeline. Of one that has ended, or whose coordinator does not answer, less is told, and the rest is null."""
+
+    name: str
+    """Its name."""
+    stream: str | None
+    """What it runs on."""
+    code: str | None
+    """What it runs."""
+    server: int | None
+    """The server that coordinates it."""
+    ended: str | None
+    """Why it could go on no longer; it is shown until it is destroyed."""
+    error: str | None
+    """Why less is told: its coordinator does not answer. Then `workers` is all that is known of it."""
+    workers_ready: int | None
+    """How many of its workers are ready."""
+    workers_expected: int | None
+    """How many take part: one that is being started for a server which has joined is in neither until it
+    is ready."""
+    driven: bool | None
+    """Whether ranks drive it."""
+    active_steps: list[int] | None
+    """Of one that ranks drive: the steps that some rank has activated and not deactivated."""
+    running_step: int | None
+    """The step that it is at."""
+    executed: int | None
+    """Steps that it has seen through."""
+    failed: int | None
+    """Steps that failed."""
+    missed: int | None
+    """Steps that were dropped before it came to them."""
+    repeated: int | None
+    """Steps that were run again, since a server had died with a worker."""
+    last_step: int | None
+    """The last step."""
+    last_seconds: float | None
+    """How long it took."""
+    last_error: str | None
+    """The last error, with its traceback."""
+    workers: list[WorkerStatus]
+    """Its workers."""
+
+
+class GroupStatus(TypedDict):
+    """What a group's servers say of themselves, and of their streams and pipelines."""
+
+    lineage: str
+    """Which group this is."""
+    epoch: int
+    """Which agreement on its members is in force."""
+    size: int
+    """How many servers it has."""
+    servers: list[ServerStatus]
+    """In the order of their numbers."""
+    lost: list[LostServer]
+    """The latest servers that were given up."""
+    streams: list[StreamStatus]
+    """By name."""
+    streams_left_out: int
+    """How many streams had no room in the message; those in use come first."""
+    pipelines: list[PipelineStatus]
+    """By name."""
