@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from support.commands import FOREBAY
-from support.groups import group_status, stream_status
+from support.groups import group_status, stream_coordinated_by, stream_status
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -94,3 +94,42 @@ def test_readers_are_told(two: forebay.LocalGroup, own_place: Path) -> None:
 
 def test_servers_tell_their_version(two: forebay.LocalGroup) -> None:
     assert {server["version"] for server in group_status(two)["servers"]} == {forebay.__version__}
+
+
+def test_a_planned_leave_does_not_set_counters_back(two: forebay.LocalGroup) -> None:
+    """Steps, and what readers have missed, go on being counted by the server that takes the place of the one that leaves."""
+    name = stream_coordinated_by(two, 1)
+    with producer(two, name, policy="latest", keep=2) as sim:
+        sim.array("U", dtype="f8", shape=(3,))
+        with consumer(two, name, window=1, name="slow") as slow:
+            for number in range(30):
+                put(sim, number)
+            sim.flush()
+            held = slow.next()
+            before = stream_status(two, name)
+            assert before is not None
+            assert (before["server"], before["steps"]["closed"], before["last_closed"]) == (1, 30, 29)
+            missed = before["readers"][0]["missed"]
+            assert missed > 20
+            forebay.Admin(group=two.path).remove_server(1)
+            held.release()
+            # It attaches again when it wants the next step.
+            held = slow.next()
+            after = stream_status(two, name)
+            assert after is not None
+            assert (after["server"], after["counted_since_epoch"]) == (0, 0)
+            assert (after["steps"], after["last_closed"]) == (before["steps"], 29)
+            assert after["readers"][0]["missed"] >= missed
+            for number in range(30, 40):
+                put(sim, number)
+            sim.flush()
+            held.release()
+            wait_until(lambda: (stream_status(two, name) or {}).get("last_closed") == 39)
+            last = stream_status(two, name)
+            assert last is not None
+            assert last["steps"] == {**before["steps"], "closed": 40}
+            assert last["readers"][0]["missed"] > missed
+    wait_until(lambda: (stream_status(two, name) or {}).get("phase") == "finished")
+    last = stream_status(two, name)
+    assert last is not None
+    assert last["steps"]["closed"] == 40

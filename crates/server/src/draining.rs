@@ -114,6 +114,10 @@ impl Node {
         }
         self.is_last_one(&state, discard)?;
         state.common.members.begin_phase(Phase::Drains);
+        state.coordination.forget_counts_told();
+        for stream in state.coordination.streams() {
+            self.hand_over_counts(&mut state, &stream);
+        }
         drop(state);
         tracing::info!("{} leaves the group: it gives the others what it has", self.id);
         Ok(())

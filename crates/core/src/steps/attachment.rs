@@ -420,6 +420,12 @@ impl Attachment {
         }
     }
 
+    /// How many steps it has missed, in all.
+    pub(super) fn missed_in_all(&self) -> u64 {
+        let before_waiting: u64 = self.queue.iter().map(|waiting| waiting.missed).sum();
+        self.missed_before + before_waiting + self.missed
+    }
+
     /// All steps that it holds: those that wait for it, too.
     pub(super) fn held(&self) -> BTreeSet<(RunNumber, StepNumber)> {
         let queued = self.queue.iter().map(|queued| (queued.run, queued.step));

@@ -31,7 +31,6 @@ pub struct ReaderStatus {
 impl ReaderStatus {
     /// Of an attachment that stands in for nobody.
     pub(super) fn of(attachment: &Attachment) -> ReaderStatus {
-        let before_waiting: u64 = attachment.queue.iter().map(|waiting| waiting.missed).sum();
         ReaderStatus {
             who: attachment.reader.clone(),
             server: attachment.server,
@@ -40,7 +39,7 @@ impl ReaderStatus {
             window: attachment.window,
             held: (attachment.delivered.len() + attachment.pinned.len()) as u64,
             waiting: attachment.queue.len() as u64,
-            missed: attachment.missed_before + before_waiting + attachment.missed,
+            missed: attachment.missed_in_all(),
             last: attachment.last,
         }
     }

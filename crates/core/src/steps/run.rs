@@ -7,6 +7,7 @@ use crate::demand::Demand;
 use crate::identity::Identity;
 use crate::ids::{Epoch, RunNumber, ServerId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
+use crate::steps::counts::{HandedCounts, StepCounts};
 use crate::steps::offer::Offer;
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
@@ -20,17 +21,6 @@ use std::sync::Arc;
 const RANKS_NAMED_MAX: usize = 4;
 /// How many ranks that never came are looked for.
 const RANKS_MISSING_MAX: usize = 1024;
-
-/// How many steps of a run have come to what end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StepCounts {
-    /// All ranks have ended them, or are gone.
-    pub closed: u64,
-    /// Those of them that had no room.
-    pub dropped: u64,
-    /// Those of them in which a rank died.
-    pub torn: u64,
-}
 
 /// One life of a stream.
 #[derive(Debug)]
@@ -52,8 +42,13 @@ pub(super) struct Run {
     /// The latest closed steps, which are kept although nobody reads them.
     pub(super) kept: BTreeSet<StepNumber>,
     pub(super) counts: StepCounts,
-    /// The highest step that has been closed here.
+    /// The highest step that has been closed, here or as was handed over.
     pub(super) last_closed: Option<StepNumber>,
+    /// Up to which step all was counted by the coordinator before this one, which has handed over its counts.
+    counted_up_to: Option<StepNumber>,
+    /// In which term its steps began to be counted, if another server coordinated it before and has not handed its counts
+    /// over; else 0.
+    counted_since: Epoch,
     pub(super) origin: Origin,
     pub(super) admission: Admission,
     pub(super) ending: Ending,
@@ -83,6 +78,8 @@ impl Run {
             kept: BTreeSet::new(),
             counts: StepCounts::default(),
             last_closed: None,
+            counted_up_to: None,
+            counted_since: 0,
             origin: Origin::Joined,
             admission: Admission::Open,
             ending: Ending::Unknown,
@@ -97,7 +94,7 @@ impl Run {
     pub(super) fn inherited(number: RunNumber, options: RunOptions, term: Epoch) -> Run {
         let stage = Stage::Learning(term);
         let origin = Origin::Inherited { since: term, cuts: CutsKnown::No, stage };
-        Run { origin, ..Run::new(number, options, Arc::default(), Timestamp::default()) }
+        Run { origin, counted_since: term, ..Run::new(number, options, Arc::default(), Timestamp::default()) }
     }
 
     /// Homes tell of the run in this term.
@@ -147,11 +144,17 @@ impl Run {
         }
     }
 
-    /// In which term its steps began to be counted, if another server coordinated it before; else 0.
+    /// In which term its steps began to be counted, if that was not the beginning of the run; else 0.
     pub(super) fn counted_since(&self) -> Epoch {
-        match self.origin {
-            Origin::Joined => 0,
-            Origin::Inherited { since, .. } => since,
+        self.counted_since
+    }
+
+    /// The coordinator before this one has left, and handed over what it had counted.
+    pub(super) fn inherit_counts(&mut self, told: &HandedCounts) {
+        // What was closed here before is counted here.
+        if self.is_inherited() && self.counts == StepCounts::default() {
+            (self.counts, self.counted_since) = (told.steps, told.since);
+            (self.last_closed, self.counted_up_to) = (told.last_closed, told.last_closed);
         }
     }
 
@@ -354,10 +357,12 @@ impl Run {
         self.open.remove(&number);
         let step = self.steps.get_mut(&number)?;
         step.close(self.options.size as usize);
-        self.counts.closed += 1;
         self.last_closed = self.last_closed.max(Some(number));
-        self.counts.dropped += u64::from(step.dropped);
-        self.counts.torn += u64::from(step.torn);
+        if self.counted_up_to.is_none_or(|counted| number > counted) {
+            self.counts.closed += 1;
+            self.counts.dropped += u64::from(step.dropped);
+            self.counts.torn += u64::from(step.torn);
+        }
         Some(step)
     }
 

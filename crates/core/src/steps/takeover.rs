@@ -31,6 +31,8 @@ pub(super) struct Takeover {
     pub(super) homes: BTreeSet<ServerId>,
     /// Whether any server was ever told of an attachment of the stream: then those that are not known are none.
     pub(super) readers_were_known: bool,
+    /// How many steps attachments had missed, as the coordinator before has told that has left.
+    pub(super) missed: BTreeMap<AttachmentId, u64>,
     /// How often was looked since readers could come back.
     pub(super) looks: u32,
 }

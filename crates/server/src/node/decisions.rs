@@ -73,7 +73,19 @@ impl Node {
                 }
             }
         }
+        if state.common.members.this_one_leaves() {
+            self.hand_over_counts(state, stream);
+        }
         self.forget_idle(state, stream);
+    }
+
+    /// This server leaves: tells the others what it has counted of a stream, if they do not know.
+    pub(crate) fn hand_over_counts(&self, state: &mut Components, stream: &str) {
+        let Some(counts) = state.coordination.counts_to_tell(stream) else { return };
+        for server in self.others(state) {
+            let (stream, counts) = (stream.to_owned(), counts.clone());
+            self.tell(state, server, streams::Message::Counted { stream, counts });
+        }
     }
 
     /// Tells all members the same, this server among them.

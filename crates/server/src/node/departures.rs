@@ -46,6 +46,7 @@ impl Node {
 
     /// Another server stays after all.
     pub(super) fn on_stays(&self, state: &mut Components, from: ServerId) {
+        state.coordination.forget_counts_of(from);
         if state.common.members.note_staying(from) {
             self.pipelines_stay(state, from);
             self.replicas_on_members(state, &[]);

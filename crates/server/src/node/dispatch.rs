@@ -93,6 +93,11 @@ impl Node {
             M::TakeOverRun { epoch, stream, known } => self.inherit(state, from, epoch, stream, *known),
             M::StepsHeld { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
+            M::Counted { stream, counts } => {
+                let standing = self.standing();
+                let is_member = |server| standing.view.members.contains(&server);
+                state.coordination.note_counts(from, stream, counts, is_member);
+            }
         }
     }
 

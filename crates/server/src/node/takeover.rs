@@ -96,9 +96,11 @@ impl Node {
             return;
         }
         state.locations.note_heard_of(epoch);
+        let run = told.run;
         if let Err(error) = self.coordinator(state, &stream).on_run_report(from, epoch, told) {
             tracing::warn!("what {from} tells of stream '{stream}' is not taken over: {error}");
         }
+        state.coordination.inherit_counts(&stream, run);
     }
 
     /// A server tells of an attachment of a stream whose coordinator has died.

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use forebay_core::ids::{RunNumber, ServerId};
-use forebay_core::steps::StreamCoordinator;
+use forebay_core::steps::{HandedCounts, StreamCoordinator};
 #[cfg(test)]
 use std::collections::BTreeSet;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +16,10 @@ pub(crate) struct Coordination {
     coordinators: BTreeMap<String, StreamCoordinator>,
     /// Those of them that were idle when they were last looked at, the longest ago first.
     idle: VecDeque<String>,
+    /// What servers that leave have counted of streams, for whoever takes their place.
+    counted: BTreeMap<String, (ServerId, HandedCounts)>,
+    /// What was told of that here, if this one leaves.
+    counts_told: BTreeMap<String, HandedCounts>,
     /// No forgotten stream had a run of a higher number.
     forgotten_run: RunNumber,
 }
@@ -72,6 +76,46 @@ impl Coordination {
     /// A server is a member from now on.
     pub(crate) fn on_server_joined(&mut self, server: ServerId) {
         self.coordinators.values_mut().for_each(|stream| stream.on_server_joined(server));
+    }
+
+    /// A server that leaves tells what it has counted; of those that have gone before, nobody needs that any more.
+    pub(crate) fn note_counts(
+        &mut self,
+        from: ServerId,
+        stream: String,
+        counts: HandedCounts,
+        is_member: impl Fn(ServerId) -> bool,
+    ) {
+        self.counted.retain(|_, (server, _)| *server == from || is_member(*server));
+        self.counted.insert(stream, (from, counts));
+    }
+
+    /// A server stays after all: what it has counted it goes on counting.
+    pub(crate) fn forget_counts_of(&mut self, server: ServerId) {
+        self.counted.retain(|_, (from, _)| *from != server);
+    }
+
+    /// Homes tell of this run of a stream, whose coordinator may have left: what that one had counted goes on.
+    pub(crate) fn inherit_counts(&mut self, stream: &str, run: RunNumber) {
+        let is_of_it = self.counted.get(stream).is_some_and(|(_, counts)| counts.run == run);
+        if is_of_it
+            && let Some((_, counts)) = self.counted.remove(stream)
+            && let Some(coordinator) = self.coordinators.get_mut(stream)
+        {
+            coordinator.inherit_counts(&counts);
+        }
+    }
+
+    /// What this server, which leaves, has counted of a stream and has not told yet.
+    pub(crate) fn counts_to_tell(&mut self, stream: &str) -> Option<HandedCounts> {
+        let counts = self.coordinators.get(stream)?.counts_to_hand_over()?;
+        let is_new = self.counts_told.insert(stream.to_owned(), counts.clone()).as_ref() != Some(&counts);
+        is_new.then_some(counts)
+    }
+
+    /// This server begins to leave, or stays: nobody has been told what it has counted.
+    pub(crate) fn forget_counts_told(&mut self) {
+        self.counts_told.clear();
     }
 
     /// This server coordinates a stream no more.

@@ -8,8 +8,8 @@ use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use forebay_core::steps::{
-    AttachmentId, AttachmentRecord, Joining, RankEnd, ReadersThere, Rejoin, RunReport, RunSummary,
-    StepContribution,
+    AttachmentId, AttachmentRecord, HandedCounts, Joining, RankEnd, ReadersThere, Rejoin, RunReport,
+    RunSummary, StepContribution,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -337,6 +337,15 @@ pub enum Message {
         stream: String,
         /// The server.
         server: ServerId,
+    },
+
+    // From a coordinator that leaves the group, to all: one of them is going to take its place.
+    /// What the sender has counted of a stream so far. Told when it begins to leave, and again when that has changed.
+    Counted {
+        /// The stream.
+        stream: String,
+        /// What it has counted.
+        counts: HandedCounts,
     },
 }
 

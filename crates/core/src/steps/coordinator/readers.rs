@@ -60,6 +60,7 @@ impl StreamCoordinator {
         attachment.first_run = known.as_ref().map_or(0, |known| known.first_run);
         self.queue_what_is_held(&mut attachment, start, first, stood_in.as_ref());
         self.take_held(&mut attachment);
+        attachment.missed_before = self.takeover.missed.remove(&id).unwrap_or(0);
         // The servers know already what they were told of it before.
         attachment.told = known;
         let demands = attachment.demands;

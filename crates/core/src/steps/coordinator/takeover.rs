@@ -10,6 +10,7 @@ use crate::cut::Cuts;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::attachment::{Attachment, AttachmentId, AttachmentRecord};
+use crate::steps::counts::HandedCounts;
 use crate::steps::effect::{Effect, Joined};
 use crate::steps::ledger::{RankReport, RunReport, check_run};
 use crate::steps::options::RunOptions;
@@ -73,6 +74,23 @@ impl StreamCoordinator {
         }
         self.takeover.homes.insert(home);
         Ok(())
+    }
+
+    /// The coordinator before this one has left, and had counted this.
+    pub fn inherit_counts(&mut self, told: &HandedCounts) {
+        if let Some(run) = self.runs.get_mut(&told.run) {
+            run.inherit_counts(told);
+        }
+        self.takeover.missed.extend(told.missed.iter().copied());
+    }
+
+    /// What this coordinator has counted, for the one that takes its place when it leaves; `None` if it has had no run.
+    pub fn counts_to_hand_over(&self) -> Option<HandedCounts> {
+        let run = self.runs.get(&self.last_run)?;
+        let missed = self.attachments.iter().filter(|(_, attachment)| !attachment.is_stand_in());
+        let missed = missed.map(|(id, attachment)| (*id, attachment.missed_in_all())).collect();
+        let (steps, since, last_closed) = (run.counts, run.counted_since(), run.last_closed);
+        Some(HandedCounts { run: run.number, steps, since, last_closed, missed })
     }
 
     fn inherited_run(&mut self, number: RunNumber, options: &RunOptions) -> &mut Run {

@@ -9,6 +9,7 @@ use crate::attr::Attrs;
 use crate::demand::Demand;
 use crate::identity::Identity;
 use crate::steps::attachment::{Delivery, Start, Take};
+use crate::steps::counts::{HandedCounts, StepCounts};
 use crate::steps::options::Policy;
 use crate::steps::report::HeldStep;
 use crate::steps::run_end::{RankCounts, RunOutcome, RunSummary};
@@ -261,6 +262,31 @@ fn what_is_held_is_looked_at_when_it_is_known() {
     let mut later = stream.on_step_ended(5, 0, S0, ended(0, 8));
     later.extend(stream.on_step_ended(5, 1, S1, ended(1, 8)));
     assert!(!later.iter().any(|effect| matches!(effect, Effect::Deliver(AttachmentId(7), _))), "{later:?}");
+}
+
+/// A coordinator that left has handed over what it had counted; a step that closes again is not counted twice.
+#[test]
+fn what_was_counted_goes_on() {
+    let mut stream = Checked::new("s", vec![S0, S1]).with_versions_after(1 << 40);
+    let steps = StepCounts { closed: 8, dropped: 2, torn: 1 };
+    let missed = vec![(AttachmentId(7), 5)];
+    let counted = HandedCounts { run: 5, steps, since: 0, last_closed: Some(7), missed };
+    stream.on_run_report(S0, 3, told(0, 7, Vec::new())).unwrap();
+    stream.inherit_counts(&counted);
+    stream.on_run_report(S1, 3, told(1, 7, vec![(7, demand(1))])).unwrap();
+    for number in 7..9 {
+        stream.on_step_ended(5, 0, S0, ended(0, number));
+        stream.on_step_ended(5, 1, S1, ended(1, number));
+    }
+    settle(&mut stream);
+    assert_eq!(stream.status().steps, StepCounts { closed: 9, ..steps });
+    assert_eq!((stream.status().counted_since, stream.status().last_closed), (0, Some(8)));
+    stream.attach(AttachmentId(7), Attachment::new(needs(1), S0, 9), Start::Next).unwrap();
+    assert_eq!(stream.status().readers[0].missed, 5);
+    assert_eq!(stream.counts_to_hand_over().unwrap().missed, [(AttachmentId(7), 5)]);
+    // Of one that died nobody knows.
+    let (stream, _) = taken_over();
+    assert_eq!((stream.status().steps.closed, stream.status().counted_since), (1, 3));
 }
 
 /// Each attachment of which servers were told has a place of its own, until it is back or has not come for long.
