@@ -66,6 +66,8 @@ pub enum Bug {
     GivesAPartForAll,
     /// A server that takes a stream over yields to one that was given up before.
     YieldsToTheGivenUp,
+    /// A stream of which a server is told after all have told goes on when the first has told of it.
+    SettlesWhatComesLate,
     /// A server that wakes asks only those that it knew.
     AsksOnlyThoseItKnew,
     /// Nobody remembers which demands held when all ranks of a run with their home on a server have gone.

@@ -97,13 +97,14 @@ const CAUGHT: [(Bug, &str); 12] = [
 
 /// Others, that hundreds of seeds may hide: `BUG=BeginsAnotherRun PLAN=many_leave SEEDS=5000 cargo test -p forebay-server one_bug`
 /// looks for one.
-const HIDDEN: [Bug; 8] = [
+const HIDDEN: [Bug; 9] = [
     Bug::KeepsLeavesToItself,
     Bug::LeavesAmidEvictions,
     Bug::BelievesItsOldCuts,
     Bug::BeginsAnotherRun,
     Bug::GivesAPartForAll,
     Bug::YieldsToTheGivenUp,
+    Bug::SettlesWhatComesLate,
     Bug::AsksOnlyThoseItKnew,
     Bug::MakesNoCopiesAgain,
 ];

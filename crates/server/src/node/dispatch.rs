@@ -93,6 +93,8 @@ impl Node {
             M::TakeOverRun { epoch, stream, known } => self.inherit(state, from, epoch, stream, *known),
             M::StepsHeld { epoch, stream, steps } => self.told_again(state, from, epoch, &stream, steps),
             M::CoordinatedBy { stream, server } => self.coordinated_by(state, stream, server),
+            M::Named { epoch, stream } => self.on_named(state, epoch, &stream),
+            M::TellAgain { stream } => self.on_tell_again(state, from, stream),
             M::Counted { stream, counts } => {
                 let standing = self.standing();
                 let is_member = |server| standing.view.members.contains(&server);
@@ -172,9 +174,7 @@ impl Node {
                 let joined = streams::Message::Joined { token, stream: stream.clone(), rank, result };
                 self.tell(state, from, joined);
                 self.apply(state, &stream, effects);
-                if self.all_told(state) {
-                    self.settle(state, &stream);
-                }
+                self.settle_if_told(state, &stream);
             }
             Err(error) => drop(self.tell(state, from, refuse(error))),
         }
@@ -352,6 +352,7 @@ impl Node {
             let effects = self.coordinator(state, &stream).on_server_gone(peer);
             self.apply(state, &stream, effects);
         }
+        state.coordination.on_server_gone(peer);
         self.replicas_backup_lost(state, peer);
         self.registrations_peer_gone(state, peer);
         state.common.questions.on_server_gone(peer);

@@ -134,6 +134,7 @@ impl Node {
             return;
         }
         state.locations.note_heard_of(epoch);
+        state.coordination.note_told_by(stream, from);
         let coordinated = state.coordination.has(stream);
         if !coordinated && !self.all_told(state) {
             // Others may have more to tell of it.
@@ -145,7 +146,41 @@ impl Node {
         }
         let effects = coordinator.on_blocks_held(from, steps);
         self.apply(state, stream, effects);
-        if self.all_told(state) {
+        self.settle_if_told(state, stream);
+    }
+
+    /// A server was to take over a stream, and has named this one to those who told it, since the next view had come
+    /// meanwhile. They tell this one at any time, also when all have told what follows from the view: all are asked, so that
+    /// it is known when all is known.
+    pub(crate) fn on_named(&self, state: &mut Components, epoch: Epoch, stream: &str) {
+        let goes_on = state.coordination.has(stream) && !state.coordination.is_taking_over(stream);
+        let asked = goes_on || state.coordination.collects(stream) || seeded(Bug::SettlesWhatComesLate);
+        if asked || self.elsewhere(state, epoch, stream).is_some() {
+            return;
+        }
+        state.locations.note_heard_of(epoch);
+        let others = self.others(state);
+        self.coordinator(state, stream).take_over(epoch);
+        state.coordination.collect(stream, others.iter().copied());
+        for server in others {
+            self.tell(state, server, streams::Message::TellAgain { stream: stream.to_owned() });
+        }
+    }
+
+    /// A server that has taken over a stream wants to be told of it.
+    pub(crate) fn on_tell_again(&self, state: &mut Components, from: ServerId, stream: String) {
+        if state.coordination.has(&stream) {
+            let server = self.id;
+            self.tell(state, from, streams::Message::CoordinatedBy { stream, server });
+            return;
+        }
+        state.locations.note(&stream, from);
+        self.tell_again(state, &stream);
+    }
+
+    /// A stream goes on if all has been told that is known of it.
+    pub(crate) fn settle_if_told(&self, state: &mut Components, stream: &str) {
+        if self.all_told(state) && !state.coordination.collects(stream) {
             self.settle(state, stream);
         }
     }
@@ -166,7 +201,7 @@ impl Node {
         let telling = state.coordination.all().filter(|(_, stream)| stream.is_taking_over());
         let telling: Vec<String> = telling.map(|(stream, _)| stream.clone()).collect();
         for stream in telling {
-            self.settle(state, &stream);
+            self.settle_if_told(state, &stream);
         }
         self.settle_pipelines(state);
     }
@@ -200,7 +235,10 @@ impl Node {
         if state.common.members.is_gone(server) || self.coordinator_of(state, &stream) == server {
             return;
         }
+        self.yield_to(state, &stream, server);
         state.locations.note(&stream, server);
+        let epoch = self.epoch();
+        self.tell(state, server, streams::Message::Named { epoch, stream: stream.clone() });
         self.tell_again(state, &stream);
     }
 }

@@ -3,9 +3,7 @@
 use crate::context::Context;
 use forebay_core::ids::{RunNumber, ServerId};
 use forebay_core::steps::{HandedCounts, StreamCoordinator};
-#[cfg(test)]
-use std::collections::BTreeSet;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many streams that nobody uses any more are remembered, for `forebay ls`.
 const IDLE_MAX: usize = 256;
@@ -16,6 +14,8 @@ pub(crate) struct Coordination {
     coordinators: BTreeMap<String, StreamCoordinator>,
     /// Those of them that were idle when they were last looked at, the longest ago first.
     idle: VecDeque<String>,
+    /// The streams of which this server was told late, and who is still to tell of each.
+    collecting: BTreeMap<String, BTreeSet<ServerId>>,
     /// What servers that leave have counted of streams, for whoever takes their place.
     counted: BTreeMap<String, (ServerId, HandedCounts)>,
     /// What was told of that here, if this one leaves.
@@ -78,6 +78,33 @@ impl Coordination {
         self.coordinators.values_mut().for_each(|stream| stream.on_server_joined(server));
     }
 
+    /// These servers are still to tell what they know of a stream.
+    pub(crate) fn collect(&mut self, stream: &str, from: impl IntoIterator<Item = ServerId>) {
+        self.collecting.insert(stream.to_owned(), from.into_iter().collect());
+    }
+
+    /// Whether some are still to tell of a stream.
+    pub(crate) fn collects(&self, stream: &str) -> bool {
+        self.collecting.contains_key(stream)
+    }
+
+    /// A server has told all that it knows of a stream.
+    pub(crate) fn note_told_by(&mut self, stream: &str, server: ServerId) {
+        if let Some(awaited) = self.collecting.get_mut(stream) {
+            awaited.remove(&server);
+            if awaited.is_empty() {
+                self.collecting.remove(stream);
+            }
+        }
+    }
+
+    /// A server is gone: nothing is awaited from it.
+    pub(crate) fn on_server_gone(&mut self, server: ServerId) {
+        for stream in self.collecting.keys().cloned().collect::<Vec<_>>() {
+            self.note_told_by(&stream, server);
+        }
+    }
+
     /// A server that leaves tells what it has counted; of those that have gone before, nobody needs that any more.
     pub(crate) fn note_counts(
         &mut self,
@@ -121,6 +148,7 @@ impl Coordination {
     /// This server coordinates a stream no more.
     pub(crate) fn remove(&mut self, stream: &str) {
         self.coordinators.remove(stream);
+        self.collecting.remove(stream);
     }
 
     /// A stream may be idle: the streams that are to be forgotten, since they never ran or too many others were used since.

@@ -339,6 +339,20 @@ pub enum Message {
         server: ServerId,
     },
 
+    /// The receiver was named in `CoordinatedBy`; what the sender knows of the stream follows.
+    Named {
+        /// The epoch in which the receiver coordinates the stream.
+        epoch: Epoch,
+        /// The stream.
+        stream: String,
+    },
+    /// The sender was named so: tell it of the stream. Answer: `StepsHeld`, after all else that is known, or
+    /// `CoordinatedBy`.
+    TellAgain {
+        /// The stream.
+        stream: String,
+    },
+
     // From a coordinator that leaves the group, to all: one of them is going to take its place.
     /// What the sender has counted of a stream so far. Told when it begins to leave, and again when that has changed.
     Counted {
