@@ -20,6 +20,11 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
+def inside(host: str) -> list[str]:
+    """What stands before a command that is to run on a host."""
+    return ["ip", "netns", "exec", host]
+
+
 @contextmanager
 def namespaces(*which: str) -> Iterator[list[str]]:
     """Network namespaces: they count as hosts, and share no memory. What is made in them goes with them."""

@@ -246,8 +246,8 @@ fn wait_until_up(
         }
         if Instant::now() > deadline {
             return Err(Error::timeout(format!(
-                "the group was not up within {patience:.0?}; see {}",
-                log.display()
+                "the group was not up within {patience:?}; the last that servers said:\n  {}",
+                servers_log::last_lines(log, 0)
             )));
         }
         pause();

@@ -66,13 +66,18 @@ pub(crate) fn length(path: &Path) -> u64 {
 /// The error of a server that ended when it had just been started, with the last of what was printed since the file was so
 /// long: others print there, too.
 pub(crate) fn ended_at_once(path: &Path, after: u64, status: ExitStatus) -> Error {
-    let told = read(path, after);
-    let lines: Vec<&str> = told.lines().collect();
-    let last = lines[lines.len().saturating_sub(LAST)..].join("\n  ");
+    let last = last_lines(path, after);
     Error::new(
         ErrorKind::Io,
         format!("a server ended at once ({status}); the last that servers said:\n  {last}"),
     )
+}
+
+/// The last lines that servers printed since the file was so long.
+pub(crate) fn last_lines(path: &Path, after: u64) -> String {
+    let told = read(path, after);
+    let lines: Vec<&str> = told.lines().collect();
+    lines[lines.len().saturating_sub(LAST)..].join("\n  ")
 }
 
 /// Removes the file, if it is a log of servers. Whose does not matter: a group that lost the race for this path

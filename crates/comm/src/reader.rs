@@ -170,7 +170,8 @@ impl Reader {
 }
 
 fn scratch() -> Result<Mapping> {
-    let failed = |e: rustix::io::Errno| Error::io("cannot make a buffer for messages", &e.into());
+    let failed =
+        |e: rustix::io::Errno| Error::io("cannot make a buffer for messages (memfd_create)", &e.into());
     let file = rustix::fs::memfd_create("forebay-comm", MemfdFlags::CLOEXEC).map_err(failed)?;
     rustix::fs::ftruncate(&file, CHUNK as u64).map_err(failed)?;
     Mapping::new(file.as_fd(), CHUNK as u64, Access::Write)

@@ -84,8 +84,15 @@ fn refusal(error: &std::io::Error) -> Option<&'static str> {
     const EMFILE: i32 = 24;
     /// So has the machine.
     const ENFILE: i32 = 23;
+    /// Rights to a file are EACCES.
+    const EPERM: i32 = 1;
     if let Some(EMFILE | ENFILE) = error.raw_os_error() {
         return Some("raise the limit of open files, see `ulimit -n`");
+    }
+    if error.raw_os_error() == Some(EPERM) {
+        return Some(
+            "a filter refuses this call, as those of containers do, or the file system has no such thing: see `forebay doctor`",
+        );
     }
     match error.kind() {
         std::io::ErrorKind::FileTooLarge => {

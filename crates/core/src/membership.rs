@@ -288,7 +288,8 @@ impl Membership {
             Work::Released => None,
             Work::Nothing => {
                 let wishes = self.wishes.iter().map(|wish| wish.at.max(self.quiet_until));
-                wishes.chain(self.looks_at_suspicions()).min()
+                let unfinished = self.finishes_at().map(|at| at.max(self.quiet_until));
+                wishes.chain(self.looks_at_suspicions()).chain(unfinished).min()
             }
         }
     }
@@ -308,7 +309,9 @@ impl Membership {
         }
         if matches!(self.work, Work::Nothing)
             && now >= self.quiet_until
-            && (self.wishes.iter().any(|wish| now >= wish.at) || self.some_are_to_go(now))
+            && (self.wishes.iter().any(|wish| now >= wish.at)
+                || self.some_are_to_go(now)
+                || self.finishes_at().is_some_and(|at| now >= at))
         {
             self.attempt(now);
         }
@@ -545,8 +548,18 @@ impl Membership {
         answer
     }
 
+    /// When this voter finishes what another one, or itself, has begun: it has accepted a next roster, and so stands by nobody
+    /// any more, but whoever proposed that may have given it up since, as nobody wishes for a change any longer.
+    fn finishes_at(&self) -> Option<Duration> {
+        let accepted = self.accepted_at.filter(|_| !seeded(Bug::LeavesRostersUnfinished));
+        accepted.map(|at| at + STANDS_FOR + self.patience(None))
+    }
+
     fn attempt(&mut self, now: Duration) {
-        let Some(next) = self.next_roster(now) else {
+        let unfinished = self.acceptor.accepted().filter(|_| self.finishes_at().is_some_and(|at| now >= at));
+        // What was accepted is what it comes to, if most have; else it is as good as any.
+        let unfinished = unfinished.map(|roster| (**roster).clone());
+        let Some(next) = self.next_roster(now).or(unfinished) else {
             self.ask_the_unheard();
             return self.back_off(now);
         };

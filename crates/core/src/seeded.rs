@@ -66,6 +66,8 @@ pub enum Bug {
     GivesAPartForAll,
     /// A server that takes a stream over yields to one that was given up before.
     YieldsToTheGivenUp,
+    /// A next roster that some have accepted is given up when nobody wishes for it any more.
+    LeavesRostersUnfinished,
     /// A stream of which a server is told after all have told goes on when the first has told of it.
     SettlesWhatComesLate,
     /// A server that wakes asks only those that it knew.

@@ -89,10 +89,10 @@ impl Arena {
             Error::io(format!("cannot {what} an arena of {size} bytes"), &e.into())
         };
         let file = rustix::fs::memfd_create("forebay-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|e| failed("create", e))?;
-        rustix::fs::ftruncate(&file, size + PAGE).map_err(|e| failed("size", e))?;
+            .map_err(|e| failed("create (memfd_create)", e))?;
+        rustix::fs::ftruncate(&file, size + PAGE).map_err(|e| failed("size (ftruncate)", e))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(|e| failed("seal", e))?;
+            .map_err(|e| failed("seal (fcntl F_ADD_SEALS)", e))?;
         Ok(Arena::new(file, size, false))
     }
 

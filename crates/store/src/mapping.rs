@@ -61,8 +61,9 @@ impl Mapping {
             Access::Read => ProtFlags::READ,
             Access::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
-        let failed =
-            |e: rustix::io::Errno| Error::io(format!("cannot map an arena of {bytes} bytes"), &e.into());
+        let failed = |call: &str, e: rustix::io::Errno| {
+            Error::io(format!("cannot map ({call}) an arena of {bytes} bytes"), &e.into())
+        };
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe {
             rustix::mm::mmap(
@@ -74,13 +75,13 @@ impl Mapping {
                 start,
             )
         }
-        .map_err(failed)?;
+        .map_err(|e| failed("mmap", e))?;
         let start =
             NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::internal("mmap gave a null address"))?;
         if access == Access::Write {
             // SAFETY: the range was mapped just now and is ours.
             unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, Advice::LinuxDontFork) }
-                .map_err(failed)?;
+                .map_err(|e| failed("madvise", e))?;
         }
         Ok(Mapping { start, bytes, access })
     }

@@ -8,6 +8,7 @@ use forebay_core::roster::{Member, Roster};
 use forebay_core::shards::Shards;
 use forebay_core::view::View;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_wire::connection::HostId;
 use forebay_wire::handshake::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -34,6 +35,25 @@ impl ServerEntry {
     /// The addresses, parsed.
     pub fn parsed(&self) -> Result<Vec<Address>> {
         self.addresses.iter().map(|text| text.parse()).collect()
+    }
+
+    /// What helps where it cannot be reached from this host, if it is on another one, and listens there for itself alone.
+    pub fn remedy_from(&self, here: &HostId) -> Option<String> {
+        let addresses = self.parsed().ok()?;
+        let is_here =
+            addresses.iter().any(|address| matches!(address, Address::Shm { host, .. } if host == here));
+        let mut tcp = addresses.iter().filter_map(|address| match address {
+            Address::Tcp(address) => Some(address.ip().is_loopback()),
+            Address::Shm { .. } => None,
+        });
+        let for_itself = !is_here && tcp.clone().next().is_some() && tcp.all(|is_loopback| is_loopback);
+        for_itself.then(|| {
+            format!(
+                "{} listens on a loopback address, which is another machine's own: for a group of several hosts start its \
+                 servers with --bind \"$(hostname -i)\", or another address that all of them reach",
+                self.id
+            )
+        })
     }
 }
 
@@ -220,13 +240,13 @@ impl ConnectionFile {
     /// Creates the file; fails with `ErrorKind::Conflict` if it exists. Readers see all of it or nothing.
     pub fn create(&self, path: &Path) -> Result<()> {
         let temporary = self.write_beside(path)?;
-        let linked = fs::hard_link(&temporary, path);
+        let linked = written::publish(&temporary, path);
         let _ = fs::remove_file(&temporary);
         linked.map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Error::conflict(format!("{} exists already", path.display()))
             }
-            _ => bad(format!("cannot create {}: {e}", path.display())),
+            _ => bad(Error::io(format!("cannot create {} (link)", path.display()), &e).text),
         })
     }
 

@@ -21,7 +21,14 @@ impl Group {
             return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
         }
         let deadline = Instant::now() + self.limit();
-        let (connection, address) = self.connection_to(id, deadline)?;
+        let (connection, address) = self.connection_to(id, deadline).map_err(|mut error| {
+            let known = self.known();
+            let remedy = known.server(id).and_then(|server| server.remedy_from(&host::this_host()));
+            if let Some(remedy) = remedy {
+                error.text = format!("{}: {remedy}", error.text);
+            }
+            error
+        })?;
         let kind = connection.kind();
         let epoch = self.known().view.epoch;
         let rpc = Rpc::new(connection, epoch, self.options().patience()).of_member(self.clone(), id);

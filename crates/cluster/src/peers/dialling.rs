@@ -65,6 +65,9 @@ async fn link_to(environment: &dyn Environment, server: &ServerEntry) -> Result<
             Ok(link) => return Ok(link),
         }
     }
+    if let Some(remedy) = server.remedy_from(environment.host()) {
+        last.text = format!("{}: {remedy}", last.text);
+    }
     Err(last)
 }
 

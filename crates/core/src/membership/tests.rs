@@ -145,6 +145,44 @@ fn what_waits_for_a_lease_comes_into_force_when_the_death_is_proven() {
     assert_eq!((next.epoch, next.contains(ServerId(2))), (roster.epoch + 1, false));
 }
 
+/// A member votes for a roster without another one, and its answer does not come through; then all reach each other again, and
+/// nobody wishes for that roster any more. Whether they can acknowledge something after that.
+fn the_voters_go_on(bug: Option<Bug>) -> bool {
+    seed(bug);
+    let mut stage = group_of(3);
+    let epoch = stage.members[&ServerId(0)].roster().epoch;
+    for id in [0, 1] {
+        stage.act(id, |member, now| member.suspect(ServerId(2), Evidence::Lost, now));
+    }
+    stage.cut_off = [ServerId(2)].into();
+    stage.settle(None);
+    stage.now += STEP;
+    stage.act(0, Membership::tick);
+    let asked = stage.members.get_mut(&ServerId(0)).unwrap().effects();
+    for effect in asked {
+        if let Effect::Send(ServerId(1), message) = effect {
+            stage.act(1, |member, now| member.receive(ServerId(0), message, now));
+        }
+    }
+    assert!(stage.members[&ServerId(1)].accepted().is_some());
+    stage.act(1, |member, _| drop(member.effects()));
+    stage.cut_off.clear();
+    for id in [0, 1] {
+        stage.act(id, |member, now| member.on_reached(ServerId(2), now));
+    }
+    stage.pass(Duration::from_secs(8), |_| {});
+    let go_on = [0, 1].iter().all(|id| stage.members[&ServerId(*id)].may_acknowledge(stage.now));
+    assert_eq!(stage.members[&ServerId(1)].roster().epoch > epoch, go_on);
+    seed(None);
+    go_on
+}
+
+#[test]
+fn what_was_voted_for_is_finished_though_nobody_wishes_for_it() {
+    assert!(the_voters_go_on(None));
+    assert!(!the_voters_go_on(Some(Bug::LeavesRostersUnfinished)), "it is not noticed");
+}
+
 #[test]
 fn a_group_that_lost_most_members_is_healed() {
     let mut stage = group_of(3);

@@ -120,6 +120,9 @@ impl Record {
         // The room for what is to be written later, where a full disk would keep all from going on.
         file.write_all_at(&[0], FOLLOWED).map_err(failed)?;
         LockedRecord { file: &file, path: &path }.write_slot(1, text)?;
+        let lock = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        lock.map_err(|e| Error::io(format!("cannot lock (flock) {}", path.display()), &e.into()))?;
+        rustix::fs::flock(&file, FlockOperation::Unlock).map_err(|e| failed(e.into()))?;
         if is_sealed(&file).map_err(failed)? {
             let _ = std::fs::remove_file(&path);
             let text = format!(
@@ -169,7 +172,7 @@ impl Record {
         let mut deadline = Instant::now() + patience;
         let late =
             || Error::timeout(format!("{} is locked by a process that stands still", self.path.display()));
-        let failed = |e: io::Error| Error::io(format!("cannot lock {}", self.path.display()), &e);
+        let failed = |e: io::Error| Error::io(format!("cannot lock (flock) {}", self.path.display()), &e);
         let mut turn = self.turn.try_lock_until(deadline).ok_or_else(late)?;
         loop {
             let had = match rustix::fs::flock(&turn.file, FlockOperation::NonBlockingLockExclusive) {
@@ -239,7 +242,7 @@ impl Record {
                 file.write_all_at(&bytes, number % 2 * SLOT)
             };
             let temporary = written::beside(&next, write).map_err(failed)?;
-            let linked = std::fs::hard_link(&temporary, &next);
+            let linked = written::publish(&temporary, &next);
             let _ = std::fs::remove_file(&temporary);
             match linked {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
