@@ -21,8 +21,9 @@ PARTS = (
     "python/forebay",
     "crates/core/src/error",
     "crates/client/src/declared",
+    "crates/client/src/admin/status",
 )
-MORE = ("crates/capi/src", "crates/python/src", "rustfmt.toml", "pyproject.toml")
+MORE = ("crates/capi/src", "crates/python/src", "docs", "rustfmt.toml", "pyproject.toml")
 
 
 def generate(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -289,6 +289,8 @@ def test_a_crash_is_told_by_all_who_look(two: forebay.LocalGroup) -> None:
             for command in (["watch", "s"], ["wait", "s", "--ended"], ["wait", "s", "--step", "5"])
         ]
         wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 1)
+        # Both that wait have asked: the run that is over then is the one that they wait for.
+        wait_until(lambda: admins(two) == 3)
         sim.stdin.write("\n")
         sim.stdin.flush()
         for one in looking:

@@ -579,7 +579,7 @@ def test_a_pipeline_that_the_simulation_cannot_serve(
         assert (found["name"], found["stream"]) == ("check", "s")
         assert "no field 'U'" in found["ended"]
         for command in (["status"], ["pipeline", "list"]):
-            assert "check        s            ended\n" in asked(*command).stdout
+            assert "check     s       ended\n" in asked(*command).stdout
             assert "no field 'U'" in asked(*command).stdout
         log = asked("pipeline", "log", "check")
         assert log.returncode != 0

@@ -145,7 +145,7 @@ def test_what_a_killed_rank_placed_elsewhere_goes(
         del held
     wait_until(lambda: is_given_back(three))
     state = stream_status(three, "s")
-    assert state is None or state["held"] == {"bytes": 0, "blocks": 0}
+    assert state is None or state["held"] == {"steps": 0, "bytes": 0, "blocks": 0}
 
 
 def test_what_was_to_go_to_a_server_that_died_goes_to_the_home(three: forebay.LocalGroup) -> None:

@@ -221,9 +221,9 @@ def test_the_command_lists_the_space(two: forebay.LocalGroup) -> None:
         mine.put("temperature", np.zeros((3, 5)), step=12)
         mine.put("n", 4, step=0)
     assert ls().splitlines() == [
-        "ARRAY        STEP  DTYPE    SHAPE   BLOCKS  SIZE",
-        "n            0     int64    ()      1       8 B",
-        "temperature  12    float64  (3, 5)  1       120 B",
+        "ARRAY        STEP  DTYPE    SHAPE   BLOCKS   SIZE",
+        "n               0  int64    ()           1    8 B",
+        "temperature    12  float64  (3, 5)       1  120 B",
     ]
     assert len(ls("t*").splitlines()) == 2
     assert json.loads(ls("--json", "n")) == [

@@ -551,7 +551,9 @@ impl Membership {
     /// When this voter finishes what another one, or itself, has begun: it has accepted a next roster, and so stands by nobody
     /// any more, but whoever proposed that may have given it up since, as nobody wishes for a change any longer.
     fn finishes_at(&self) -> Option<Duration> {
-        let accepted = self.accepted_at.filter(|_| !seeded(Bug::LeavesRostersUnfinished));
+        // One that stands by all for ever has no reason to.
+        let leaves_it = seeded(Bug::LeavesRostersUnfinished) || seeded(Bug::StandsByForEver);
+        let accepted = self.accepted_at.filter(|_| !leaves_it);
         accepted.map(|at| at + STANDS_FOR + self.patience(None))
     }
 

@@ -21,14 +21,8 @@ impl Group {
             return Err(Error::timeout(format!("the deadline passed before {id} was connected to")));
         }
         let deadline = Instant::now() + self.limit();
-        let (connection, address) = self.connection_to(id, deadline).map_err(|mut error| {
-            let known = self.known();
-            let remedy = known.server(id).and_then(|server| server.remedy_from(&host::this_host()));
-            if let Some(remedy) = remedy {
-                error.text = format!("{}: {remedy}", error.text);
-            }
-            error
-        })?;
+        let connected = self.connection_to(id, deadline);
+        let (connection, address) = connected.map_err(|error| self.with_remedy(id, error))?;
         let kind = connection.kind();
         let epoch = self.known().view.epoch;
         let rpc = Rpc::new(connection, epoch, self.options().patience()).of_member(self.clone(), id);
@@ -77,6 +71,17 @@ impl Group {
             }
         }
         Ok((opening.finish(deadline)?, address))
+    }
+
+    /// The error of a server that is not reached, with what helps if it listens where nobody on this host can reach it.
+    pub(crate) fn with_remedy(&self, id: ServerId, mut error: Error) -> Error {
+        let known = self.known();
+        let not_reached = error.kind == ErrorKind::Unreachable;
+        let server = known.server(id).filter(|_| not_reached);
+        if let Some(remedy) = server.and_then(|server| server.remedy_from(&host::this_host())) {
+            error.text = format!("{}: {remedy}", error.text);
+        }
+        error
     }
 
     /// What the handshake with a server of this group needs; `name` is what it calls the server.

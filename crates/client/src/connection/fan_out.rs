@@ -141,7 +141,7 @@ impl Group {
                 match self.advance(target, question, what, deadline) {
                     Ok(Progress::Waiting(target)) => targets.push(*target),
                     Ok(Progress::Answered(answer)) => drop(answers.insert(id, answer)),
-                    Err(error) => drop(answers.insert(id, Err(error.about(id)))),
+                    Err(error) => drop(answers.insert(id, Err(self.with_remedy(id, error).about(id)))),
                 }
             }
         }

@@ -60,7 +60,7 @@ impl KnownGroup {
         self.highest.map_or(0, |highest| highest.0 as usize + 1)
     }
 
-    fn server(&self, id: ServerId) -> Option<&ServerEntry> {
+    pub(crate) fn server(&self, id: ServerId) -> Option<&ServerEntry> {
         self.file.servers.iter().find(|server| server.id == id)
     }
 }
