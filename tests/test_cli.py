@@ -332,6 +332,13 @@ def test_pipelines(own_place: Path) -> None:
         assert told("down", "--group", group) == {"ended": 2}
 
 
+def test_the_doctor_looks_at_the_group(two: forebay.LocalGroup, own_place: Path) -> None:
+    found = {check["check"]: check for check in told("doctor", "--group", two.path)}
+    assert found["group"]["found"] == f"2 servers of version {forebay.__version__}"
+    found = {check["check"]: check for check in told("doctor", "--group", own_place / "none.json")}
+    assert not found["group"]["ok"]
+
+
 def test_doctor() -> None:
     done = subprocess.run(
         [FOREBAY, "doctor", "--json"], capture_output=True, text=True, timeout=60, check=False
@@ -342,6 +349,10 @@ def test_doctor() -> None:
         assert bool(check["remedy"]) == (not check["ok"])
     assert checks["shared memory"]["ok"]
     assert checks["Python package"]["ok"]
+    assert checks["versions"]["found"].startswith(
+        f"command {forebay.__version__}, Python package {forebay.__version__}"
+    )
+    assert "glibc" in checks["system"]["found"]
     assert done.returncode == (0 if all(c["ok"] or not c["needed"] for c in checks.values()) else 1)
     text = subprocess.run([FOREBAY, "doctor"], capture_output=True, text=True, timeout=60, check=False).stdout
     assert "shared memory" in text

@@ -1,9 +1,11 @@
 //! `forebay doctor`: what is missing on this machine, and the remedy.
 //!
-//! - [`machine`]: what the kernel and its limits refuse; [`programs`]: what else there is.
+//! - [`machine`]: what the kernel and its limits refuse; [`versions`]: what is installed, and what runs; [`programs`]: what else
+//!   there is.
 
 mod machine;
 mod programs;
+mod versions;
 
 use crate::Common;
 use crate::output::Output;
@@ -22,7 +24,8 @@ struct Check {
 }
 
 /// Looks at everything.
-fn checks(group: Option<&str>) -> Vec<Check> {
+fn checks(common: &Common) -> Result<Vec<Check>> {
+    let group = common.group.as_deref();
     let machine = [
         ("system", machine::system(), "Linux 5.3 or newer is needed"),
         (
@@ -32,11 +35,6 @@ fn checks(group: Option<&str>) -> Vec<Check> {
         ),
         ("memory", machine::memory(), "free memory, or give servers a small --budget"),
         ("open files", machine::open_files(), "raise the limit: `ulimit -n 4096`"),
-        (
-            "watching processes",
-            machine::watching(),
-            "needs Linux 5.3, and a container's filter that lets pidfd_open through",
-        ),
         (
             "runtime directory",
             machine::place(),
@@ -49,12 +47,30 @@ fn checks(group: Option<&str>) -> Vec<Check> {
         ),
     ];
     let machine = machine.map(|(name, result, remedy)| Check { name, needed: true, result, remedy });
-    machine.into_iter().chain(others()).collect()
+    let installed = Check {
+        name: "versions",
+        needed: true,
+        result: versions::installed(),
+        remedy: "install one release: the command, the package and the library come together",
+    };
+    let running = Check {
+        name: "group",
+        needed: false,
+        result: versions::group(&common.group_options()?),
+        remedy: "start its servers with this release, or use the one that they have; `forebay up` starts a group",
+    };
+    Ok(machine.into_iter().chain([installed, running]).chain(others()).collect())
 }
 
 /// What only some need.
 fn others() -> Vec<Check> {
     vec![
+        Check {
+            name: "watching processes",
+            needed: false,
+            result: machine::watching(),
+            remedy: "needs Linux 5.3, and a container's filter that lets pidfd_open through; without it processes are looked at five times a second",
+        },
         Check {
             name: "limits",
             needed: false,
@@ -103,7 +119,7 @@ fn others() -> Vec<Check> {
 }
 
 pub(crate) fn doctor(common: &Common, output: &Output) -> Result<ExitCode> {
-    let checks = checks(common.group.as_deref());
+    let checks = checks(common)?;
     let value: Vec<Value> = checks
         .iter()
         .map(|check| {

@@ -4,11 +4,12 @@ use crate::output::bytes;
 use forebay_client::store::budget::available_memory;
 use forebay_client::store::{Access, Arena, Mapping};
 use forebay_client::transport::connection_file::runtime_directory;
-use rustix::fs::FlockOperation;
+use rustix::fs::{CWD, FlockOperation, RenameFlags, renameat_with};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What was found, or what is wrong.
 pub(super) type Found = Result<String, String>;
@@ -83,26 +84,37 @@ pub(super) fn locks(group: Option<&str>) -> Found {
         // One that was not made cannot be removed.
         let _ = fs::remove_file(file);
     }
-    done.map(|()| format!("locks and hard links work in {}", directory.display()))
+    done.map(|what| format!("{what} in {}", directory.display()))
 }
 
 fn second_name(file: &Path) -> PathBuf {
     file.with_extension("second")
 }
 
-fn locked_and_linked(tried: &Path) -> Result<(), String> {
+fn locked_and_linked(tried: &Path) -> Result<&'static str, String> {
     let failed = |what: &str, e: &std::io::Error| {
         format!("{what} in {}: {e}", tried.parent().unwrap_or(tried).display())
     };
     let file = File::create_new(tried).map_err(|e| failed("no file can be made", &e))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|e| failed("no file can be locked", &e.into()))?;
-    fs::hard_link(tried, second_name(tried)).map_err(|e| failed("no file can have a second name", &e))
+    if fs::hard_link(tried, second_name(tried)).is_ok() {
+        return Ok("locks and hard links work");
+    }
+    let renamed = renameat_with(CWD, tried, CWD, second_name(tried), RenameFlags::NOREPLACE);
+    renamed.map_err(|e| {
+        failed("no file can have a second name, or be renamed without replacing another", &e.into())
+    })?;
+    Ok("locks work, hard links do not: files are renamed instead,")
 }
 
 /// Which system this is.
 pub(super) fn system() -> Found {
     let uname = rustix::system::uname();
     let shown = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    Ok(format!("{} {} on {}", shown(uname.sysname()), shown(uname.release()), shown(uname.machine())))
+    // The wheel runs from 2.28 on; `getconf` is part of glibc.
+    let glibc = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok();
+    let glibc = glibc.map(|run| String::from_utf8_lossy(&run.stdout).trim().to_owned());
+    let glibc = glibc.filter(|text| !text.is_empty()).map(|text| format!(", {text}")).unwrap_or_default();
+    Ok(format!("{} {} on {}{glibc}", shown(uname.sysname()), shown(uname.release()), shown(uname.machine())))
 }
