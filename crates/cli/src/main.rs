@@ -9,6 +9,7 @@ mod duration;
 mod get;
 mod group;
 mod heal;
+mod held;
 mod leave;
 mod live;
 mod ls;

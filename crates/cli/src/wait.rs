@@ -110,11 +110,7 @@ fn wanted(wait: &Wait) -> String {
 
 /// The latest run of a stream, if it is over.
 fn run_that_is_over(stream: &StreamStatus) -> Option<u64> {
-    is_over(stream).then_some(stream.run)
-}
-
-fn is_over(stream: &StreamStatus) -> bool {
-    matches!(&stream.phase[..], "finished" | "crashed")
+    stream.is_over().then_some(stream.run)
 }
 
 /// How a run ended that was not to end yet.
@@ -150,7 +146,7 @@ fn look(wait: &Wait, status: &GroupStatus, over_before: Option<u64>) -> Known {
     if has_closed(stream, step) {
         return Known::Yes(phase);
     }
-    match is_over(stream) {
+    match stream.is_over() {
         true if over_before != Some(stream.run) => Known::Never(ended(stream)),
         true => Known::NotYet(format!("its latest run is {phase}, and no other has begun")),
         false => Known::NotYet(format!("it is {phase}")),

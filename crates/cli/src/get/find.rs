@@ -3,6 +3,7 @@
 
 use super::Get;
 use crate::Common;
+use crate::held::next_held;
 use crate::output::Output;
 use forebay_client::core::contract::{Need, Needs};
 use forebay_client::core::ids::StepNumber;
@@ -215,15 +216,6 @@ impl Search<'_> {
     }
 }
 
-/// The next of the steps that are held; `None` after the last one.
-fn next_held(consumer: &Consumer) -> Result<Option<Step>> {
-    match consumer.next_step(None) {
-        Ok(step) => Ok(Some(step)),
-        Err(error) if matches!(error.kind, ErrorKind::Ended) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Whether a step has all the fields: they may be offered at different steps.
 fn has_all(step: &Step, get: &Get) -> bool {
     let has = |name: &String| step.report().fields.iter().any(|field| field.field.name == *name);
@@ -232,8 +224,7 @@ fn has_all(step: &Step, get: &Get) -> bool {
 
 /// An error if it is known that nothing can be read, so that nobody waits for it.
 fn check_offered(stream: &StreamStatus, get: &Get) -> Result<()> {
-    let is_over = matches!(&stream.phase[..], "finished" | "crashed");
-    if is_over && stream.held.blocks == 0 {
+    if stream.is_over() && stream.held.blocks == 0 {
         return Err(Error::not_found(format!(
             "stream '{}' has {}, and keeps none of its steps: open its producers with keep=1, or more, to look at it \
              afterwards",

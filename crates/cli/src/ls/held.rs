@@ -2,11 +2,12 @@
 
 use super::{Listed, Ls};
 use crate::Common;
+use crate::held::next_held;
 use crate::summary;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::Needs;
 use forebay_client::core::steps::{Start, Take};
-use forebay_client::{Consumer, ConsumerOptions, ErrorKind, Result, Step};
+use forebay_client::{Consumer, ConsumerOptions, Result, Step};
 use serde_json::{Value, json};
 
 /// Of how large a field statistics are computed that its producer did not give.
@@ -97,13 +98,13 @@ pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<
     };
     if ls.times {
         let consumer = open(Take::All)?;
-        while let Some(step) = next(&consumer)? {
+        while let Some(step) = next_held(&consumer)? {
             listed.steps.push(held_step(&step)?);
         }
     }
     if ls.long || ls.decomposition {
         let consumer = open(Take::Latest)?;
-        if let Some(step) = next(&consumer)? {
+        if let Some(step) = next_held(&consumer)? {
             listed.latest = Some(held_step(&step)?);
             let is_listed = |name: &str| listed.fields.iter().any(|field| field.name == name);
             let names = step.report().fields.iter().map(|field| &field.field.name[..]);
@@ -118,15 +119,6 @@ pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<
         }
     }
     Ok(())
-}
-
-/// The next step that is held; `None` after the last one.
-fn next(consumer: &Consumer) -> Result<Option<Step>> {
-    match consumer.next_step(None) {
-        Ok(step) => Ok(Some(step)),
-        Err(error) if error.kind == ErrorKind::Ended => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn held_step(step: &Step) -> Result<HeldStep> {

@@ -80,7 +80,11 @@ impl Coordination {
 
     /// These servers are still to tell what they know of a stream.
     pub(crate) fn collect(&mut self, stream: &str, from: impl IntoIterator<Item = ServerId>) {
-        self.collecting.insert(stream.to_owned(), from.into_iter().collect());
+        let awaited: BTreeSet<ServerId> = from.into_iter().collect();
+        // Where there is nobody else, nothing is awaited.
+        if !awaited.is_empty() {
+            self.collecting.insert(stream.to_owned(), awaited);
+        }
     }
 
     /// Whether some are still to tell of a stream.

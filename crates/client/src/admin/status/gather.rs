@@ -95,6 +95,13 @@ impl GroupStatus {
     }
 }
 
+impl StreamStatus {
+    /// Whether its latest run has ended, in whichever way.
+    pub fn is_over(&self) -> bool {
+        matches!(&self.phase[..], "finished" | "crashed")
+    }
+}
+
 /// The streams and pipelines of all servers beside what each says of itself.
 fn gathered(answers: Vec<Answer>) -> GroupStatus {
     let mut status = GroupStatus::default();

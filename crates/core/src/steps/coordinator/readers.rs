@@ -293,7 +293,8 @@ impl StreamCoordinator {
     pub fn is_start_agreed(&self, id: AttachmentId) -> bool {
         let attachment = self.attachments.get(&id);
         let busy = self.cut.is_agreeing() || self.waits_to_settle();
-        attachment.is_none_or(|attachment| attachment.from().is_some() || !busy)
+        // For one that looks at what is held nothing is agreed on.
+        attachment.is_none_or(|attachment| !attachment.demands || attachment.from().is_some() || !busy)
     }
 
     /// Somebody is gone, or detached: everything it held is released.
