@@ -700,8 +700,10 @@ typedef struct fb_space_options {
     uint32_t replicas;      /* how many servers hold each array that this handle puts, 1 to 8: all but one of them
                              * may die. FB_INVALID if the group has fewer (default 1) */
     int32_t reserved;       /* 0 */
+    const char *name;       /* what this handle is called by `status` and in logs; by default its host and process
+                             * say which it is */
 } fb_space_options;
-#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL, 1, 0 }
+#define FB_SPACE_OPTIONS_INIT { sizeof(fb_space_options), NULL, 30.0, NULL, 1, 0, NULL }
 /* end of what is generated */
 
 /* Finds the group. Connects to nothing yet. *space is NULL on failure. */
@@ -738,8 +740,10 @@ typedef struct fb_admin_options {
                              * loading a pipeline's code and for starting its workers. Below 0: by default */
     const char *transport;  /* how blocks travel: "auto" (shared memory where the server is on this host, else
                              * TCP), "shm" or "tcp". NULL: "auto" */
+    const char *name;       /* what this handle is called by `status` and in logs; by default its host and process
+                             * say which it is */
 } fb_admin_options;
-#define FB_ADMIN_OPTIONS_INIT { sizeof(fb_admin_options), NULL, -1, NULL }
+#define FB_ADMIN_OPTIONS_INIT { sizeof(fb_admin_options), NULL, -1, NULL, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct pipeline_options */

@@ -260,6 +260,8 @@ struct SpaceOptions {
     // How many servers hold each array that this handle puts, 1 to 8: all but one of them may die. FB_INVALID if the
     // group has fewer.
     std::uint32_t replicas = 1;
+    // What this handle is called by `status` and in logs; by default its host and process say which it is.
+    std::string name = {};
 };
 // end of what is generated
 
@@ -273,6 +275,8 @@ struct AdminOptions {
     double timeout = -1;
     // How blocks travel: "auto" (shared memory where the server is on this host, else TCP), "shm" or "tcp".
     std::string transport = "auto";
+    // What this handle is called by `status` and in logs; by default its host and process say which it is.
+    std::string name = {};
 };
 // end of what is generated
 
@@ -486,6 +490,7 @@ inline fb_space_options given(const SpaceOptions &options) {
     given.timeout = options.timeout;
     given.transport = options.transport.c_str();
     given.replicas = options.replicas;
+    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated
@@ -497,6 +502,7 @@ inline fb_admin_options given(const AdminOptions &options) {
     given.group = or_null(options.group);
     given.timeout = options.timeout;
     given.transport = options.transport.c_str();
+    given.name = or_null(options.name);
     return given;
 }
 // end of what is generated

@@ -190,17 +190,20 @@ def test_the_library_says_what_it_is_and_exports(environment: dict[str, str]) ->
 
 
 def test_python_and_a_program_are_ranks_of_one_stream(group: dict[str, str], own_place: Path) -> None:
-    """In one process, rank 0 by the package and rank 1 by the library: the step is whole.
+    """In one process, rank 0 by the package, rank 1 by the library and rank 2 by a copy of it: the step is whole.
+
+    So it is where a plug-in has brought a library of its own.
 
     The structs have the sizes that they had first, as a program of the first release passes them.
     """
     code = """
-import ctypes, struct
+import ctypes, shutil, struct
 import numpy as np
 import forebay
 
-library = ctypes.CDLL(forebay.get_library())
-library.fb_error.restype = ctypes.c_char_p
+shutil.copy(forebay.get_library(), "another.so")
+libraries = [ctypes.CDLL(forebay.get_library()), ctypes.CDLL("./another.so")]
+assert libraries[0]._handle != libraries[1]._handle
 kept = []
 
 def at(array):
@@ -213,30 +216,41 @@ def text(value):
 def numbers(*values):
     return at((ctypes.c_uint64 * len(values))(*values))
 
-def check(result):
-    assert result == 0, library.fb_error()
+def call(library, function, *arguments):
+    library.fb_error.restype = ctypes.c_char_p
+    assert getattr(library, function)(*arguments) == 0, library.fb_error()
 
-name, u, shape = text(b"s"), text(b"U"), numbers(4)
-options = struct.pack("=QQQIIiIdQiiQQQQQIi", 112, 0, name, 1, 2, 0, 0, 20.0, 0, 0, 0, 0, 0, 0, 0, 1 << 30, 1, 0)
+name, u, shape = text(b"s"), text(b"U"), numbers(6)
 field = struct.pack("=QQiIQiIQQQQii", 80, u, 13, 1, shape, 0, 1, 0, 0, 0, 0, 0, 0)
-values = (ctypes.c_double * 2)(2, 3)
-block = struct.pack("=QQQQiiIIQQQQQQ", 96, u, 0, at(values), 0, 13, 1, 0, numbers(2), numbers(2), 0, 0, 0, 0)
-with forebay.Consumer("s", timeout=20) as reader, forebay.Producer("s", rank=0, size=2, timeout=20) as first:
-    second = ctypes.c_void_p()
-    check(library.fb_producer_open(options, ctypes.byref(second)))
-    first.array("U", dtype="f8", shape=(4,))
-    check(library.fb_array(second, field))
-    check(library.fb_producer_begin(second, ctypes.c_uint64(0), ctypes.c_double(0.5)))
+with forebay.Consumer("s", timeout=20) as reader, forebay.Producer("s", rank=0, size=3, timeout=20) as first:
+    others = []
+    for rank, library in enumerate(libraries, start=1):
+        other = ctypes.c_void_p()
+        options = struct.pack(
+            "=QQQIIiIdQiiQQQQQIi", 112, 0, name, rank, 3, 0, 0, 20.0, 0, 0, 0, 0, 0, 0, 0, 1 << 30, 1, 0
+        )
+        call(library, "fb_producer_open", options, ctypes.byref(other))
+        others.append(other)
+    first.array("U", dtype="f8", shape=(6,))
+    for library, other in zip(libraries, others):
+        call(library, "fb_array", other, field)
+        call(library, "fb_producer_begin", other, ctypes.c_uint64(0), ctypes.c_double(0.5))
     with first.step(0, time=0.5) as step:
         step.put("U", [0.0, 1.0], offset=(0,))
-    check(library.fb_put(second, block))
-    check(library.fb_producer_end(second))
+    for rank, (library, other) in enumerate(zip(libraries, others), start=1):
+        values = (ctypes.c_double * 2)(2 * rank, 2 * rank + 1)
+        place = numbers(2 * rank)
+        block = struct.pack("=QQQQiiIIQQQQQQ", 96, u, 0, at(values), 0, 13, 1, 0, place, numbers(2), 0, 0, 0, 0)
+        call(library, "fb_put", other, block)
+        call(library, "fb_producer_end", other)
     found = reader.next()
     print(found["U"][...].tolist(), found.torn)
-    check(library.fb_producer_close(second))
+    for library, other in zip(libraries, others):
+        call(library, "fb_producer_close", other)
 """
     assert (
-        run("python", "-W", "error", "-c", code, env=group, cwd=own_place) == "[0.0, 1.0, 2.0, 3.0] False\n"
+        run("python", "-W", "error", "-c", code, env=group, cwd=own_place)
+        == "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0] False\n"
     )
 
 

@@ -67,6 +67,23 @@ def test_a_limit_that_a_server_meets_while_it_runs(own_place: Path, transport: s
     wait_until(lambda: not is_alive(server["pid"]))
 
 
+@pytest.mark.parametrize("to", ["a file", "a pipe's file"])
+def test_what_is_read_does_not_fit_the_limit_of_files(
+    two: forebay.LocalGroup, own_place: Path, to: str
+) -> None:
+    """The command is not ended without a word; it names the limit."""
+    with forebay.Producer("s", group=two.path, keep=1) as sim:
+        sim.array("large", dtype="f8", shape=(1 << 16,))
+        with sim.step(0) as step:
+            step.put("large", np.ones(1 << 16))
+    place = own_place / "large.npy"
+    written = f'-o "{place}"' if to == "a file" else f'> "{place}"'
+    command = f'ulimit -f 8; "{FOREBAY}" get s large --format npy --group "{two.path}" {written}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done
+    assert "ulimit -f" in done.stderr
+
+
 PAIR = """
 with forebay.Producer("s", group=sys.argv[1], timeout=10) as sim:
     sim.array("U", dtype="f8", shape=(100000,))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from support.commands import FOREBAY
 from support.groups import group_status, stream_coordinated_by, stream_status
 from support.sessions import consumer, open_ranks, producer
@@ -90,6 +91,36 @@ def test_readers_are_told(two: forebay.LocalGroup, own_place: Path) -> None:
         )
         forebay.Admin(group=two.path).create_pipeline("p", f"{code}:P", stream="s")
         wait_until(lambda: [reader["kind"] for reader in of(two)["readers"]] == ["pipeline"])
+
+
+def test_every_handle_can_have_a_name(two: forebay.LocalGroup, transport: str) -> None:
+    """The status tells which handles are connected, for programs and for people, until they are closed."""
+
+    def named() -> set[tuple[str, str]]:
+        servers = group_status(two)["servers"]
+        mine = [told for server in servers for told in server["named"]]
+        assert all((told["pid"], told["host"]) == (os.getpid(), os.uname().nodename) for told in mine)
+        return {(told["role"], told["name"]) for told in mine}
+
+    with (
+        forebay.Space(group=two.path, name="checker", transport=transport) as space,
+        producer(two, name="wave", transport=transport),
+        consumer(two, name="viewer", transport=transport),
+    ):
+        space.put("U", np.ones(3), step=0)
+        assert named() == {("spaces", "checker"), ("producers", "wave"), ("consumers", "viewer")}
+        text = subprocess.run(
+            [FOREBAY, "status", "--group", two.path], capture_output=True, text=True, check=True
+        ).stdout
+        assert f"    space 'checker' (process {os.getpid()} on {os.uname().nodename})\n" in text
+        assert f"    producer 'wave' (process {os.getpid()} on {os.uname().nodename})\n" in text
+        status = forebay.Admin(group=two.path, name="looker").status()
+        told = {who["name"] for server in status["servers"] for who in server.get("named", [])}
+        assert "looker" in told
+    wait_until(lambda: named() == set())
+    for handle in (forebay.Space, forebay.Admin):
+        with pytest.raises(forebay.Invalid, match="name"):
+            handle(group=two.path, name="n" * 1000)
 
 
 def test_servers_tell_their_version(two: forebay.LocalGroup) -> None:

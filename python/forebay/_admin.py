@@ -27,6 +27,8 @@ _LOAD_TIMEOUT = 120.0
 class Admin:
     """Looks after a group: status, servers, pipelines, ending. Servers are named by their numbers.
 
+    Opening it finds the group, and waits for one that is forming: `ConnectionFile` if there is none. Each call connects.
+
     Parameters
     ----------
     group:
@@ -38,6 +40,8 @@ class Admin:
     transport:
         How blocks travel: `"auto"` (shared memory where the server is on this host, else TCP), `"shm"` or
         `"tcp"`.
+    name:
+        What this handle is called by `status` and in logs; by default its host and process say which it is.
     """
 
     def __init__(
@@ -47,11 +51,13 @@ class Admin:
         group: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
         transport: _choices.Transport = "auto",
+        name: str | None = None,
         # end of what is generated
     ) -> None:
         # generated from interface/forebay.toml: given admin
-        given = _options.admin(group=group, timeout=timeout, transport=transport)
+        given = _options.admin(group=group, timeout=timeout, transport=transport, name=name)
         # end of what is generated
+        _forebay.find_group(given)
         self._given = given
 
     def status(self) -> GroupStatus:

@@ -49,11 +49,13 @@ class SpaceOptions(TypedDict):
     timeout: float
     transport: str
     replicas: int
+    name: str | None
 
 class AdminOptions(TypedDict):
     group: str | None
     timeout: float | None
     transport: str
+    name: str | None
 
 class FieldOptions(TypedDict):
     association: str
@@ -213,6 +215,7 @@ class Worker:
     def next_order(self, timeout: float, comm_timeout: float) -> tuple[int, Step, Comm] | None: ...
     def done(self, execution: int, error: str | None, seconds: float) -> None: ...
 
+def find_group(options: AdminOptions) -> None: ...
 def status(options: AdminOptions) -> str: ...
 def create_pipeline(
     options: AdminOptions,

@@ -85,6 +85,7 @@ def space(
     timeout: float,
     transport: _choices.Transport,
     replicas: int,
+    name: str | None,
 ) -> _forebay.SpaceOptions:
     """How to open a space."""
     return {
@@ -92,6 +93,7 @@ def space(
         "timeout": timeout,
         "transport": transport,
         "replicas": _arrays.integer(replicas, "replicas", low=1, high=8),
+        "name": name,
     }
 
 
@@ -100,12 +102,14 @@ def admin(
     group: str | os.PathLike[str] | None,
     timeout: float | None,
     transport: _choices.Transport,
+    name: str | None,
 ) -> _forebay.AdminOptions:
     """How to look after a group."""
     return {
         "group": _given.group(group),
         "timeout": timeout,
         "transport": transport,
+        "name": name,
     }
 
 

@@ -95,6 +95,9 @@ class PipelineHandle:
         one run. By default as the launcher says (PMIx, Slurm, Open MPI, MPICH on one host); where it says
         nothing, ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its
         communicator instead (`comm`).
+    name:
+        What this rank is called in errors, by `status` and in logs; by default its host and process say
+        which it is.
     """
 
     def __init__(
@@ -116,12 +119,13 @@ class PipelineHandle:
         replicas: int = 1,
         durability: _choices.Durability = "local",
         job: str | None = None,
+        name: str | None = None,
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
         if server is not None:
             server = _arrays.integer(server, "server", bits=32)
-        where = _options.admin(group=group, timeout=timeout, transport=transport)
+        where = _options.admin(group=group, timeout=timeout, transport=transport, name=name)
         with _jobs.together(comm, lambda: None):
             stream, _ = _forebay.find_pipeline(where, pipeline)
         # generated from interface/forebay.toml: rank of pipeline_handle
@@ -141,6 +145,7 @@ class PipelineHandle:
             replicas=replicas,
             durability=durability,
             job=job,
+            name=name,
             comm=comm,
         )
         # end of what is generated

@@ -18,6 +18,9 @@ from forebay._attrs import AttrValue
 from forebay._closing import close_after, is_clean
 from forebay._errors import Invalid, OutOfBounds, StepOrder
 
+NO_TIME = math.nan
+"""What the core takes for the time of a step that has none."""
+
 _Ghosts = tuple[list[int], list[int]] | None
 Widths = int | Sequence[int]
 """Layers of ghosts: as many in each dimension, or a number for each."""
@@ -357,7 +360,8 @@ class OpenStep:
         self.time = time
 
     def __enter__(self) -> Self:
-        self._core.begin(self.number, moment(self.time))
+        time = self.time
+        self._core.begin(self.number, NO_TIME if time is None else time)
         self._open = True
         return self
 
@@ -483,11 +487,9 @@ class OpenStep:
     ) -> list[int] | None:
         """Where the interior begins in the global array; None for a field without one."""
         ndim = len(stored)
-        low, high = ghosts or ([0] * ndim, [0] * ndim)
-        interior = tuple(n - a - b for n, a, b in zip(stored, low, high, strict=True))
-        if offer.components is not None and interior[1:] != (offer.components,):
+        if offer.components is not None and _interior(stored, ghosts)[1:] != (offer.components,):
             raise OutOfBounds(
-                f"field '{name}' has vectors of {offer.components} components, the array shape {interior}"
+                f"field '{name}' has vectors of {offer.components} components, the array shape {_interior(stored, ghosts)}"
             )
         if offer.shape is None:
             if offset is not None:
@@ -497,12 +499,13 @@ class OpenStep:
             raise OutOfBounds(f"field '{name}' has {offer.ndim} dimensions, the array {ndim}")
         if offset is not None:
             return _arrays.integers(offset, f"field '{name}': offset")
-        is_whole = interior == offer.shape and level == 0
-        if self._producer.size > 1 and not is_whole and 0 not in interior:
-            raise OutOfBounds(
-                f"field '{name}': this block of shape {interior} is not the whole field, which has shape {offer.shape}, and "
-                f"there are {self._producer.size} ranks: say where it lies with `offset`"
-            )
+        if self._producer.size > 1:
+            interior = _interior(stored, ghosts)
+            if (interior != offer.shape or level != 0) and 0 not in interior:
+                raise OutOfBounds(
+                    f"field '{name}': this block of shape {interior} is not the whole field, which has shape {offer.shape}, "
+                    f"and there are {self._producer.size} ranks: say where it lies with `offset`"
+                )
         return [0] * ndim
 
     def _alloc(
@@ -548,8 +551,8 @@ class OpenStep:
 
 
 def moment(time: float | None) -> float:
-    """A step's time as the core takes it: not a number if it has none."""
-    return math.nan if time is None else time
+    """A step's time as the core takes it."""
+    return NO_TIME if time is None else time
 
 
 def _every(period: int) -> int:
@@ -576,3 +579,10 @@ def _ghosts(stored: Sequence[int], ghost_low: Widths, ghost_high: Widths, name: 
             f"field '{name}': ghosts {tuple(low)} and {tuple(high)} are wider than the array of shape {tuple(stored)}"
         )
     return low, high
+
+
+def _interior(stored: Sequence[int], ghosts: _Ghosts) -> tuple[int, ...]:
+    """The shape without ghosts."""
+    if ghosts is None:
+        return tuple(stored)
+    return tuple(n - low - high for n, low, high in zip(stored, *ghosts, strict=True))

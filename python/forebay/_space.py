@@ -50,6 +50,8 @@ class Space:
     replicas:
         How many servers hold each array that this handle puts, 1 to 8: all but one of them may die.
         `Invalid` if the group has fewer.
+    name:
+        What this handle is called by `status` and in logs; by default its host and process say which it is.
     """
 
     def __init__(
@@ -60,10 +62,13 @@ class Space:
         timeout: float = 30.0,
         transport: _choices.Transport = "auto",
         replicas: int = 1,
+        name: str | None = None,
         # end of what is generated
     ) -> None:
         # generated from interface/forebay.toml: given space
-        given = _options.space(group=group, timeout=timeout, transport=transport, replicas=replicas)
+        given = _options.space(
+            group=group, timeout=timeout, transport=transport, replicas=replicas, name=name
+        )
         # end of what is generated
         self._open: _forebay.Space | None = _forebay.Space(given)
         self._timeout = timeout

@@ -6,6 +6,7 @@ Generated from interface/status.toml by scripts/generate_faces.py: change it the
 from typing import Any, NotRequired, TypedDict
 
 __all__ = [
+    "ConnectionStatus",
     "FieldNeed",
     "FieldStatus",
     "GroupStatus",
@@ -20,6 +21,19 @@ __all__ = [
     "StreamStatus",
     "WorkerStatus",
 ]
+
+
+class ConnectionStatus(TypedDict):
+    """A connection of a handle that was opened with a name. A handle can have connections to several servers."""
+
+    role: str
+    """What it is for, as in `connections`."""
+    name: str
+    """The name that its handle was given."""
+    host: str
+    """Where that runs."""
+    pid: int
+    """Its process."""
 
 
 class ServerStatus(TypedDict):
@@ -72,6 +86,8 @@ class ServerStatus(TypedDict):
     connections: NotRequired[dict[str, int]]
     """How many there are: `producers`, `placements` (of ranks, at servers that are not their home),
     `consumers`, `spaces`, `workers`, `admins`, `servers`; a role that nobody has had yet is left out."""
+    named: NotRequired[list[ConnectionStatus]]
+    """Those of them whose handle was given a name, at most 100."""
 
 
 class LostServer(TypedDict):

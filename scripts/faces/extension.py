@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faces.declaration import Declaration, Member, Struct
 from faces.regions import BANNER
-from faces.rust import doc
+from faces.rust import OF_GROUP, doc
 
 _TYPES = {
     "u32": "u32",
@@ -44,27 +44,28 @@ def _struct(struct: Struct) -> list[str]:
     lines = [*doc(struct.doc), "#[derive(FromPyObject)]", "#[pyo3(from_item_all)]"]
     lines += [f"pub(crate) struct {_given(struct)} {{", "    group: Option<String>,"]
     timeout = "Option<Timeout>" if struct.name == "admin" else "Timeout"
-    lines += [f"    timeout: {timeout},", "    transport: String,"]
+    lines += [f"    timeout: {timeout},", "    transport: String,", "    name: Option<String>,"]
     for member in _own(struct):
         lines.append(f"    {member.name}: {_TYPES.get(member.type, 'String')},")
     return [*lines, "}"]
 
 
 def _own(struct: Struct) -> list[Member]:
-    of_group = ("group", "timeout", "transport")
-    return [member for member in struct.members if member.name not in of_group and not member.required]
+    return [member for member in struct.members if member.name not in OF_GROUP and not member.required]
 
 
 def _conversion(declaration: Declaration, struct: Struct) -> list[str]:
     if struct.name == "admin":
-        group = "given::group(self.group, &self.transport, self.timeout)"
+        group = "given::group(self.group, &self.transport, self.timeout, self.name)"
         made = ["    pub(crate) fn options(self) -> PyResult<GroupOptions> {", f"        {group}", "    }"]
         return [f"impl {_given(struct)} {{", *made, "}"]
     required = [member.name for member in struct.members if member.required]
     more = "".join(f", {name}: String" for name in required)
     lines = [f"impl {_given(struct)} {{"]
     lines += [f"    pub(crate) fn options(self{more}) -> PyResult<{struct.rust}> {{"]
-    lines += ["        let group = given::group(self.group, &self.transport, Some(self.timeout))?;"]
+    lines += [
+        "        let group = given::group(self.group, &self.transport, Some(self.timeout), self.name)?;"
+    ]
     lines += [
         f"        Ok({struct.rust} {{",
         "            group,",

@@ -21,8 +21,8 @@ OPENED = {
     "admin": ("fb_admin", "admin", "Finds the group. Each call connects."),
     "pipeline_handle": (
         "fb_pipeline",
-        "pipeline",
-        "Opens a handle of the pipeline `name`, which was created to be driven: on all workers, or on the one beside "
+        "handle",
+        "Opens a handle of the `pipeline`, which was created to be driven: on all workers, or on the one beside "
         "`server` alone, which then holds what is staged. Waits for a few answers.",
     ),
 }
@@ -124,7 +124,9 @@ class Module:
     def _opening(self, struct: Struct, kind: str, handle: str, doc: str) -> list[str]:
         driven = struct.name == "pipeline_handle"
         first = (
-            ["name", "server"] if driven else [member.name for member in struct.members if member.required]
+            ["pipeline", "server"]
+            if driven
+            else [member.name for member in struct.members if member.required]
         )
         members = [member for member in struct.members if not member.required]
         names = [name for member in members for name, _ in self._arguments(member)]
@@ -162,7 +164,7 @@ class Module:
             lines += [f"      {line}" for line in self._given(member)]
         if driven:
             lines += ["      alone = -1", "      if (present(server)) alone = server"]
-            call = f"c_pipeline_open(options, c_text(name), alone, {handle}%handle)"
+            call = f"c_pipeline_open(options, c_text(pipeline), alone, {handle}%handle)"
         else:
             call = f"c_{handle}_open(options, {handle}%handle)"
         return [*lines, f"      call told({call}, stat, errmsg)", "   end subroutine"]

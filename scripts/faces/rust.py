@@ -7,8 +7,8 @@ from faces.members import c_members
 from faces.regions import BANNER
 from faces.text import Words, byte_count, clause, wrapped
 
-# Options of every handle, which the client keeps together.
-_OF_GROUP = ("group", "timeout", "transport")
+OF_GROUP = ("group", "timeout", "transport", "name")
+"""Options of every handle, which the client keeps together."""
 
 COMPOUND = ("needs", "run_step", "placement", "start")
 """Types that are several members in C: code by hand makes one of them."""
@@ -89,7 +89,7 @@ class Rust:
         return [s for s in self._declaration.options.values() if s.like is None and s.name != "admin"]
 
     def _option_struct(self, struct: Struct, used: set[str]) -> list[str]:
-        members = [member for member in struct.members if member.name not in _OF_GROUP]
+        members = [member for member in struct.members if member.name not in OF_GROUP]
         lines = [*doc(struct.doc), "#[derive(Debug, Clone)]", f"pub struct {struct.rust} {{"]
         lines += ["    /// The group.", "    pub group: GroupOptions,"]
         for member in members:
@@ -226,7 +226,7 @@ class Rust:
         lines += [f"    Ok({struct.rust} {{"]
         lines += [f"        group: {_group(own=False)}?,"]
         for member in struct.members:
-            if member.name not in _OF_GROUP and (line := self._converted(member)):
+            if member.name not in OF_GROUP and (line := self._converted(member)):
                 lines += [f"        {line},"]
         return [*lines, "    })", "    }", "}"]
 
@@ -252,4 +252,4 @@ class Rust:
 
 
 def _group(*, own: bool) -> str:
-    return f"arguments::{'own_group' if own else 'group'}(given.group, given.transport, given.timeout)"
+    return f"arguments::{'own_group' if own else 'group'}(given.group, given.transport, given.timeout, given.name)"

@@ -211,7 +211,7 @@ pub(crate) unsafe fn transport(given: *const c_char, what: &str) -> Result<Trans
     }
 }
 
-/// How to find a group and reach its servers, with one deadline for all waits.
+/// How to find a group and reach its servers, with one deadline for all waits, and what the handle is called.
 ///
 /// # Safety
 /// As for [`text`].
@@ -219,6 +219,7 @@ pub(crate) unsafe fn group(
     group: *const c_char,
     transport: *const c_char,
     timeout: f64,
+    name: *const c_char,
 ) -> Result<GroupOptions> {
     // SAFETY: the caller vouches for it.
     unsafe {
@@ -226,6 +227,7 @@ pub(crate) unsafe fn group(
             group: optional_text(group, "options->group")?.map(str::to_owned),
             transport: self::transport(transport, "options->transport")?,
             timeout: Some(patience(timeout, "options->timeout")?),
+            name: optional_text(name, "options->name")?.map(str::to_owned),
         })
     }
 }
@@ -238,9 +240,10 @@ pub(crate) unsafe fn own_group(
     group: *const c_char,
     transport: *const c_char,
     timeout: f64,
+    name: *const c_char,
 ) -> Result<GroupOptions> {
     // SAFETY: the caller vouches for it.
-    let found = unsafe { self::group(group, transport, if timeout < 0.0 { 1.0 } else { timeout }) }?;
+    let found = unsafe { self::group(group, transport, if timeout < 0.0 { 1.0 } else { timeout }, name) }?;
     Ok(GroupOptions { timeout: found.timeout.filter(|_| timeout >= 0.0), ..found })
 }
 

@@ -17,7 +17,7 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
     unsafe {
         arguments::unused(given.reserved, "options->reserved")?;
         Ok(ProducerOptions {
-            group: arguments::group(given.group, given.transport, given.timeout)?,
+            group: arguments::group(given.group, given.transport, given.timeout, given.name)?,
             stream: stream.to_owned(),
             rank: given.rank,
             size: given.size,
@@ -31,7 +31,6 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
             durability: Choice::of_number(given.durability, "options->durability")?,
             wait_for_readers: given.wait_for_readers,
             job: arguments::optional_text(given.job, "options->job")?.map(str::to_owned),
-            name: arguments::optional_text(given.name, "options->name")?.map(str::to_owned),
         })
     }
 }
@@ -45,7 +44,7 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
     unsafe {
         arguments::unused(given.reserved, "options->reserved")?;
         Ok(ConsumerOptions {
-            group: arguments::group(given.group, given.transport, given.timeout)?,
+            group: arguments::group(given.group, given.transport, given.timeout, given.name)?,
             stream: stream.to_owned(),
             needs: compound::needs(given)?,
             window: arguments::within(given.window, 1..=1024, "options->window")?,
@@ -53,7 +52,6 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
             start: compound::start(given)?,
             pin_bytes: given.pin_bytes,
             take: Choice::of_number(given.take, "options->take")?,
-            name: arguments::optional_text(given.name, "options->name")?.map(str::to_owned),
         })
     }
 }
@@ -67,7 +65,7 @@ pub(crate) unsafe fn space_options(given: &fb_space_options) -> Result<SpaceOpti
     unsafe {
         arguments::unused(given.reserved, "options->reserved")?;
         Ok(SpaceOptions {
-            group: arguments::group(given.group, given.transport, given.timeout)?,
+            group: arguments::group(given.group, given.transport, given.timeout, given.name)?,
             replicas: arguments::within(given.replicas, 1..=8, "options->replicas")?,
         })
     }
@@ -98,5 +96,5 @@ pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Fi
 /// The header's terms.
 pub(crate) unsafe fn admin_options(given: &fb_admin_options) -> Result<GroupOptions> {
     // SAFETY: the caller vouches for it.
-    unsafe { arguments::own_group(given.group, given.transport, given.timeout) }
+    unsafe { arguments::own_group(given.group, given.transport, given.timeout, given.name) }
 }

@@ -28,6 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use forebay_client::{ErrorKind, GroupOptions, Result, TransportChoice};
 use output::Output;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What `main` returns; 2 is clap's.
@@ -118,7 +119,12 @@ fn transport(text: &str) -> std::result::Result<TransportChoice, String> {
 
 impl Common {
     fn group_options(&self) -> Result<GroupOptions> {
-        Ok(GroupOptions { group: self.group.clone(), transport: self.transport, timeout: self.timeout })
+        Ok(GroupOptions {
+            group: self.group.clone(),
+            transport: self.transport,
+            timeout: self.timeout,
+            name: None,
+        })
     }
 }
 
@@ -177,6 +183,8 @@ fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
     log(arguments.common.verbose);
+    // A limit of the size of files ends a process that does not look for its signal: the call fails instead, and says why.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let output = Output::new(arguments.common.json);
     match run(arguments, &output) {
         Ok(code) => code,

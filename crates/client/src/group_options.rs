@@ -24,7 +24,7 @@ impl TransportChoice {
     }
 }
 
-/// How to find and reach a group.
+/// How to find and reach a group, and what the handle that does so is called.
 #[derive(Debug, Clone, Default)]
 pub struct GroupOptions {
     /// A connection file's path, a group's name, or a connection file's text (it then begins with `{`);
@@ -34,6 +34,8 @@ pub struct GroupOptions {
     pub transport: TransportChoice,
     /// The deadline of every wait; `None`: 30 seconds.
     pub timeout: Option<Duration>,
+    /// What the handle is called in errors, by `status` and in logs; `None`: its host and process say which it is.
+    pub name: Option<String>,
 }
 
 impl GroupOptions {

@@ -9,15 +9,16 @@ use forebay_client::{Choice, Error, GroupOptions, Result, ServerId, TransportCho
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// How to find a group and reach its servers.
+/// How to find a group and reach its servers, and what the handle is called.
 pub(crate) fn group(
     group: Option<String>,
     transport: &str,
     timeout: Option<Timeout>,
+    name: Option<String>,
 ) -> PyResult<GroupOptions> {
     let transport = choice::<TransportChoice>(transport)?;
     let timeout = timeout.map(Timeout::patience).transpose()?;
-    Ok(GroupOptions { group, transport, timeout })
+    Ok(GroupOptions { group, transport, timeout, name })
 }
 
 /// The value of this name.

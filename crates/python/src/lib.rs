@@ -59,6 +59,13 @@ fn destroy_pipeline(py: Python<'_>, options: AdminGiven, name: String) -> PyResu
     errors::waiting(py, || Admin::open(&options)?.destroy_pipeline(&name))
 }
 
+/// Looks whether there is such a group, waiting for one that is forming. Connects to nothing.
+#[pyfunction]
+fn find_group(py: Python<'_>, options: AdminGiven) -> PyResult<()> {
+    let options = options.options()?;
+    errors::waiting(py, || Group::find(&options).map(drop))
+}
+
 /// Has a server leave its group.
 #[pyfunction]
 fn remove_server(py: Python<'_>, options: AdminGiven, server: u32, discard: bool) -> PyResult<()> {
@@ -125,6 +132,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<comm::Comm>()?;
     module.add_class::<buffers::ReadBuffer>()?;
     module.add_class::<buffers::WriteBuffer>()?;
+    module.add_function(wrap_pyfunction!(find_group, module)?)?;
     module.add_function(wrap_pyfunction!(status, module)?)?;
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline_handle::find_pipeline, module)?)?;

@@ -41,6 +41,7 @@ pub(crate) struct ProducerGiven {
     group: Option<String>,
     timeout: Timeout,
     transport: String,
+    name: Option<String>,
     rank: u32,
     size: u32,
     policy: String,
@@ -53,12 +54,11 @@ pub(crate) struct ProducerGiven {
     durability: String,
     wait_for_readers: u32,
     job: Option<String>,
-    name: Option<String>,
 }
 
 impl ProducerGiven {
     pub(crate) fn options(self, stream: String) -> PyResult<ProducerOptions> {
-        let group = given::group(self.group, &self.transport, Some(self.timeout))?;
+        let group = given::group(self.group, &self.transport, Some(self.timeout), self.name)?;
         Ok(ProducerOptions {
             group,
             stream,
@@ -74,7 +74,6 @@ impl ProducerGiven {
             durability: given::choice(&self.durability)?,
             wait_for_readers: self.wait_for_readers,
             job: self.job,
-            name: self.name,
         })
     }
 }
@@ -86,6 +85,7 @@ pub(crate) struct ConsumerGiven {
     group: Option<String>,
     timeout: Timeout,
     transport: String,
+    name: Option<String>,
     fields: given::Fields,
     every: u32,
     window: u32,
@@ -93,12 +93,11 @@ pub(crate) struct ConsumerGiven {
     start: given::Start,
     pin_bytes: u64,
     take: String,
-    name: Option<String>,
 }
 
 impl ConsumerGiven {
     pub(crate) fn options(self, stream: String) -> PyResult<ConsumerOptions> {
-        let group = given::group(self.group, &self.transport, Some(self.timeout))?;
+        let group = given::group(self.group, &self.transport, Some(self.timeout), self.name)?;
         Ok(ConsumerOptions {
             group,
             stream,
@@ -108,7 +107,6 @@ impl ConsumerGiven {
             start: self.start.made()?,
             pin_bytes: self.pin_bytes,
             take: given::choice(&self.take)?,
-            name: self.name,
         })
     }
 }
@@ -120,12 +118,13 @@ pub(crate) struct SpaceGiven {
     group: Option<String>,
     timeout: Timeout,
     transport: String,
+    name: Option<String>,
     replicas: u32,
 }
 
 impl SpaceGiven {
     pub(crate) fn options(self) -> PyResult<SpaceOptions> {
-        let group = given::group(self.group, &self.transport, Some(self.timeout))?;
+        let group = given::group(self.group, &self.transport, Some(self.timeout), self.name)?;
         Ok(SpaceOptions { group, replicas: self.replicas })
     }
 }
@@ -137,10 +136,11 @@ pub(crate) struct AdminGiven {
     group: Option<String>,
     timeout: Option<Timeout>,
     transport: String,
+    name: Option<String>,
 }
 
 impl AdminGiven {
     pub(crate) fn options(self) -> PyResult<GroupOptions> {
-        given::group(self.group, &self.transport, self.timeout)
+        given::group(self.group, &self.transport, self.timeout, self.name)
     }
 }

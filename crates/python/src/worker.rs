@@ -15,7 +15,7 @@ pub(crate) struct Worker(forebay_client::Worker);
 impl Worker {
     #[new]
     fn open(py: Python<'_>, group: String, server: u32, pipeline: &str, instance: u64) -> PyResult<Worker> {
-        let options = given::group(Some(group), "auto", None)?;
+        let options = given::group(Some(group), "auto", None, None)?;
         let open = || forebay_client::Worker::open(&options, ServerId(server), pipeline, instance);
         waiting(py, open).map(Worker)
     }

@@ -2,6 +2,7 @@
 
 use super::network::Place;
 use forebay_cluster::peers::dialling::dial;
+use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use forebay_core::view::mix;
 use forebay_core::{Error, ErrorKind, Result};
@@ -72,7 +73,7 @@ impl Client {
         // Its process is nobody's here: servers see its connection end.
         let host = HostId("a client's".into());
         let patience_ms = PATIENCE.as_millis() as u64;
-        let hello = Hello { role, pid: 0, host, shared_memory: shared, patience_ms };
+        let hello = Hello { role, who: Identity::default(), host, shared_memory: shared, patience_ms };
         match timeout(SHORT, caller.ask(&hello, None)).await {
             Ok(welcome) => welcome.map(|_| caller),
             Err(_) => Err(late("a greeting")),

@@ -10,6 +10,7 @@
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
+mod connections;
 mod decisions;
 mod departures;
 mod directory;
@@ -20,6 +21,7 @@ mod replication;
 mod space;
 mod takeover;
 
+use connections::Connections;
 pub(crate) use replication::copies_late;
 
 use crate::context::{Common, Context};
@@ -48,7 +50,7 @@ use forebay_store::Store;
 use forebay_store::budget::default_budget;
 use forebay_wire::peer::PeerMessage;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -99,8 +101,8 @@ pub(crate) struct Components {
     /// Which servers answer for which parts of fields.
     pub(crate) tiles: TileCache,
     pub(crate) replication: Replication,
-    /// How many connections there are, by role.
-    pub(crate) connections: BTreeMap<&'static str, u64>,
+    /// Who is connected.
+    pub(crate) connections: Connections,
 }
 
 #[cfg(test)]

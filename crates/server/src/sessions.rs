@@ -71,11 +71,13 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         }
         return node.serve(server, receiver, &outbox).await;
     }
-    let name = hello.role.name();
-    *node.state.lock().connections.entry(name).or_default() += 1;
+    if let Err(error) = hello.who.check() {
+        return tracing::warn!("a connection was refused: {error}");
+    }
+    let connection = node.state.lock().connections.add(hello.role.name(), &hello.who);
     // Over TCP on one host the process says itself who it is; it has proven that it holds the secret. Its number
     // means another process here if it comes from another PID namespace.
-    let told = (hello.host == host::process_space()).then_some(hello.pid);
+    let told = (hello.host == host::process_space()).then_some(hello.who.pid);
     let shared_memory = receiver.kind() == Kind::Shm && hello.shared_memory;
     let process = match receiver.peer_process().or(told).map(Process::watch) {
         // What it has mapped must not be used again while it lives.
@@ -99,9 +101,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
         Role::Admin => serve(admin::Session::new(client), &hello, request).await,
         Role::Server(_) => {}
     }
-    if let Some(count) = node.state.lock().connections.get_mut(name) {
-        *count = count.saturating_sub(1);
-    }
+    node.state.lock().connections.remove(&connection);
 }
 
 /// Serves a client until its connection ends.
@@ -109,7 +109,7 @@ async fn serve(mut session: impl RoleSession, hello: &Hello, request: u64) {
     let result = converse_as(&mut session, request).await;
     let client = session.client();
     if let Err(error) = &result {
-        tracing::info!("the connection of process {} ({}) ends: {error}", hello.pid, hello.role.name());
+        tracing::info!("the connection of {} ({}) ends: {error}", hello.who, hello.role.name());
         // Told if it still listens: it may be a defect of its own.
         client.node.tell_client(&client.outbox, &CloseReason(error.clone()));
     }

@@ -3,6 +3,7 @@
 
 use crate::protocol::speaks;
 use forebay_core::error::Error;
+use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -54,9 +55,9 @@ impl Role {
 pub struct Hello {
     /// What the connection is for.
     pub role: Role,
-    /// The process, for messages to people and to prove its death on the same host.
-    pub pid: u32,
-    /// Where `pid` has its meaning: the machine's boot and the process's PID namespace.
+    /// Who dials, for messages to people; its process, to prove its death on the same host.
+    pub who: Identity,
+    /// Where the process's number has its meaning: the machine's boot and the process's PID namespace.
     pub host: HostId,
     /// Whether descriptors can be passed on this connection.
     pub shared_memory: bool,

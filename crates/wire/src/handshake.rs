@@ -95,7 +95,9 @@ fn wrong_version(theirs: u16) -> Error {
     Error::new(
         ErrorKind::WrongVersion,
         format!(
-            "the other side speaks protocol version {theirs}, this one {VERSION}: install the same release on both sides"
+            "the other side speaks protocol version {theirs}, this one, Forebay {}, speaks {VERSION}: install the same release on \
+             both sides; `forebay doctor` tells which ones are found here",
+            env!("CARGO_PKG_VERSION")
         ),
     )
 }

@@ -272,6 +272,7 @@ sized!(
         transport: *const c_char = std::ptr::null(),
         replicas: u32 = 1,
         reserved: i32 = 0,
+        name: *const c_char = std::ptr::null(),
     }
 );
 
@@ -281,5 +282,6 @@ sized!(
         group: *const c_char = std::ptr::null(),
         timeout: f64 = -1.0,
         transport: *const c_char = std::ptr::null(),
+        name: *const c_char = std::ptr::null(),
     }
 );

@@ -4,10 +4,14 @@ use super::lost;
 use crate::output::bytes;
 use crate::table::Table;
 use forebay_client::core::ids::Timestamp;
-use forebay_client::status::{GroupStatus, PipelineStatus, ReaderStatus, ServerStatus, StreamStatus};
+use forebay_client::status::{
+    ConnectionStatus, GroupStatus, PipelineStatus, ReaderStatus, ServerStatus, StreamStatus,
+};
 
 /// How many readers of a stream are shown.
 const READERS_SHOWN: usize = 8;
+/// How many handles that have names are shown of a server.
+const HANDLES_SHOWN: usize = 8;
 /// Beneath a table in which counts are marked.
 const COUNTED: &str = "* since another server began to look after the stream";
 
@@ -66,8 +70,20 @@ fn servers(servers: &[ServerStatus]) -> Vec<String> {
         table.row([name, pid, staged, of(server.peak_staged_bytes), of(server.rss_bytes)]);
         let version = server.version.as_ref().filter(|_| differ);
         table.beneath(version.map(|version| format!("    version {version}")));
+        // Readers are shown with their streams.
+        let named = server.named.iter().flatten().filter(|named| named.role != "consumers");
+        let named: Vec<String> = named.map(handle).collect();
+        table.beneath(named.iter().take(HANDLES_SHOWN).cloned());
+        let more = named.len().saturating_sub(HANDLES_SHOWN);
+        table.beneath((more > 0).then(|| format!("    and {more} more handles with names")));
     }
     table.lines()
+}
+
+/// A handle that has a name and is connected to a server.
+fn handle(named: &ConnectionStatus) -> String {
+    let ConnectionStatus { role, name, host, pid } = named;
+    format!("    {} '{name}' (process {pid} on {host})", role.strip_suffix('s').unwrap_or(role))
 }
 
 fn streams(status: &GroupStatus) -> Vec<String> {

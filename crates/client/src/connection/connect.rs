@@ -93,7 +93,7 @@ impl Group {
     pub(crate) fn hello(&self, role: Role, address: &Address) -> Hello {
         Hello {
             role,
-            pid: std::process::id(),
+            who: self.identity(),
             host: host::process_space(),
             shared_memory: matches!(address, Address::Shm { .. }),
             patience_ms: u64::try_from(self.options().patience().as_millis()).unwrap_or(u64::MAX),

@@ -1,7 +1,9 @@
 //! A group as its connection file tells it: who its members are, and where each is reached.
 
 use crate::group_options::{GroupOptions, TransportChoice};
-use forebay_core::ids::ServerId;
+use crate::identity::identity;
+use forebay_core::identity::Identity;
+use forebay_core::ids::{ServerId, check_name};
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_transport::blocking;
@@ -84,6 +86,7 @@ pub(crate) fn pause_before_retry() {
 impl Group {
     /// Reads the connection file, waiting for a group that is forming. Connects to nothing.
     pub fn find(options: &GroupOptions) -> Result<Group> {
+        options.name.iter().try_for_each(|name| check_name("name", name))?;
         let deadline = Instant::now() + options.patience();
         loop {
             let file = read(options)?;
@@ -132,6 +135,11 @@ impl Group {
     /// How the user asked to reach it.
     pub fn options(&self) -> &GroupOptions {
         &self.options
+    }
+
+    /// Who the handle is that uses it, as servers tell others.
+    pub(crate) fn identity(&self) -> Identity {
+        identity(self.options.name.as_deref())
     }
 
     /// The home server of a rank.

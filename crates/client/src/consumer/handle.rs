@@ -5,11 +5,10 @@ use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::consumer::attach::{attach_to, next_if_none_came};
 use crate::declared::ConsumerOptions;
-use crate::identity::identity;
 use crate::reading::held_steps::HeldSteps;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::attr::Attrs;
-use forebay_core::ids::{RunNumber, StepNumber, check_name};
+use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::{Attach, Request};
 use forebay_wire::connection::Role;
@@ -50,7 +49,6 @@ impl Consumer {
     /// part: a step that begins after this has returned is told to it.
     pub fn open(options: &ConsumerOptions) -> Result<Consumer> {
         options.needs.check()?;
-        options.name.iter().try_for_each(|name| check_name("name", name))?;
         if !(1..=WINDOW_MAX).contains(&options.window) {
             let text = format!("window is {}: use 1 to {WINDOW_MAX} steps", options.window);
             return Err(Error::invalid(text));
@@ -63,7 +61,7 @@ impl Consumer {
             start: options.start,
             follow: options.follow,
             take: options.take,
-            reader: identity(options.name.as_deref()),
+            reader: group.identity(),
             held: Vec::new(),
             back: None,
         };

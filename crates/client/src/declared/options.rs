@@ -57,9 +57,6 @@ pub struct ProducerOptions {
     /// ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its communicator
     /// instead (`new_job_name`).
     pub job: Option<String>,
-    /// What this rank is called in errors, by `status` and in logs; by default its host and process say which it
-    /// is.
-    pub name: Option<String>,
 }
 
 impl ProducerOptions {
@@ -80,7 +77,6 @@ impl ProducerOptions {
             durability: Durability::Local,
             wait_for_readers: 0,
             job: None,
-            name: None,
         }
     }
 }
@@ -114,8 +110,6 @@ pub struct ConsumerOptions {
     /// `Take::Latest`, for a live view: then `next` gives the newest closed step and counts those passed over as
     /// `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
     pub take: Take,
-    /// What this reader is called by simulations that wait for their readers (`wait_for_readers`).
-    pub name: Option<String>,
 }
 
 impl ConsumerOptions {
@@ -130,7 +124,6 @@ impl ConsumerOptions {
             start: Start::Next,
             pin_bytes: 1 << 30,
             take: Take::All,
-            name: None,
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::connection::group::Group;
 use crate::connection::rpc::unexpected;
 use crate::declared::ProducerOptions;
 use crate::fork::ForkGuard;
-use crate::identity::identity;
 use crate::job;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::rank::Producer;
@@ -32,7 +31,7 @@ impl Producer {
             durability: options.durability,
             job: job::of_this_process(options.job.as_deref()),
         };
-        let who = identity(options.name.as_deref());
+        let who = group.identity();
         let joining = Joining { rank: options.rank, who, options: run_options };
         joining.check()?;
         let join = Request::Join {

@@ -91,7 +91,7 @@ impl ProducerState {
         self.fields.get(name).ok_or_else(|| {
             let known: Vec<_> = self.fields.keys().map(String::as_str).collect();
             Error::not_found(format!(
-                "stream '{stream}' has no field '{name}'; this rank offers {}: declare it with array()",
+                "stream '{stream}' has no field '{name}'; this rank offers {}: declare it first",
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             ))
         })

@@ -3,6 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::environment::Environment;
+use forebay_core::identity::Identity;
 use forebay_core::ids::{Lineage, ServerId};
 use forebay_core::roster::Roster;
 use forebay_core::{Error, Result};
@@ -73,9 +74,9 @@ async fn link_to(environment: &dyn Environment, server: &ServerEntry) -> Result<
 
 /// The greeting of one server to another.
 pub(crate) fn hello(from: ServerId) -> Hello {
-    let pid = std::process::id();
+    let who = Identity { pid: std::process::id(), ..Identity::default() };
     let (role, host) = (Role::Server(from), host::process_space());
-    Hello { role, pid, host, shared_memory: false, patience_ms: 0 }
+    Hello { role, who, host, shared_memory: false, patience_ms: 0 }
 }
 
 /// Asks all other members for the rosters that they know, and these servers: what those tell that answer in time, as it comes.

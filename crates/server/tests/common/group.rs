@@ -5,6 +5,7 @@ use super::{BUDGET, PATIENCE};
 use forebay_client::{Admin, GroupOptions};
 use forebay_cluster::ClusterOptions;
 use forebay_core::Result;
+use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use forebay_server::ServerOptions;
 use forebay_transport::blocking::Connection;
@@ -79,7 +80,8 @@ impl Group {
         // Over TCP from another host, as far as the server knows: no process of it can be watched.
         let host = if shm { host::process_space() } else { HostId("elsewhere".into()) };
         let answers = !matches!(role, Role::Server(_));
-        let hello = Hello { role, pid: std::process::id(), host, shared_memory: shm, patience_ms: 30_000 };
+        let who = Identity { pid: std::process::id(), ..Identity::default() };
+        let hello = Hello { role, who, host, shared_memory: shm, patience_ms: 30_000 };
         if answers {
             raw.ask(&hello).unwrap();
         } else {

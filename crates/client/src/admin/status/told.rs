@@ -98,6 +98,23 @@ pub struct ServerStatus {
     /// `spaces`, `workers`, `admins`, `servers`; a role that nobody has had yet is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<BTreeMap<String, u64>>,
+    /// Those of them whose handle was given a name, at most 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named: Option<Vec<ConnectionStatus>>,
+}
+
+/// A connection of a handle that was opened with a name. A handle can have connections to several servers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionStatus {
+    /// What it is for, as in `connections`.
+    pub role: String,
+    /// The name that its handle was given.
+    pub name: String,
+    /// Where that runs.
+    pub host: String,
+    /// Its process.
+    pub pid: u64,
 }
 
 /// A server that its group has given up.

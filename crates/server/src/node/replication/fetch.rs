@@ -3,6 +3,7 @@
 use super::super::Node;
 use crate::replication::backups::{FetchedRange, Order};
 use forebay_cluster::peers::dialling::dial_to_ask;
+use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::{Requester, Target};
@@ -114,7 +115,7 @@ async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Result<Request
         dial_to_ask(&*node.environment, &entry, &node.secret, &node.lineage, deadline).await?;
     let hello = Hello {
         role: Role::Consumer,
-        pid: std::process::id(),
+        who: Identity { name: Some(node.id.to_string()), pid: std::process::id(), ..Identity::default() },
         host: host::process_space(),
         shared_memory: false,
         patience_ms: 0,
