@@ -227,6 +227,8 @@ def test_a_group_by_name(own_place: Path) -> None:
     assert len(json.loads(run("status", "--json", env=environment).stdout)["servers"]) == 1
     assert forebay.Admin(group="mine").status()["servers"]
     assert forebay.Admin().status()["servers"]
+    # Empty is as good as none.
+    run("status", env={**os.environ, "FOREBAY_GROUP": ""})
     told("down")
     told("status", code=3)
     run("down", env=environment)

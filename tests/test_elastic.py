@@ -203,7 +203,7 @@ def test_add_by_command(own_place: Path) -> None:
     assert "start a group with `forebay up`" in missing.stderr
     assert command("up", "--group", group, "--budget", "32M").returncode == 0
     try:
-        added = command("add", "2", "--group", group, "--budget", "32M")
+        added = command("add", "-n", "2", "--group", group, "--budget", "32M")
         assert added.stdout == "server1, server2 have joined; the group has 3 servers.\n"
         assert forebay.Admin(group=group, timeout=20).add_servers() == [3]
         assert server_ids(group) == [0, 1, 2, 3]
@@ -211,6 +211,7 @@ def test_add_by_command(own_place: Path) -> None:
         assert all(any(address.startswith("tcp:127.0.0.1:") for address in of_one) for of_one in addresses)
         check_it_works(str(group))
         assert command("add", "0", "--group", group).returncode == 2
+        assert command("add", "2", "-n", "2", "--group", group).returncode == 2
         with pytest.raises(forebay.Invalid, match="count"):
             forebay.Admin(group=group).add_servers(0)
     finally:

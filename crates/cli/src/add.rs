@@ -24,9 +24,12 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// unless --bind says otherwise.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Add {
-    /// How many servers
-    #[arg(default_value_t = 1, value_name = "COUNT", value_parser = server_count())]
-    servers: u32,
+    /// How many servers [default: 1]
+    #[arg(value_name = "COUNT", value_parser = server_count())]
+    count: Option<u32>,
+    /// The same, as `forebay up` has it
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = server_count(), conflicts_with = "count")]
+    servers: Option<u32>,
     /// Bytes of blocks that each server may hold, such as 512M or 64G
     /// [default: as much as the group's servers on this machine; without one
     /// there, half of what is free]
@@ -37,6 +40,7 @@ pub(crate) struct Add {
 }
 
 pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCode> {
+    let count = add.count.or(add.servers).unwrap_or(1);
     let path = absolute(&path_of(common.group.as_deref())?);
     let options = GroupOptions { group: Some(path.display().to_string()), ..common.group_options()? };
     let file = Group::find(&options)?.known().file.clone();
@@ -51,16 +55,16 @@ pub(crate) fn add(common: &Common, add: &Add, output: &Output) -> Result<ExitCod
     }
     let budget = add.budget.or_else(|| budget_here(&options));
     let for_all = GroupSettings::default();
-    let servers = StartedServers { servers: add.servers, budget, network: &network, for_all: &for_all };
+    let servers = StartedServers { servers: count, budget, network: &network, for_all: &for_all };
     let mut children = Vec::new();
-    let joined = (0..add.servers)
+    let joined = (0..count)
         .try_for_each(|_| {
             children.push(spawn(common, &servers, &path, &lineage, &printed, &leash)?);
             Ok(())
         })
         .and_then(|()| wait_until_members(&path, options.patience(), (&log, before), &mut children))
         .and_then(|joined| {
-            let let_go = hold.write_all(&vec![1; add.servers as usize]);
+            let let_go = hold.write_all(&vec![1; count as usize]);
             let_go.map(|()| joined).map_err(|e| Error::io("cannot let the servers go on alone", &e))
         });
     let (ids, all) = joined.inspect_err(|_| {

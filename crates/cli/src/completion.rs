@@ -76,7 +76,6 @@ pub(crate) fn fields(begun: &OsStr) -> Vec<CompletionCandidate> {
 
 /// The status of the group that the environment names; nothing if there is none: a shell shows no errors.
 fn group_status() -> GroupStatus {
-    let group = std::env::var("FOREBAY_GROUP").ok();
-    let options = GroupOptions { group, timeout: Some(PATIENCE), ..GroupOptions::default() };
+    let options = GroupOptions { timeout: Some(PATIENCE), ..GroupOptions::default() };
     Admin::open(&options).and_then(|admin| admin.status()).unwrap_or_default()
 }

@@ -50,8 +50,9 @@ struct Arguments {
 /// What every command takes.
 #[derive(Debug, Clone, clap::Args)]
 struct Common {
-    /// The group: a connection file's path, or a name [default: default]
-    #[arg(long, short, global = true, env = "FOREBAY_GROUP", hide_env_values = true)]
+    /// The group: a connection file's path, or a name [default: as
+    /// FOREBAY_GROUP says, else default]
+    #[arg(long, short, global = true)]
     group: Option<String>,
     /// How to reach servers: auto, shm or tcp
     #[arg(long, global = true, default_value = "auto", value_name = "WAY", hide_default_value = true,

@@ -71,6 +71,7 @@ pub(crate) fn top(common: &Common, top: &Top, output: &Output) -> Result<ExitCod
     let mut live = Live::new(output.is_json(), top.every);
     let (mut sort, mut turned, mut shown) = (Sort::Rate, false, 0);
     let mut last = admin.status()?;
+    let mut trouble = None;
     loop {
         let mut streams: Vec<&StreamStatus> = last.streams.iter().collect();
         streams.sort_by(|a, b| sort.order(a, b));
@@ -79,7 +80,7 @@ pub(crate) fn top(common: &Common, top: &Top, output: &Output) -> Result<ExitCod
         }
         match (output.is_json(), live.has_screen()) {
             (true, _) => live.line(&last.to_json()),
-            (false, true) => live.show(&screen(&last, &streams, sort)),
+            (false, true) => live.show(&screen(&last, &streams, sort, trouble.as_deref())),
             (false, false) => live.show(&streams.iter().map(|stream| plain(stream)).collect::<Vec<_>>()),
         }
         shown += 1;
@@ -93,7 +94,8 @@ pub(crate) fn top(common: &Common, top: &Top, output: &Output) -> Result<ExitCod
             Next::Key(_) | Next::Again => {}
         }
         match admin.status() {
-            Ok(status) => last = status,
+            Ok(status) => (last, trouble) = (status, None),
+            Err(error) if live.has_screen() => trouble = Some(error.text),
             Err(error) => output.remark(&error.text),
         }
     }
@@ -113,7 +115,7 @@ fn shown_step(step: Option<u64>) -> String {
 }
 
 /// All that has room on a terminal.
-fn screen(status: &GroupStatus, streams: &[&StreamStatus], sort: Sort) -> Vec<String> {
+fn screen(status: &GroupStatus, streams: &[&StreamStatus], sort: Sort, trouble: Option<&str>) -> Vec<String> {
     let of = |told: fn(&forebay_client::status::ServerStatus) -> Option<u64>| -> u64 {
         status.servers.iter().filter_map(told).sum()
     };
@@ -128,8 +130,9 @@ fn screen(status: &GroupStatus, streams: &[&StreamStatus], sort: Sort) -> Vec<St
     if silent > 0 {
         head += &format!(", {silent} do not answer");
     }
-    let mut lines =
-        vec![format!("{head}   (s: sorted by {}, r: turn around, q: end)", sort.name()), String::new()];
+    let mut lines = vec![format!("{head}   (s: sorted by {}, r: turn around, q: end)", sort.name())];
+    lines.extend(trouble.map(|trouble| format!("As it was last: {trouble}")));
+    lines.push(String::new());
     let mut table =
         Table::new(["STREAM", "PHASE", ">STEP", ">RATE", ">HELD", ">DROPPED", ">READERS", ">LAG"]);
     for stream in streams {

@@ -196,7 +196,7 @@ impl ConnectionFile {
         let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
         let file = opened.map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => bad(format!(
-                "there is no connection file {shown}: start a group with `forebay up`, or name its file with --group or \
+                "there is no connection file {shown}: start a group with `forebay up`, or name it with --group, group= or \
                  FOREBAY_GROUP"
             )),
             _ if e.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => Error::new(
@@ -212,7 +212,7 @@ impl ConnectionFile {
         // First: nobody should be told to change the mode of a device or a directory.
         if !metadata.is_file() {
             return Err(bad(format!(
-                "{shown} is no regular file, so no connection file of Forebay: name another with --group"
+                "{shown} is no regular file, so no connection file of Forebay: name another with --group, group= or FOREBAY_GROUP"
             )));
         }
         let me = rustix::process::geteuid().as_raw();
