@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.children import Child
-from support.groups import stream_status
+from support.groups import group_status, server_ids, stream_status
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -58,6 +60,73 @@ def test_the_first_step_begins_when_its_readers_are_there(
                 assert [step.number for step in reader] == [0, 1, 2]
     for rank in ranks:
         assert rank.ended() == ["ends"]
+
+
+WAITS_ALONE = """
+    with producer(sys.argv[1], "s", wait_for_readers=1) as sim:
+        sim.array("U", dtype="f8", shape=(4,))
+        print("waits")
+        with sim.step(0) as step:
+            print(step.put("U", np.full(4, 7.0)))
+"""
+
+
+def test_it_waits_for_readers_at_its_next_home(
+    three: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    """The rank's home dies while it waits; nobody reads yet."""
+    rank = child(WAITS_ALONE, three.path)
+    rank.expect("waits")
+    wait_until(lambda: (stream_status(three, "s") or {}).get("ranks") == {"size": 1, "open": 1})
+    (home,) = (s["pid"] for s in group_status(three)["servers"] if s["connections"].get("producers"))
+    os.kill(home, signal.SIGKILL)
+    wait_until(lambda: len(server_ids(three)) == 2)
+    with consumer(three, name="one") as reader:
+        found = reader.next()
+        assert (found.number, found["U"][...].tolist()) == (0, [7.0] * 4)
+        found.release()
+    assert rank.ended() == ["True"]
+
+
+def test_a_rank_that_dies_while_it_waits_for_readers_is_gone(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    rank = child(WAITS_ALONE, one.path)
+    rank.expect("waits")
+    wait_until(lambda: (stream_status(one, "s") or {}).get("phase") == "running")
+    rank.process.kill()
+    wait_until(lambda: (stream_status(one, "s") or {}).get("phase") == "crashed")
+    with producer(one) as again:
+        assert again.run == 2
+
+
+def test_a_reader_waits_for_ranks_that_never_come_no_longer_than_it_says(one: forebay.LocalGroup) -> None:
+    """One of two ranks has closed, the other has not come: nobody lives."""
+    with consumer(one, timeout=1) as reader:
+        with producer(one, rank=0, size=2):
+            pass
+        with pytest.raises(forebay.Timeout, match="no rank is there, and not all have come"):
+            reader.next()
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_the_newest_is_the_newest_though_it_was_asked_for_in_vain(
+    one: forebay.LocalGroup, window: int
+) -> None:
+    """A question that ended in a time-out is answered by the first step that closes, which may be an old one when it is
+    asked again; it takes no place from the newest.
+    """
+    with simulation(one) as sim, consumer(one, take="latest", window=window) as reader:
+        with pytest.raises(forebay.Timeout):
+            reader.next(timeout=0.05)
+        for first in (0, 10):
+            for number in range(first, first + 10):
+                put(sim, number)
+            found = reader.next(timeout=0)
+            assert (found.number, found.missed) == (first + 9, 9)
+            found.release()
+            with pytest.raises(forebay.Timeout):
+                reader.next(timeout=0)
 
 
 def test_who_has_come_is_named_at_the_deadline(one: forebay.LocalGroup, transport: str) -> None:

@@ -424,6 +424,32 @@ def test_top_has_keys(two: forebay.LocalGroup) -> None:
         assert len(json.loads(line)["streams"]) == 2
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_leaves_the_terminal_as_it_was(two: forebay.LocalGroup, number: signal.Signals) -> None:
+    with Terminal("top", "--every", "1m", "--group", two.path) as top:
+        top.until("q: end)")
+        top.process.send_signal(number)
+        top.until("\x1b[?1049l")
+        top.ended()
+
+
+def test_a_file_is_kept_that_nothing_takes_the_place_of(two: forebay.LocalGroup, own_place: Path) -> None:
+    """Steps of several shapes are no array; and a range of one step is one of several."""
+    place = own_place / "kept.npz"
+    place.write_text("mine")
+    with producer(two, keep=2) as sim:
+        for number in range(2):
+            sim.array("U", dtype="f8", shape=(2 + number,))
+            with sim.step(number) as step:
+                step.put("U", np.zeros(2 + number))
+        sim.flush()
+        ranged = told("get", "s", "U", "--step", "1:2", "--group", two.path)
+        assert [array["step"] for array in ranged] == [1]
+        refused = run("get", "s", "U", "--step", ":", "-o", place, "--group", two.path, code=1)
+        assert "shape" in refused.stderr
+        assert place.read_text() == "mine"
+
+
 def test_the_status_is_shown_again_and_again(two: forebay.LocalGroup) -> None:
     with kept(two) as sim:
         with Terminal("status", "--watch", "50ms", "--group", two.path, columns=60) as terminal:

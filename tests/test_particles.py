@@ -74,6 +74,17 @@ def test_what_is_said_of_their_fields(one: forebay.LocalGroup) -> None:
             assert (block.stats.min, block.stats.max, block.stats.count) == (1000, 1369, 370)
 
 
+def test_they_share_their_ghosts(one: forebay.LocalGroup) -> None:
+    """Else rows of different particles would stand beside each other."""
+    with forebay.Consumer("s", group=one.path, timeout=20), forebay.Producer("s", group=one.path) as sim:
+        sim.particles("e", FIELDS)
+        with sim.step(0) as step:
+            step.put("e/id", np.arange(5), ghost_low=1)
+            with pytest.raises(forebay.Conflict, match=r"0 ghosts before them and 1 after.* 1 ghosts before"):
+                step.put("e/charge", np.zeros(5, "f4"), ghost_high=1)
+            step.put("e/charge", np.zeros(5, "f4"), ghost_low=1)
+
+
 def test_they_share_one_count(one: forebay.LocalGroup) -> None:
     with (
         forebay.Consumer("s", group=one.path, timeout=20) as reader,
@@ -82,7 +93,9 @@ def test_they_share_one_count(one: forebay.LocalGroup) -> None:
         sim.particles("e", FIELDS)
         with sim.step(0) as step:
             step.put("e/id", np.arange(4))
-            with pytest.raises(forebay.Conflict, match=r"'e/charge' has 5 particles, that of 'e/id' 4"):
+            with pytest.raises(
+                forebay.Conflict, match=r"'e/charge' has 5 particles; that of 'e/id' has 4 particles"
+            ):
                 step.put("e/charge", np.zeros(5, "f4"))
             with pytest.raises(forebay.OutOfBounds, match="3 components"):
                 step.put("e/x", np.zeros((4, 2)))

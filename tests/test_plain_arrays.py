@@ -122,6 +122,7 @@ INEXACT = [
     ("f8", 10**400),
     ("i4", float("nan")),
     ("f8", 1j),
+    ("c8", complex(float("nan"), 1e300)),
     ("i4", True),
     ("?", 1),
     ("f4", np.float64(0.5)),
@@ -143,6 +144,22 @@ def test_numbers_of_python_fit_where_they_are_exact(one: forebay.LocalGroup, dty
         found = reader.next()
         assert found["n"][...].item() == number
         assert found["U"][...].tolist() == [[number, number]]
+
+
+@pytest.mark.parametrize("number, bits", [(0, 0), (1.5, 0x3FC0), (-2, 0xC000), (float("inf"), 0x7F80)])
+def test_numbers_of_python_fit_bfloat16(one: forebay.LocalGroup, number: float, bits: int) -> None:
+    """Which NumPy does not know: without ml_dtypes its bits are read."""
+    with consumer(one) as reader, producer(one) as sim:
+        sim.array("n", dtype="bfloat16", shape=(3,))
+        with sim.step(0) as step:
+            for wrong in (1.001, 1e300, 2**24 + 1):
+                with pytest.raises(forebay.TypeMismatch, match="exact"):
+                    step.put("n", [wrong] * 3)
+            with pytest.raises(forebay.TypeMismatch, match="ml_dtypes"):
+                step.put("n", np.ones(3, "f4"))
+            step.put("n", [number, number], offset=(1,))
+        found = reader.next()
+        assert found["n"].read(fill=number).view("u2").tolist() == [bits] * 3
 
 
 @pytest.mark.parametrize("dtype, number", INEXACT)

@@ -94,16 +94,18 @@ def checked(array: object, name: str, field: str) -> NDArray[Any]:
         dense = memoryview(array).c_contiguous
         given = np.frombuffer(array if dense else array.tobytes(), wanted)  # type: ignore[union-attr]
     else:
-        numbers = None if name == "bfloat16" else _plain.exactly(array, wanted, f"field '{field}'")
+        exactly = _plain.exactly_bfloat16 if name == "bfloat16" else _plain.exactly
+        numbers = exactly(array, wanted, f"field '{field}'")
         given = _plain.as_plain(array, f"field '{field}'") if numbers is None else numbers
     if given.dtype.hasobject:
         raise TypeMismatch(
             f"field '{field}': an array of Python objects cannot be staged; convert it to {name}"
         )
     if given.dtype.newbyteorder("=") != wanted:
-        raise TypeMismatch(
-            f"field '{field}' is {name}, the array is {given.dtype}: convert it with .astype('{wanted}')"
-        )
+        remedy = f".astype('{wanted}')"
+        if name == "bfloat16":
+            remedy = ".astype(ml_dtypes.bfloat16)"
+        raise TypeMismatch(f"field '{field}' is {name}, the array is {given.dtype}: convert it with {remedy}")
     return given
 
 

@@ -237,7 +237,7 @@ class Step:
 
         Ghosts, which are other ranks' particles, are left out, unless `ghosts`: then each rank's lie around its own.
         Copies, unless a single block holds all. In a pipeline only those held by the worker's own server.
-        Raises `NotCovered` if a field lacks particles that another one has.
+        Fields of which nothing was put at this step are left out; `NotCovered` if one lacks particles that another one has.
         """
         prefix = f"{species}/"
         names = [name for name in self.fields if name.startswith(prefix)]

@@ -32,22 +32,26 @@ def joined(
 ) -> tuple[int, int, _Group, str | None]:
     """Rank, size, group and job: as given, or those of a communicator.
 
-    Of a communicator, rank 0 reads the connection file, and tells the others its text and the job's name.
+    Of a communicator, rank 0 reads the connection file, and tells the others its text and the job's name. All ranks call it,
+    inside `together`.
     """
     if comm is None:
         return rank, size, group, job
-    if (rank, size) != (0, 1):
-        raise Invalid(f"rank={rank}, size={size}: the communicator says both, leave them out")
+    given = (rank, size)
     rank, size = comm.Get_rank(), comm.Get_size()
-    told: tuple[str, str] | Error | None = None
+    told: tuple[str, str] | Exception | None = None
     if rank == 0:
         try:
             text = _forebay.group_text(None if group is None else os.fspath(group))
             told = text, job or _forebay.new_job_name()
         except Error as error:
             told = error
-    told = comm.bcast(_packed(told))
-    found = _unpacked(told)
+        except Exception as error:
+            told = Invalid(f"group={group!r}: {error}")
+    found = _unpacked(comm.bcast(_packed(told)))
+    # Nothing fails on one rank before this: others would wait for it.
+    if given != (0, 1):
+        raise Invalid(f"rank={given[0]}, size={given[1]}: the communicator says both, leave them out")
     if isinstance(found, Error):
         raise found
     text, job = found

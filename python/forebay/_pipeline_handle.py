@@ -123,10 +123,10 @@ class PipelineHandle:
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
-        if server is not None:
-            server = _arrays.integer(server, "server", bits=32)
-        where = _options.admin(group=group, timeout=timeout, transport=transport, name=name)
         with _jobs.together(comm, lambda: None):
+            if server is not None:
+                server = _arrays.integer(server, "server", bits=32)
+            where = _options.admin(group=group, timeout=timeout, transport=transport, name=name)
             stream, _ = _forebay.find_pipeline(where, pipeline)
         # generated from interface/forebay.toml: rank of pipeline_handle
         self._producer = Producer(
@@ -149,11 +149,11 @@ class PipelineHandle:
             comm=comm,
         )
         # end of what is generated
-        with _jobs.together(comm, self._producer.close):
+        with _jobs.together(comm, self._producer.abandon):
             try:
                 self._core = _forebay.PipelineHandle(self._producer._core, pipeline, server)
             except BaseException:
-                self._producer.close()
+                self._producer.abandon()
                 raise
         self._step: OpenStep | None = None
         self.pipeline = pipeline

@@ -111,6 +111,19 @@ def exactly(given: object, wanted: np.dtype[Any], what: str) -> NDArray[Any] | N
     return made
 
 
+def exactly_bfloat16(given: object, wanted: np.dtype[Any], what: str) -> NDArray[Any] | None:
+    """The same for bfloat16, which NumPy does not know: the upper half of a float32."""
+    singles = exactly(given, np.dtype("f4"), what)
+    if singles is None:
+        return None
+    bits = singles.view("u4")
+    if np.any(bits & 0xFFFF):
+        raise TypeMismatch(
+            f"{what}: {_shown(given)} is not exact in bfloat16: give an array of ml_dtypes.bfloat16"
+        )
+    return (bits >> 16).astype("u2").view(wanted)
+
+
 def numbers(given: object, dimensions: int, what: str) -> list[float]:
     """A number for each dimension, given as such or as one for all."""
     plain = as_plain(given, what)
@@ -134,8 +147,14 @@ def _check(given: object, what: str) -> None:
         )
 
 
-def _is_same(number: complex, kept: complex) -> bool:
-    return number == kept or (number != number and kept != kept)  # NaN
+def _is_same(number: Any, kept: Any) -> bool:
+    if number == kept:
+        return True
+    if isinstance(number, complex):
+        kept = complex(kept)
+        parts = ((number.real, kept.real), (number.imag, kept.imag))
+        return all(a == b or (a != a and b != b) for a, b in parts)
+    return bool(number != number and kept != kept)  # NaN
 
 
 def _leaves(given: Iterable[object]) -> Iterator[object]:

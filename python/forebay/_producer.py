@@ -118,28 +118,28 @@ class Producer:
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
-        rank, size, group, job = _jobs.joined(comm, rank, size, group, job)
-        # generated from interface/forebay.toml: given producer
-        given = _options.producer(
-            group=group,
-            rank=rank,
-            size=size,
-            policy=policy,
-            keep=keep,
-            timeout=timeout,
-            transport=transport,
-            on_loss=on_loss,
-            placement=placement,
-            continues=continues,
-            queue_bytes=queue_bytes,
-            replicas=replicas,
-            durability=durability,
-            wait_for_readers=wait_for_readers,
-            job=job,
-            name=name,
-        )
-        # end of what is generated
-        with _jobs.together(comm, lambda: self._core.close()):
+        with _jobs.together(comm, lambda: self._core.abandon()):
+            rank, size, group, job = _jobs.joined(comm, rank, size, group, job)
+            # generated from interface/forebay.toml: given producer
+            given = _options.producer(
+                group=group,
+                rank=rank,
+                size=size,
+                policy=policy,
+                keep=keep,
+                timeout=timeout,
+                transport=transport,
+                on_loss=on_loss,
+                placement=placement,
+                continues=continues,
+                queue_bytes=queue_bytes,
+                replicas=replicas,
+                durability=durability,
+                wait_for_readers=wait_for_readers,
+                job=job,
+                name=name,
+            )
+            # end of what is generated
             self._core = _forebay.Producer(stream, given)
         self._offers: dict[str, _Offer] = {}
         self._open: OpenStep | None = None

@@ -4,7 +4,10 @@
 use crate::group::pause_for;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use signal_hook::consts::{SIGHUP, SIGTERM};
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clears the screen and goes to its first line; begins and ends the terminal's other screen.
@@ -94,7 +97,7 @@ impl Live {
 
     /// Waits until it is time to show it again, or a key is pressed, or nobody looks any more.
     pub(crate) fn wait(&self) -> Next {
-        if self.broken {
+        if self.broken || self.is_told_to_end() {
             return Next::Over;
         }
         if self.screen.is_none() || self.json {
@@ -109,6 +112,7 @@ impl Live {
             let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
             match poll(&mut polled, Some(&timeout)) {
                 Ok(0) => return Next::Again,
+                Err(rustix::io::Errno::INTR) if self.is_told_to_end() => return Next::Over,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return Next::Over,
                 Ok(_) => {}
@@ -124,6 +128,13 @@ impl Live {
     }
 }
 
+impl Live {
+    /// Whether a signal has told it to end, which the terminal must not be left by as it is.
+    fn is_told_to_end(&self) -> bool {
+        self.screen.as_ref().is_some_and(|screen| screen.told_to_end.load(Ordering::Relaxed))
+    }
+}
+
 /// How many rows and columns the terminal has.
 fn size() -> (usize, usize) {
     let told = termios::tcgetwinsize(io::stdout()).ok();
@@ -134,6 +145,7 @@ fn size() -> (usize, usize) {
 /// The terminal's other screen, on which keys come at once. It is as it was when this is dropped.
 struct Screen {
     before: Termios,
+    told_to_end: Arc<AtomicBool>,
 }
 
 impl Screen {
@@ -143,9 +155,13 @@ impl Screen {
         modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        let told_to_end = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, told_to_end.clone()).ok()?;
+        }
         termios::tcsetattr(io::stdin(), OptionalActions::Now, &modes).ok()?;
         print!("{BEGIN}");
-        Some(Screen { before })
+        Some(Screen { before, told_to_end })
     }
 }
 

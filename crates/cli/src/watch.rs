@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 ///
 /// With its number, its time, the seconds since the one before, its bytes, and
 /// minimum, maximum and mean of each field. Ends with the run: exit status 0,
-/// or 1 if it crashed. It is a reader: the simulation hands over what it names.
+/// or 1 if it crashed; --timeout also bounds the wait for each step. It is a
+/// reader: the simulation hands over what it names.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Watch {
     /// The stream, which may not exist yet
@@ -52,7 +53,7 @@ pub(crate) fn watch(common: &Common, watch: &Watch, output: &Output) -> Result<E
     let mut live = Live::lines(output.is_json());
     let (mut before, mut shown) = (None::<Instant>, 0);
     while watch.count.is_none_or(|count| shown < count) {
-        let step = match consumer.next_step(None) {
+        let step = match consumer.next_step(common.timeout) {
             Ok(step) => step,
             Err(error) if error.kind == ErrorKind::Ended => {
                 output.remark(&error.text);

@@ -24,6 +24,18 @@ pub(crate) struct Space {
 
 /// How many fields are remembered.
 const FIELDS_MAX: usize = 1024;
+/// How often a field may be replaced, by one of another shape and back, while it is read.
+const REPLACED_MAX: u32 = 1000;
+
+impl Space {
+    fn remember(&self, name: &str, field: Field) {
+        let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+        if fields.len() >= FIELDS_MAX {
+            fields.clear();
+        }
+        fields.insert(name.to_owned(), field);
+    }
+}
 
 #[pymethods]
 impl Space {
@@ -67,6 +79,7 @@ impl Space {
         let left = || timeout.saturating_sub(began.elapsed());
         // Before a lock is waited for that the parent's threads may have held.
         self.space.check_process().map_err(raise)?;
+        let mut replaced = 0;
         let mut known = self.fields.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         loop {
             let field = match known {
@@ -97,7 +110,13 @@ impl Space {
                     Err(error) if error.is_retryable() => Err(error),
                     // The shape may be another one at this step.
                     Err(error) => match self.space.field(name, step, left()) {
-                        Ok(now) if now != field => Ok(Err(now)),
+                        // Also where it was replaced by one of another shape, and that by one of the first shape again.
+                        Ok(now)
+                            if now != field || (replaced < REPLACED_MAX && selection.span(&now).is_ok()) =>
+                        {
+                            replaced += 1;
+                            Ok(Err(now))
+                        }
                         _ => Err(error),
                     },
                 }
@@ -109,14 +128,8 @@ impl Space {
                     continue;
                 }
             };
-            let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
-            if fields.len() >= FIELDS_MAX {
-                fields.clear();
-            }
-            let dtype = field.dtype;
-            fields.insert(name.to_owned(), field);
-            drop(fields);
-            let mut array = Array::of(out.bind(py), dtype)?;
+            let mut array = Array::of(out.bind(py), field.dtype)?;
+            self.remember(name, field);
             return waiting(py, || found.read(&selection, &mut array.target()?));
         }
     }

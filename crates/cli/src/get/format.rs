@@ -66,6 +66,11 @@ pub(super) fn write(get: &Get, format: Format, steps: &[ReadStep], output: &Outp
         };
     };
     let what = format!("cannot write {}", path.display());
+    // What there was is kept if this cannot take its place.
+    if matches!(format, Format::Npy | Format::Npz) {
+        let fit = get.fields.iter().try_for_each(|name| Stacked::of(get, steps, name).map(drop));
+        fit.map_err(|error| error.about(&what))?;
+    }
     let file = File::create(path).map_err(|error| Error::io(&what, &error))?;
     let mut out = BufWriter::new(file);
     let written = write_to(&mut out, get, format, steps).and_then(|()| Ok(out.flush()?));
@@ -126,7 +131,7 @@ fn write_to(out: &mut impl Write, get: &Get, format: Format, steps: &[ReadStep])
         Format::Json => {
             let all: Vec<Value> = arrays().map(|(step, array)| with_values(get, step, array)).collect();
             match &all[..] {
-                [one] => writeln!(out, "{one:#}")?,
+                [one] if !is_range(get) => writeln!(out, "{one:#}")?,
                 _ => writeln!(out, "{:#}", Value::Array(all))?,
             }
             Ok(())

@@ -5,7 +5,11 @@ use crate::consumer::told::{Told, ToldStep};
 use crate::reading::held_steps::StepSource;
 use forebay_core::{ErrorKind, Result};
 use forebay_wire::client::consumer::Request;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the answer to the question for the newest step may take, however little time the caller gives: `next` with a
+/// `timeout` of 0 asks, too.
+const ANSWER: Duration = Duration::from_millis(500);
 
 impl Consumer {
     /// The newest step that is closed and was not told before; else the next one, if it comes in time.
@@ -14,11 +18,16 @@ impl Consumer {
         loop {
             let source = self.held.source();
             let Some(attachment) = source.attachment() else { return Ok(None) };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let asked =
-                source.rpc.call_within(&Request::Next { attachment }, None, left, "to tell the newest step");
-            match asked {
+            // A step may have come since this was asked last, in vain. It may be an old one by now.
+            if self.take_newest(&source, &mut newest, Instant::now())? && newest.is_none() {
+                continue;
+            }
+            let question = Request::Next { attachment, has_spare: newest.is_some() };
+            let left = deadline.saturating_duration_since(Instant::now()).max(ANSWER);
+            match source.rpc.call_within(&question, None, left, "to tell the newest step") {
                 Ok(_) => {}
+                // What is wrong it is told when it asks for the next.
+                Err(_) if newest.is_some() => return Ok(newest),
                 Err(error) if error.kind == ErrorKind::Unreachable => {
                     self.on_coordinator_lost(deadline, &source, error)?;
                     continue;
@@ -26,18 +35,30 @@ impl Consumer {
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
                 Err(error) => return Err(self.note_over(error)),
             }
-            // A step may have come since this was asked last, in vain. What the answer brought comes after it.
-            loop {
-                let until = if newest.is_some() { Instant::now() } else { deadline };
-                match self.listen(&source, until) {
-                    Ok(Told::Step(step)) => newest = Some(pass_over(&source, newest.take(), step)),
-                    Ok(Told::Nothing) => return Ok(newest),
-                    Ok(Told::Moved(_)) if newest.is_some() => return Ok(newest),
-                    Ok(Told::Moved(_)) => break,
-                    // What has ended it is told when it asks for the next.
-                    Err(_) if newest.is_some() => return Ok(newest),
-                    Err(error) => return Err(error),
-                }
+            let moved = self.take_newest(&source, &mut newest, deadline)?;
+            if newest.is_some() || !moved {
+                return Ok(newest);
+            }
+        }
+    }
+
+    /// Takes what it is told, and waits for that as long as there is none: the newest one, which passes over those before it.
+    /// Whether another server is to be asked.
+    fn take_newest(
+        &self,
+        source: &StepSource,
+        newest: &mut Option<ToldStep>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        loop {
+            let until = if newest.is_some() { Instant::now() } else { deadline };
+            match self.listen(source, until) {
+                Ok(Told::Step(step)) => *newest = Some(pass_over(source, newest.take(), step)),
+                Ok(Told::Nothing) => return Ok(false),
+                Ok(Told::Moved(_)) => return Ok(true),
+                // What has ended it is told when it asks for the next.
+                Err(_) if newest.is_some() => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
     }

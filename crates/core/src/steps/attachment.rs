@@ -163,6 +163,8 @@ pub struct Attachment {
     pub(super) whole_runs: bool,
     /// Whether it has asked for a step, and has not been told of one since: one that takes the newest alone.
     pub(super) has_asked: bool,
+    /// Whether it releases one of those that it holds as soon as it is told of a newer one.
+    pub(super) has_spare: bool,
     /// What came before this was told already, if it came back.
     pub(super) first: (RunNumber, StepNumber),
     /// The step that it wants next, if it came back and its run is not known yet.
@@ -209,6 +211,7 @@ impl Attachment {
             first_run: 0,
             whole_runs: false,
             has_asked: false,
+            has_spare: false,
             first: (0, 0),
             resumes_at: None,
             held_before: Vec::new(),
@@ -385,7 +388,8 @@ impl Attachment {
 
     /// Whether it is to be told of a step that waits for it.
     pub(super) fn is_ready(&self) -> bool {
-        self.delivered.len() < self.window as usize && (self.take == Take::All || self.has_asked)
+        self.delivered.len() < self.window as usize + usize::from(self.has_spare)
+            && (self.take == Take::All || self.has_asked)
     }
 
     /// A step that waits for it is dropped, and counted where it was. `false` if it does not wait for it.

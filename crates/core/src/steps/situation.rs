@@ -50,6 +50,8 @@ const FIELDS_NAMED_MAX: usize = 8;
 pub struct Situation {
     /// The stream's latest run, if it has had one.
     pub run: Option<RunNumber>,
+    /// Whether it is over.
+    pub is_over: bool,
     /// Whether some rank of it is there, or on its way to another home.
     pub has_ranks: bool,
     /// Whether the reader takes part in it.
@@ -85,8 +87,14 @@ impl fmt::Display for Situation {
             return write!(f, "it has had no run yet: is the simulation running?");
         };
         let reached = self.reached.map(|step| format!(", at step {step}")).unwrap_or_default();
-        if !self.has_ranks {
+        if self.is_over {
             return write!(f, "its run {run} is over, and no other one has begun");
+        }
+        if !self.has_ranks {
+            return write!(
+                f,
+                "of its run {run}{reached} no rank is there, and not all have come: is the simulation running?"
+            );
         }
         if !self.takes_part {
             return write!(

@@ -68,8 +68,8 @@ impl Session {
                 self.release(attachment, run, step, pinned);
                 Ok(None)
             }
-            Request::Next { attachment } => {
-                self.ask_for_newest(attachment);
+            Request::Next { attachment, has_spare } => {
+                self.ask_for_newest(attachment, has_spare);
                 Ok(Some(Reply::Done))
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
@@ -155,11 +155,11 @@ impl Session {
     }
 
     /// The reader takes the newest step alone, and asks for it.
-    fn ask_for_newest(&mut self, id: AttachmentId) {
+    fn ask_for_newest(&mut self, id: AttachmentId, has_spare: bool) {
         let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
         let node = &self.client.node;
         let mut state = node.state.lock();
-        let effects = node.coordinator(&mut state, stream).on_asked(id);
+        let effects = node.coordinator(&mut state, stream).on_asked(id, has_spare);
         node.apply(&mut state, stream, effects);
         node.drain(&mut state);
     }

@@ -66,7 +66,7 @@ impl Rank {
             run,
             policy: options.policy,
             ranks: options.size,
-            awaited_readers: if attempt == 0 { options.wait_for_readers } else { 0 },
+            awaited_readers: options.wait_for_readers,
             copies: options.copies(),
             durability: options.durability,
             writing,

@@ -52,6 +52,9 @@ pub enum Request {
     Next {
         /// The attachment.
         attachment: AttachmentId,
+        /// Whether it has one that it was told of too late to give it to its user: once it is told of a newer one it releases
+        /// that.
+        has_spare: bool,
     },
     /// Asks what the reader waits for. Answer: [`Reply::Situation`].
     Look {

@@ -91,10 +91,12 @@ impl StreamCoordinator {
     }
 
     /// An attachment that takes the newest step alone asks for one: it is told of what waits for it, or of what closes next.
-    pub fn on_asked(&mut self, id: AttachmentId) -> Vec<Effect> {
+    /// `has_spare` if it has one that it was told of too late to give it to its user, and which it then releases.
+    pub fn on_asked(&mut self, id: AttachmentId, has_spare: bool) -> Vec<Effect> {
         let mut effects = Vec::new();
         if let Some(attachment) = self.attachments.get_mut(&id) {
             attachment.has_asked = true;
+            attachment.has_spare = has_spare;
         }
         self.deliver(id, &mut effects);
         self.end_if_over(&mut effects);
@@ -247,7 +249,8 @@ impl StreamCoordinator {
         let (Some(run), Some(attachment)) = (self.runs.get(&self.last_run), self.attachments.get(&id)) else {
             return situation;
         };
-        situation.has_ranks = !run.is_over();
+        situation.is_over = run.is_over();
+        situation.has_ranks = run.ranks.values().any(|rank| !rank.state.is_gone());
         situation.takes_part = attachment.takes_part_in(run.number);
         situation.reached = run.reached();
         situation.is_any_wanted = run.offer.fields.values().any(|field| attachment.needs.wants(field, 0));
@@ -413,7 +416,7 @@ impl StreamCoordinator {
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
             attachment.delivered.insert((run, step));
-            attachment.has_asked = false;
+            (attachment.has_asked, attachment.has_spare) = (false, false);
             effects.push(Effect::Deliver(id, Box::new(report)));
         }
     }

@@ -561,7 +561,7 @@ fn one_that_looks_at_what_is_held_demands_nothing() {
     // The newest alone; and of a stream that holds nothing, nothing.
     let newest = Attachment { take: Take::Latest, ..reader() };
     assert_eq!(delivered(&stream.attach(AttachmentId(8), newest, Start::HELD).unwrap()), []);
-    assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [(5, 1)]);
+    assert_eq!(delivered(&stream.on_asked(AttachmentId(8), false)), [(5, 1)]);
     let mut empty = Checked::new("t", vec![S0]);
     let effects = empty.attach(AttachmentId(9), reader(), Start::HELD).unwrap();
     assert_eq!(ends(&effects), [(9, 0, ErrorKind::Ended)]);
@@ -658,8 +658,8 @@ fn one_that_takes_the_newest_alone_is_told_of_it_when_it_asks() {
         for number in 0..3 {
             assert_eq!(delivered(&step(&mut stream, number)), [(number, 0)], "to the other one");
         }
-        assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [(2, 2)], "it has missed two");
-        assert_eq!(delivered(&stream.on_asked(AttachmentId(8))), [], "it waits for the next");
+        assert_eq!(delivered(&stream.on_asked(AttachmentId(8), false)), [(2, 2)], "it has missed two");
+        assert_eq!(delivered(&stream.on_asked(AttachmentId(8), false)), [], "it waits for the next");
         let told: Vec<_> = delivered(&step(&mut stream, 3));
         assert_eq!(told, [(3, 0), (3, 0)]);
         step(&mut stream, 4);
@@ -675,7 +675,7 @@ fn one_that_takes_the_newest_alone_is_told_of_it_when_it_asks() {
             "it has a step to ask for"
         );
         stream.release(AttachmentId(7), 1, 5, false);
-        let effects = stream.on_asked(AttachmentId(8));
+        let effects = stream.on_asked(AttachmentId(8), false);
         assert_eq!((delivered(&effects), ends(&effects)), (vec![(5, 1)], vec![(8, 0, ErrorKind::Ended)]));
     }
 }

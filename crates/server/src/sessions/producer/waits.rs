@@ -39,31 +39,39 @@ impl Session {
         }
     }
 
-    /// Waits until as many readers are there as the run waits for, or another rank has begun its first step.
+    /// Waits until as many readers are there as the run waits for, or another rank has begun its first step. A rank that dies
+    /// meanwhile ends it.
     pub(super) async fn await_readers(&mut self, deadline: Instant) -> Result<()> {
         let node = self.client.node.clone();
         let Some(rank) = &mut self.rank else { return Ok(()) };
         let (stream, run, wanted) = (rank.stream.clone(), rank.run, rank.awaited_readers);
-        let mut pause = READERS_PAUSE;
-        loop {
-            let question = |token| streams::Message::WhoReads { token, stream: stream.clone(), run };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let answer = node.ask_coordinator(&stream, rank.rank, left, question).await?;
-            let Answer::Readers(readers) = answer else {
-                return Err(Error::internal("no answer about readers"));
-            };
-            if readers.are_enough(wanted) {
-                rank.awaited_readers = 0;
-                return Ok(());
+        let are_there = async {
+            let mut pause = READERS_PAUSE;
+            loop {
+                let question = |token| streams::Message::WhoReads { token, stream: stream.clone(), run };
+                let left = deadline.saturating_duration_since(Instant::now());
+                let answer = node.ask_coordinator(&stream, rank.rank, left, question).await?;
+                let Answer::Readers(readers) = answer else {
+                    return Err(Error::internal("no answer about readers"));
+                };
+                if readers.are_enough(wanted) {
+                    rank.awaited_readers = 0;
+                    return Ok(());
+                }
+                if Instant::now() + pause >= deadline {
+                    return Err(Error::timeout(format!(
+                        "the first step of stream '{stream}' waits for readers with {wanted} different names, as \
+                         wait_for_readers says: {readers}"
+                    )));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(READERS_PAUSE_MAX);
             }
-            if Instant::now() + pause >= deadline {
-                return Err(Error::timeout(format!(
-                    "the first step of stream '{stream}' waits for readers with {wanted} different names, as \
-                     wait_for_readers says: {readers}"
-                )));
-            }
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(READERS_PAUSE_MAX);
+        };
+        tokio::select! {
+            biased;
+            () = self.client.left() => Err(Error::unreachable("the rank has left while it waited for readers")),
+            are_there = are_there => are_there,
         }
     }
 
