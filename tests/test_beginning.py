@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.children import Child
+from support.commands import run
 from support.groups import group_status, server_ids, stream_status
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
@@ -69,6 +70,29 @@ WAITS_ALONE = """
         with sim.step(0) as step:
             print(step.put("U", np.full(4, 7.0)))
 """
+
+
+def test_a_field_that_an_ended_run_never_had_is_named(one: forebay.LocalGroup) -> None:
+    """Beside one that it had, or alone; by readers of what is left. Who waits for the next run may know better."""
+    with simulation(one, keep=2) as sim:
+        put(sim, 0)
+    for start in ("next", "oldest", "latest", "held"):
+        for fields in (["U", "V"], ["V"]):
+            with pytest.raises(forebay.NotFound, match="has no field 'V'; it offers U"):
+                consumer(one, fields=fields, start=start)
+    with consumer(one, fields=["V"], start="run"), consumer(one, fields=["V"], follow=True):
+        pass
+
+
+def test_the_status_says_that_readers_are_awaited(one: forebay.LocalGroup) -> None:
+    with simulation(one, wait_for_readers=1) as sim:
+        assert (stream_status(one, "s") or {}).get("awaited_readers") == 1
+        assert (
+            "its first step waits for a reader with a name (1)" in run("status", "--group", one.path).stdout
+        )
+        with consumer(one, name="one"):
+            put(sim, 0)
+            assert (stream_status(one, "s") or {})["awaited_readers"] is None
 
 
 def test_it_waits_for_readers_at_its_next_home(

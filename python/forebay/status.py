@@ -228,6 +228,9 @@ class StreamStatus(TypedDict):
     policy: str | None
     """What becomes of its steps when readers or memory cannot keep up: `drop-oldest`, `block` or `latest`;
     null if it has had no run."""
+    awaited_readers: int | None
+    """For how many readers with different names its first step waits (`wait_for_readers`); null if it does
+    not, or has begun."""
     ranks: RankCounts
     """How many it has."""
     steps: StepCounts

@@ -173,7 +173,8 @@ fn lines(listed: &Listed<'_>, ls: &Ls, is_one: bool) -> Vec<String> {
         let readers = format!("{} reader{}", stream.attached, if stream.attached == 1 { "" } else { "s" });
         let step = latest.as_ref().map(|latest| format!("; below, step {}", latest.number));
         let (held, size) = (stream.held.steps, bytes(stream.held.bytes));
-        lines.push(format!("{held} steps held, {size}, {readers}{}", step.unwrap_or_default()));
+        let steps = if held == 1 { "step" } else { "steps" };
+        lines.push(format!("{held} {steps} held, {size}, {readers}{}", step.unwrap_or_default()));
     }
     if ls.attributes {
         lines.extend(attributes(&stream.attrs));

@@ -208,6 +208,7 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
         "attached": readers.len(),
         "readers": readers.iter().take(READERS_MAX).map(reader_status).collect::<Vec<_>>(),
         "policy": policy,
+        "awaited_readers": stream.awaited_readers(),
         "phase": phase,
         "since": since.filter(|since| *since > 0).map(|since| since as f64 / 1000.0),
         "reached": reached,

@@ -41,7 +41,9 @@ pub(super) fn group(options: &GroupOptions) -> Result<String, String> {
     let status = match Admin::open(&options).and_then(|admin| admin.status()) {
         Ok(status) => status,
         Err(error) if error.kind == ErrorKind::ConnectionFile && options.group.is_none() => {
-            return Ok("none is running under the default name".to_owned());
+            let named = std::env::var("FOREBAY_GROUP").ok().filter(|name| !name.is_empty());
+            let what = named.map_or("the default name".to_owned(), |name| format!("FOREBAY_GROUP={name}"));
+            return Ok(format!("none is running under {what}"));
         }
         Err(error) => return Err(error.text),
     };

@@ -118,11 +118,16 @@ pub(crate) fn phase(stream: &StreamStatus) -> String {
     let reached = stream.reached.map(|step| format!(", {place} step {step}"));
     let speed = stream.steps_per_second.filter(|_| phase == "running");
     let speed = speed.map(|speed| format!(", {}", rate(speed)));
+    let awaited = stream.awaited_readers.map(|count| {
+        let names = if count == 1 { "a reader with a name" } else { "readers with different names" };
+        format!(", its first step waits for {names} ({count})")
+    });
     format!(
-        "{phase}{}{}{}",
+        "{phase}{}{}{}{}",
         since.unwrap_or_default(),
         reached.unwrap_or_default(),
-        speed.unwrap_or_default()
+        speed.unwrap_or_default(),
+        awaited.unwrap_or_default()
     )
 }
 

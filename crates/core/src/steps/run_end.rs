@@ -96,13 +96,14 @@ impl RunEnd {
                 let _ = write!(
                     text,
                     "{and} none of its steps: attach before they are gone (`wait_for_readers` has the simulation wait for \
-                     its readers), have it keep some (`keep`), or wait for its next run (`follow`)"
+                     its readers), have it keep some (`keep`), or wait for its next run (`start` \"run\", or `follow`)"
                 );
             }
             Some(kept) => {
                 let _ = write!(
                     text,
-                    "{and} {kept} of its steps: begin with the oldest (`start`), or wait for its next run (`follow`)"
+                    "{and} {kept} of its steps: begin with the oldest (`start` \"oldest\") to read what is wanted of them, or wait \
+                     for its next run (`start` \"run\", or `follow`)"
                 );
             }
             None if self.missed > 0 => {

@@ -157,6 +157,9 @@ pub struct StreamStatus {
     /// What becomes of its steps when readers or memory cannot keep up: `drop-oldest`, `block` or `latest`; null if
     /// it has had no run.
     pub policy: Option<String>,
+    /// For how many readers with different names its first step waits (`wait_for_readers`); null if it does not, or
+    /// has begun.
+    pub awaited_readers: Option<u64>,
     /// How many it has.
     pub ranks: RankCounts,
     /// How many this run has had, as counted by the server that coordinates the stream now: one that takes the place

@@ -25,7 +25,9 @@ impl StreamCoordinator {
         start: Start,
     ) -> Result<Vec<Effect>> {
         attachment.needs.check()?;
-        let run = self.runs.get(&self.last_run).filter(|run| !run.is_over());
+        // Of a run that is over it reads what is left, unless it waits for the next one.
+        let waits = attachment.follow || start == Start::Run || self.attachments.contains_key(&id);
+        let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() || !waits);
         if let Some(run) = run.filter(|run| run.offer.is_complete()) {
             attachment.needs.check_against(&self.name, run.offer.fields.values())?;
         }
@@ -241,6 +243,13 @@ impl StreamCoordinator {
         }
         there.unnamed.truncate(UNNAMED_MAX);
         there
+    }
+
+    /// For how many readers with names the first step of the latest run waits; `None` once a rank has begun it.
+    pub fn awaited_readers(&self) -> Option<u32> {
+        let run = self.runs.get(&self.last_run).filter(|run| !run.is_over())?;
+        let awaited = run.options.wait_for_readers;
+        (awaited > 0 && !run.ranks.values().any(|rank| rank.has_begun)).then_some(awaited)
     }
 
     /// What an attachment waits for.
