@@ -194,6 +194,18 @@ for group, names in (("/nowhere", ["a", "a"]), (None, ["a", ""]), (None, ["", "a
             same = told[0][1].removeprefix("rank 1: ") == told[1][1].removeprefix("rank 0: ")
             sys.stdout.write(f"{told[0][0]} {told[1][0]} {same}\n")
 try:
+    forebay.Producer("a", comm=comm, keep=-comm.rank, timeout=20)
+except forebay.Invalid as error:
+    sys.stdout.write(f"{'keep' in str(error)}\n")
+try:
+    forebay.Producer("a", comm=comm, group=5 if comm.rank == 0 else None, timeout=20)
+except forebay.Invalid as error:
+    sys.stdout.write(f"{'group=5' in str(error)}\n")
+try:
+    forebay.Producer("a", comm=comm, rank=comm.rank, timeout=20)
+except forebay.Invalid as error:
+    sys.stdout.write(f"{'leave them out' in str(error)}\n")
+try:
     forebay.Producer("a", comm=comm, rank=1)
 except forebay.Invalid as error:
     sys.stdout.write(f"{'leave them out' in str(error)}\n")
@@ -205,8 +217,7 @@ except forebay.Invalid as error:
         "ConnectionFile ConnectionFile True",
         "Invalid Invalid True",
         "Invalid Invalid True",
-        "True",
-        "True",
+        *["True"] * 8,
     ]
     assert sorted(done.stdout.splitlines()) == sorted(expected)
 

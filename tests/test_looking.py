@@ -433,6 +433,13 @@ def test_a_signal_leaves_the_terminal_as_it_was(two: forebay.LocalGroup, number:
         top.ended()
 
 
+def test_watch_waits_for_a_step_no_longer_than_it_is_told(two: forebay.LocalGroup) -> None:
+    """The run lives, and makes a pause."""
+    with kept(two):
+        late = run("watch", "grayscott", "--timeout", "100ms", "--group", two.path, code=1)
+    assert "has come within 0.1 s" in late.stderr
+
+
 def test_a_file_is_kept_that_nothing_takes_the_place_of(two: forebay.LocalGroup, own_place: Path) -> None:
     """Steps of several shapes are no array; and a range of one step is one of several."""
     place = own_place / "kept.npz"

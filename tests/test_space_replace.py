@@ -113,6 +113,28 @@ def test_readers_see_one_or_the_other(
     wait_until(lambda: is_given_back(three))
 
 
+def test_the_whole_array_is_read_whatever_shape_it_has_now(three: forebay.LocalGroup) -> None:
+    """It is replaced by one of another shape and back, while it is read: the region was never one that the reader named."""
+    stop = threading.Event()
+
+    def keep_replacing() -> None:
+        with opened(three) as space:
+            while not stop.is_set():
+                for shape in ((200_000,), (10,)):
+                    space.put("T", np.zeros(shape), step=0, replace=True)
+
+    with opened(three) as mine:
+        mine.put("T", np.zeros(10), step=0, replace=True)
+        writer = threading.Thread(target=keep_replacing)
+        writer.start()
+        try:
+            seen = {mine.get("T", step=0).shape for _ in range(3000)}
+        finally:
+            stop.set()
+            writer.join()
+        assert seen == {(10,), (200_000,)}
+
+
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
 def test_several_replace_one_array_at_once(three: forebay.LocalGroup, shape: tuple[int, int]) -> None:
     """One of those put last stays, whole, and the memory of the others is free."""

@@ -126,10 +126,8 @@ impl Live {
             };
         }
     }
-}
 
-impl Live {
-    /// Whether a signal has told it to end, which the terminal must not be left by as it is.
+    /// Whether a signal has told it to end, so that the terminal is left as it was.
     fn is_told_to_end(&self) -> bool {
         self.screen.as_ref().is_some_and(|screen| screen.told_to_end.load(Ordering::Relaxed))
     }

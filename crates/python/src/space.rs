@@ -8,7 +8,7 @@ use crate::producer::{dims, extent, field};
 use crate::timeout::Timeout;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
-use forebay_client::{Selection, SpaceArray, SpacePut};
+use forebay_client::{ErrorKind, Selection, SpaceArray, SpacePut};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub(crate) struct Space {
 /// How many fields are remembered.
 const FIELDS_MAX: usize = 1024;
 /// How often a field may be replaced, by one of another shape and back, while it is read.
-const REPLACED_MAX: u32 = 1000;
+const REPLACED_MAX: u32 = 100;
 
 impl Space {
     fn remember(&self, name: &str, field: Field) {
@@ -110,10 +110,9 @@ impl Space {
                     Err(error) if error.is_retryable() => Err(error),
                     // The shape may be another one at this step.
                     Err(error) => match self.space.field(name, step, left()) {
-                        // Also where it was replaced by one of another shape, and that by one of the first shape again.
-                        Ok(now)
-                            if now != field || (replaced < REPLACED_MAX && selection.span(&now).is_ok()) =>
-                        {
+                        Ok(now) if now != field => Ok(Err(now)),
+                        // It was replaced by one of another shape, and that by one of the first shape again.
+                        Ok(now) if error.kind == ErrorKind::OutOfBounds && replaced < REPLACED_MAX => {
                             replaced += 1;
                             Ok(Err(now))
                         }

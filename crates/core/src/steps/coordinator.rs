@@ -142,8 +142,7 @@ impl StreamCoordinator {
 
     /// Whether some rank of a run is there, or on its way to another home.
     pub fn has_ranks(&self) -> bool {
-        let mut ranks = self.runs.values().flat_map(|run| run.ranks.values());
-        ranks.any(|rank| !rank.state.is_gone())
+        self.runs.values().any(Run::has_ranks)
     }
 
     /// Whether nothing but what is told of its past would be lost by forgetting it.

@@ -219,6 +219,16 @@ impl Run {
         if why.is_empty() { RunOutcome::Finished } else { RunOutcome::Crashed(why.join(", and ")) }
     }
 
+    /// Whether some rank is there, or on its way to another home.
+    pub(super) fn has_ranks(&self) -> bool {
+        self.ranks.values().any(|rank| !rank.state.is_gone())
+    }
+
+    /// Whether some rank has begun a step.
+    pub(super) fn has_begun(&self) -> bool {
+        self.ranks.values().any(|rank| rank.has_begun)
+    }
+
     /// Whether every rank that will ever come has come and gone.
     pub(super) fn is_over(&self) -> bool {
         let gone = |rank: &Rank| rank.state.is_gone();

@@ -228,8 +228,7 @@ impl StreamCoordinator {
 
     /// The readers whose demand is in force in a run, as those are told that wait for them.
     pub fn readers_of(&self, number: RunNumber) -> ReadersThere {
-        let has_begun =
-            self.runs.get(&number).is_none_or(|run| run.ranks.values().any(|rank| rank.has_begun));
+        let has_begun = self.runs.get(&number).is_none_or(Run::has_begun);
         let mut there = ReadersThere { has_begun, ..ReadersThere::default() };
         let takes_part = |attachment: &&Attachment| {
             !attachment.is_stand_in() && attachment.takes_part_in(number) && attachment.from().is_some()
@@ -249,7 +248,7 @@ impl StreamCoordinator {
     pub fn awaited_readers(&self) -> Option<u32> {
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over())?;
         let awaited = run.options.wait_for_readers;
-        (awaited > 0 && !run.ranks.values().any(|rank| rank.has_begun)).then_some(awaited)
+        (awaited > 0 && !run.has_begun()).then_some(awaited)
     }
 
     /// What an attachment waits for.
@@ -259,7 +258,7 @@ impl StreamCoordinator {
             return situation;
         };
         situation.is_over = run.is_over();
-        situation.has_ranks = run.ranks.values().any(|rank| !rank.state.is_gone());
+        situation.has_ranks = run.has_ranks();
         situation.takes_part = attachment.takes_part_in(run.number);
         situation.reached = run.reached();
         situation.is_any_wanted = run.offer.fields.values().any(|field| attachment.needs.wants(field, 0));
