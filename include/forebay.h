@@ -394,7 +394,8 @@ int fb_attr(fb_producer *producer, const fb_attribute *attribute);
  * only and its home has taken them. Step numbers must grow within a run. What is
  * wrong with a step and only the servers can see, such as blocks of two ranks that overlap (FB_CONFLICT), is
  * told by a later call of this kind, at the latest by fb_flush or fb_producer_close: the step that was to begin
- * is then not begun, and the next number may be. */
+ * is then not begun; it, or a later one, may be.  Of ranks that give different times readers are told the first
+ * rank's. */
 int fb_producer_begin(fb_producer *producer, uint64_t number, double time);
 
 /* Sets *demanded to 1 if something wants this field at the current step. Never waits. */

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.arrays import reference
+from support.groups import stream_status
 from support.sessions import check_it_works, consumer, open_ranks, producer, trouble
 from support.waiting import wait_until
 
@@ -170,6 +171,40 @@ def test_overlapping_blocks(two: forebay.LocalGroup, transport: str, ranks: int)
                 pass
         with reader.next() as found:
             np.testing.assert_array_equal(found["U"][...], whole)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_rank_that_is_told_of_a_refused_block_may_begin_its_step_again(
+    one: forebay.LocalGroup, transport: str, again: bool
+) -> None:
+    """What the other rank puts in that step is not lost: if this one leaves it out, the step is torn."""
+    half = 200
+    with consumer(one, transport=transport) as reader, open_ranks(one, "s", 2, transport=transport) as sim:
+        for rank in sim:
+            rank.array("U", dtype="f8", shape=(2 * half,))
+
+        def put_half(rank: int, number: int, offset: int) -> None:
+            with sim[rank].step(number) as step:
+                step.put("U", np.full(half, float(number)), offset=(offset,))
+
+        put_half(0, 0, 0)
+        put_half(1, 0, half - 1)
+        assert reader.next().number == 0
+        with pytest.raises(forebay.Conflict, match="overlap"):
+            sim[1].begin(1)
+        put_half(0, 1, 0)
+        if again:
+            put_half(1, 1, half)
+        put_half(0, 2, 0)
+        put_half(1, 2, half)
+        with reader.next() as step:
+            assert (step.number, step.torn, step.missed) == (1, not again, 0)
+            assert (step["U"][: 2 * half if again else half] == 1).all()
+        with reader.next() as step:
+            assert (step.number, step.torn, step.missed) == (2, False, 0)
+    status = stream_status(one, "s")
+    assert status is not None
+    assert status["steps"] == {"closed": 3, "dropped": 0, "torn": int(not again)}
 
 
 def test_the_same_block_twice(two: forebay.LocalGroup, transport: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,7 +14,14 @@ import numpy as np
 import pytest
 from support.children import Child
 from support.commands import run
-from support.groups import group_status, server_ids, stream_status
+from support.groups import (
+    group_status,
+    pid_of_server,
+    server_ids,
+    server_numbers,
+    stream_coordinated_by,
+    stream_status,
+)
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -274,6 +282,54 @@ def test_a_live_view_takes_the_newest_and_nobody_notices(
         with pytest.raises(forebay.Ended):
             live.next()
         assert [step.number for step in other] == list(range(32))
+
+
+@pytest.mark.parametrize("how", ["killed", "leaves"])
+@pytest.mark.parametrize("take, timeout", [("latest", None), ("latest", 0), ("all", 0)])
+def test_a_live_view_goes_on_when_its_coordinator_is_gone(
+    two: forebay.LocalGroup, take: str, timeout: float | None, how: str
+) -> None:
+    """However little time it gives each look."""
+    gone, other = server_numbers(two)
+    name = stream_coordinated_by(two, gone)
+    with consumer(two, name, take=take) as live, simulation(two, stream=name, keep=3) as sim:
+        put(sim, 0)
+        assert live.next().number == 0
+        if how == "killed":
+            os.kill(pid_of_server(two, gone), signal.SIGKILL)
+        else:
+            forebay.Admin(group=two.path, timeout=30).remove_server(gone)
+        wait_until(lambda: server_numbers(two) == [other])
+        for number in range(1, 4):
+            put(sim, number)
+        seen: list[int] = []
+
+        def has_seen_all() -> bool:
+            with contextlib.suppress(forebay.Timeout), live.next(timeout=timeout) as step:
+                seen.append(step.number)
+            return seen[-1:] == [3]
+
+        wait_until(has_seen_all)
+        assert seen == sorted(set(seen))
+        assert take == "latest" or seen == [1, 2, 3]
+
+
+def test_a_live_view_of_a_group_that_is_gone_is_told(own_place: Any) -> None:
+    with forebay.local(servers=1) as group, consumer(group, take="latest") as live, simulation(group) as sim:
+        put(sim, 0)
+        assert live.next().number == 0
+        os.kill(pid_of_server(group, 0), signal.SIGKILL)
+
+        def is_told() -> bool:
+            try:
+                live.next(timeout=0)
+            except forebay.Timeout:
+                return False
+            except forebay.Unreachable:
+                return True
+            raise AssertionError("a step of nobody")
+
+        wait_until(is_told)
 
 
 def test_a_live_view_that_sleeps_takes_no_memory_that_is_needed(own_place: Any) -> None:

@@ -466,6 +466,12 @@ def test_the_latest_step_that_has_a_field(two: forebay.LocalGroup) -> None:
                     step.put("U", np.full(2, float(number)))
         wait_until(lambda: (stream_status(two, "s") or {}).get("latest") == 15)
         assert told(*latest)["step"] == 10
+        both = ("get", "s", "U", "V", "--group", two.path)
+        assert told(*both)[0]["step"] == 10
+        assert run(*both).stderr == ""
+        missing = run(*both, "--step", "12", code=1).stderr
+        assert "fields 'U' and 'V': the last that can be read before it is 10" in missing
+        assert "the first that can be read after it is 10" in run(*both, "--step", "7", code=1).stderr
     first = held.next()
     with producer(two, keep=10) as sim:
         sim.array("U", dtype="f8", shape=(2,))

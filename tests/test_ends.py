@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from support.children import Child
+from support.commands import run
 from support.groups import pid_of_server, server_numbers, stream_coordinated_by, stream_status
 from support.pipelines import pipeline_status
 from support.processes import is_alive, stand_still
@@ -126,6 +128,9 @@ def test_one_of_several_ranks_that_crashed_is_named(one: forebay.LocalGroup) -> 
                 a.put("U", np.ones(1), offset=(0,))
                 b.put("U", np.ones(1), offset=(2,))
         assert phase(one) == "running", "the others go on"
+        shown = run("ls", "--group", one.path).stdout
+        assert "its steps are torn: rank 1 of 3 (process" in shown
+        assert "; its steps are torn: rank 1" in run("status", "--group", one.path).stdout
         sim[0].close()
         sim[2].close()
         seen, told = read_all(reader)
@@ -149,6 +154,75 @@ def test_a_step_that_is_open_as_a_rank_closes_is_torn_and_the_run_finished(one: 
         step.put("U", np.ones(4))
         sim.close()
         assert read_all(reader) == ([(0, True)], "")
+
+
+@pytest.mark.parametrize("how", ["killed", "leaves"])
+def test_a_rank_that_gives_up_when_its_home_is_gone_has_crashed(two: forebay.LocalGroup, how: str) -> None:
+    """Another server tells that."""
+    with consumer(two) as reader:
+        with producer(two) as sim:
+            sim.array("U", dtype="f8", shape=(400,))
+            with sim.step(0) as step:
+                step.put("U", np.ones(400))
+            with reader.next() as found:
+                (home,) = {block.server for block in found.blocks("U")}
+            if how == "killed":
+                kill_server(two, home)
+            else:
+                forebay.Admin(group=two.path, timeout=30).remove_server(home)
+            sim.abandon()
+        with pytest.raises(forebay.Crashed, match="rank 0 of 1"):
+            reader.next()
+
+
+def test_a_rank_that_is_interrupted_gives_up_at_once(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    """Its home waits for readers just then, for ever if need be."""
+    sim = child(
+        """
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with producer(sys.argv[1], "s", wait_for_readers=1, timeout=float("inf")) as sim:
+            sim.array("U", dtype="f8", shape=(4,))
+            print("open")
+            sim.begin(0)
+        """,
+        one.path,
+    )
+    sim.expect("open")
+    wait_until(lambda: (stream_status(one, "s") or {}).get("awaited_readers") == 1)
+    # It may not have come to its wait yet: then Python raises at once.
+    sim.kill(signal.SIGINT)
+    assert sim.code() != 0
+    wait_until(lambda: phase(one) == "crashed")
+
+
+def test_a_rank_may_close_again_after_its_home_has_stood_still(one: forebay.LocalGroup) -> None:
+    with consumer(one) as reader, producer(one, timeout=1) as sim:
+        sim.array("U", dtype="f8", shape=(400,))
+        with sim.step(0) as step:
+            step.put("U", np.ones(400))
+        sim.flush()
+        server = pid_of_server(one, 0)
+        stand_still(server)
+        try:
+            with pytest.raises(forebay.Timeout):
+                sim.close()
+            with pytest.raises(forebay.Closed):
+                sim.flush()
+        finally:
+            os.kill(server, signal.SIGCONT)
+        wait_until(partial(has_closed, sim))
+        assert read_all(reader) == ([(0, False)], "")
+    assert phase(one) == "finished"
+
+
+def has_closed(sim: forebay.Producer) -> bool:
+    try:
+        sim.close()
+    except forebay.Timeout:
+        return False
+    return True
 
 
 ROWS = 400

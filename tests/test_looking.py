@@ -20,7 +20,13 @@ from typing import Any, Self
 import numpy as np
 import pytest
 from support.commands import FOREBAY, run, told
-from support.groups import group_status, stream_status
+from support.groups import (
+    group_status,
+    pid_of_server,
+    server_numbers,
+    stream_coordinated_by,
+    stream_status,
+)
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -108,6 +114,37 @@ def test_attributes_times_and_blocks(two: forebay.LocalGroup) -> None:
         assert [(block["min"], block["max"]) for block in blocks] == [(8.0, 10.5), (8.375, 10.875)]
         assert {block["server"] for block in blocks} <= {0, 1}
         assert "[0:4, 3:6]" in text
+
+
+def test_what_a_dead_server_held_is_shown_as_lost(two: forebay.LocalGroup) -> None:
+    dead, other = server_numbers(two)
+    name = stream_coordinated_by(two, other)
+    with open_ranks(two, name, 2, keep=3) as ranks:
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=(800,))
+        for rank, sim in enumerate(ranks):
+            with sim.step(0) as step:
+                step.put("U", np.ones(400), offset=(400 * rank,))
+        wait_until(lambda: (stream_status(two, name) or {}).get("latest") == 0)
+        shown = ("ls", "-t", name, "--group", two.path)
+        assert [step["lost"] for step in told(*shown)["held_steps"]] == [False]
+        os.kill(pid_of_server(two, dead), signal.SIGKILL)
+        wait_until(lambda: dead not in server_numbers(two))
+        assert [step["lost"] for step in told(*shown)["held_steps"]] == [True]
+        assert run(*shown).stdout.splitlines()[-1].split()[-1] == "lost"
+
+
+def test_ranks_that_give_different_times(one: forebay.LocalGroup) -> None:
+    """Readers are told what the first of those ranks says that say something, whichever ends first."""
+    with consumer(one) as reader, open_ranks(one, "s", 3) as ranks:
+        for sim in ranks:
+            sim.array("U", dtype="f8", ndim=1)
+        for number, order in enumerate([(0, 1, 2), (2, 1, 0), (1, 2, 0)]):
+            for rank in order:
+                with ranks[rank].step(number, time=None if rank == 0 else rank * 10.0) as step:
+                    step.put("U", np.ones(4))
+            with reader.next() as found:
+                assert found.time == 10.0
 
 
 def test_names_are_chosen_by_patterns(one: forebay.LocalGroup) -> None:
@@ -297,7 +334,8 @@ def test_a_crash_is_told_by_all_who_look(two: forebay.LocalGroup) -> None:
             with one:
                 out, _ = one.communicate(timeout=30)
                 assert one.returncode == 1
-                error = json.loads(out)
+                (line,) = out.splitlines()
+                error = json.loads(line)
                 assert error["error"] == "Crashed"
                 assert "crashed" in error["text"]
 

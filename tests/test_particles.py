@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.groups import is_given_back
+from support.pipelines import notes
 from support.sessions import open_ranks
 from support.waiting import wait_until
 
@@ -54,6 +57,31 @@ def test_a_species_is_read_whole(two: forebay.LocalGroup, transport: str) -> Non
             with of_one.next() as found:
                 assert list(found.particles("ions")) == ["id"]
     wait_until(lambda: is_given_back(two))
+
+
+def test_a_worker_beside_none_of_them_gets_none(
+    two: forebay.LocalGroup, code: Callable[[str], str], out: Path
+) -> None:
+    """The other worker's server holds them all."""
+    path = code("""
+        class Count(forebay.Pipeline):
+            def execute(self, step, comm):
+                ions = step.particles("ions")
+                shapes = {name: [str(values.dtype), *values.shape] for name, values in ions.items()}
+                note(self.config, rank=comm.rank, shapes=shapes)
+    """)
+    with forebay.Admin(group=two.path, timeout=30) as admin, forebay.Producer("s", group=two.path) as sim:
+        admin.create_pipeline("count", f"{path}:Count", stream="s", config={"out": str(out)})
+        sim.particles("ions", FIELDS)
+        with sim.step(0) as step:
+            for name, values in species(0, 1).items():
+                step.put(f"ions/{name}", values)
+        wait_until(lambda: len(notes(out)) == 2)
+        shapes = sorted((note["shapes"]["x"], note["shapes"]["id"]) for note in notes(out))
+        assert shapes == [
+            (["float64", 0, 3], ["int64", 0]),
+            (["float64", 370, 3], ["int64", 370]),
+        ]
 
 
 def test_what_is_said_of_their_fields(one: forebay.LocalGroup) -> None:

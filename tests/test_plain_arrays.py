@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -27,6 +28,16 @@ class Measured(np.ndarray[Any, Any]):
     """A subclass as packages for units have it."""
 
 
+class Lazy:
+    """An array of another package that is computed when NumPy asks for it."""
+
+    def __init__(self, computed: np.ndarray[Any, Any]) -> None:
+        self.computed = computed
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
+        return self.computed
+
+
 def missing(*truths: bool) -> Callable[[], np.ndarray[Any, Any]]:
     return lambda: np.array(truths)
 
@@ -36,6 +47,9 @@ MEAN_MORE = {
     "a mask that hides nothing": np.ma.masked_array([1.0, 2.0, 3.0]),
     "a list of masked": [np.ma.masked_array([1.0], [1]), np.ones(1), np.ones(1)],
     "the masked element": [1.0, np.ma.masked, 2.0],
+    "a mask that is computed": Lazy(np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])),
+    "a subclass that is computed": Lazy(np.ones(3).view(Measured)),
+    "a sequence of masked": collections.deque([1.0, np.ma.masked, 2.0]),
     "a subclass": np.ones(3).view(Measured),
     "a list of a subclass": [np.ones(1).view(Measured)] * 3,
     "units": Marked(units="m/s"),
@@ -51,6 +65,8 @@ MEAN_MORE = {
 MEAN_THAT = {
     "of another package": Marked(),
     "without nulls": Marked(null_count=0, isna=missing(False, False, False), mask=lambda: None),
+    "that is computed": Lazy(np.ones(3)),
+    "a sequence": collections.deque([1.0, 1.0, 1.0]),
     "a list": [1, 1.0, True + 0],
     "a view": memoryview(np.ones(3)),
     "turned round": np.ones(6)[::-2],

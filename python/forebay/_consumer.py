@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -257,7 +257,7 @@ class Step:
                     f"field '{lacks}' at step {self.number}: block {number} of rank {rank} was not put, and the fields of "
                     f"species '{species}' share one count"
                 )
-        return {name.removeprefix(prefix): _joined(list(blocks.values())) for name, blocks in found.items()}
+        return {name.removeprefix(prefix): self[name]._joined(blocks) for name, blocks in found.items()}
 
     def release(self) -> None:
         """Has finished with the step, so that the next one may come. Arrays of it that live stay valid."""
@@ -440,17 +440,18 @@ class Field:
             stats=None if told["stats"] is None else Stats(*told["stats"]),
         )
 
+    def _joined(self, parts: Mapping[Any, NDArray[Any]]) -> NDArray[Any]:
+        """One array of all parts along the first dimension; the part itself if there is only one."""
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        # Where other workers' servers hold all, this one has none.
+        none = np.empty((0, *self._core.element_shape(self.name)), self.dtype)
+        joined = np.concatenate([none, *parts.values()])
+        joined.flags.writeable = False
+        return joined
+
     def __repr__(self) -> str:
         return f"<forebay.Field {self.name}: {self.dtype} {self.shape or 'unplaced'}>"
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """One array of all parts along the first dimension; the part itself if there is only one."""
-    if len(parts) == 1:
-        return parts[0]
-    joined = np.concatenate(parts)
-    joined.flags.writeable = False
-    return joined
 
 
 def _unsqueeze(out: NDArray[Any], after: tuple[int | slice, ...]) -> NDArray[Any]:

@@ -7,8 +7,8 @@ to hand over the elements alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +75,18 @@ def as_plain(given: object, what: str) -> NDArray[Any]:
     if type(given) in _ARRAYS:
         return given  # type: ignore[return-value]
     _check(given, what)
-    if isinstance(given, list | tuple):
+    if _is_nested(given):
         for part in _leaves(given):
             if type(part) not in _NUMBERS:
                 _check(part, what)
     try:
-        return np.asarray(given)
+        made = np.asanyarray(given)
     except Exception as error:  # whatever the other package raises
         raise TypeMismatch(f"{what}: NumPy makes no array of this {_name(given)}: {error}") from None
+    # What another package makes of it may mean more, too.
+    if type(made) not in _ARRAYS:
+        _check(made, what)
+    return np.asarray(made)
 
 
 def exactly(given: object, wanted: np.dtype[Any], what: str) -> NDArray[Any] | None:
@@ -145,6 +149,19 @@ def _check(given: object, what: str) -> None:
         raise TypeMismatch(
             f"{what}: {_name(given)} may mean more than its elements: give those, as `.view(numpy.ndarray)`"
         )
+
+
+def _is_nested(given: object) -> TypeGuard[Sequence[object]]:
+    """Whether NumPy looks at its parts one by one."""
+    if isinstance(given, list | tuple):
+        return True
+    if not isinstance(given, Sequence) or isinstance(given, str | range) or hasattr(given, "__array__"):
+        return False
+    try:
+        memoryview(given)  # type: ignore[arg-type]
+    except TypeError:
+        return True
+    return False
 
 
 def _is_same(number: Any, kept: Any) -> bool:

@@ -294,9 +294,12 @@ class Producer:
         On one host it need not wait where nothing of this rank is wanted, or where the last step brought blocks of
         up to 1024 bytes only and its home has taken them.
 
-        Numbers must grow within a run. `time` is physical time; readers see `None` where a step has none. When the block is
-        left by an exception the step is not ended: the producer can begin no other, and once it closes
-        readers are told of the step as torn, if anything was put in it.
+        Numbers must grow within a run. `time` is physical time, the same at all ranks: readers are told what the first rank
+        that gives one says, and `None` where none does. When the block is left by an exception the step is not ended: the
+        producer can begin no other, and once it closes readers are told of the step as torn, if anything was put in it.
+
+        What went wrong with the step before and was not told yet, such as a block that overlaps another rank's, is raised
+        here: then the step is not begun, and can be begun again.
         """
         number = _arrays.integer(number, "step")
         return OpenStep(self, number, None if time is None else float(time))

@@ -217,7 +217,8 @@ class StreamStatus(TypedDict):
     since: float | None
     """Since when, in seconds since 1970, as the server's clock said; null if none is known."""
     why: str | None
-    """Of one that has crashed: which ranks did not close it, and what became of them."""
+    """Which ranks did not close it, and what became of them: of one that has crashed, and of one that goes
+    on without some."""
     running_step: int | None
     """The step that the furthest of its ranks has begun, also while nobody is attached; null if no server
     is the home of one of its ranks now."""

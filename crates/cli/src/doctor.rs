@@ -57,7 +57,7 @@ fn checks(common: &Common) -> Result<Vec<Check>> {
         name: "group",
         needed: false,
         result: versions::group(&common.group_options()?),
-        remedy: "start its servers with this release, or use the one that they have; `forebay up` starts a group",
+        remedy: "`forebay up` starts a group; one of another release is started again with this one, or used with its own",
     };
     Ok(machine.into_iter().chain([installed, running]).chain(others()).collect())
 }

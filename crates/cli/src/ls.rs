@@ -74,8 +74,9 @@ pub(crate) fn ls(common: &Common, ls: &Ls, output: &Output) -> Result<ExitCode> 
     let status = of_reachable(&Admin::open(&common.group_options()?)?, output)?;
     let mut listed = chosen(&status.streams, ls.pattern.as_deref())?;
     if ls.looks_at_data() {
+        let members: Vec<u64> = status.servers.iter().map(|server| server.server).collect();
         for one in &mut listed {
-            held::look(common, ls, one)?;
+            held::look(common, ls, &members, one)?;
         }
     }
     let is_one = ls.pattern.as_ref().is_some_and(|name| status.stream(name).is_some());
@@ -171,7 +172,8 @@ fn lines(listed: &Listed<'_>, ls: &Ls, is_one: bool) -> Vec<String> {
     }
     if ls.long {
         let readers = format!("{} reader{}", stream.attached, if stream.attached == 1 { "" } else { "s" });
-        let step = latest.as_ref().map(|latest| format!("; below, step {}", latest.number));
+        let lost = |latest: &HeldStep| if latest.lost { ", of which a part is lost" } else { "" };
+        let step = latest.as_ref().map(|latest| format!("; below, step {}{}", latest.number, lost(latest)));
         let (held, size) = (stream.held.steps, bytes(stream.held.bytes));
         let steps = if held == 1 { "step" } else { "steps" };
         lines.push(format!("{held} {steps} held, {size}, {readers}{}", step.unwrap_or_default()));
@@ -183,10 +185,11 @@ fn lines(listed: &Listed<'_>, ls: &Ls, is_one: bool) -> Vec<String> {
     if ls.times {
         let mut table = Table::new([">STEP", ">TIME", ">BYTES", ">BLOCKS", ""]);
         for step in steps {
-            let torn = if step.torn { "torn" } else { "" };
+            let marks = [(step.torn, "torn"), (step.lost, "lost")];
+            let marks: Vec<&str> = marks.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect();
             let time = step.time.map_or("-".to_owned(), significant);
             let (size, blocks) = (bytes(step.bytes), step.blocks.to_string());
-            table.row([step.number.to_string(), time, size, blocks, torn.to_owned()]);
+            table.row([step.number.to_string(), time, size, blocks, marks.join(", ")]);
         }
         lines.push(String::new());
         lines.extend(if steps.is_empty() { vec!["No step is held.".to_owned()] } else { table.lines() });
@@ -239,7 +242,7 @@ fn field_table(fields: &[&FieldStatus], values: &[HeldField], ls: &Ls) -> Vec<St
 /// Blocks for people: one a line.
 fn block_table(blocks: &[HeldBlock]) -> Vec<String> {
     if blocks.is_empty() {
-        return vec!["No step is held.".to_owned()];
+        return vec!["No block of it is held.".to_owned()];
     }
     let mut table = Table::new(["FIELD", ">RANK", ">BLOCK", "SERVER", "BOX", ">BYTES", ">MIN", ">MAX"]);
     for block in blocks {

@@ -46,7 +46,8 @@ impl Output {
             if let Some(server) = error.server() {
                 value["server"] = json!(server.0);
             }
-            let _ = writeln!(std::io::stdout().lock(), "{value:#}");
+            // On one line, as what is printed again and again has its lines.
+            let _ = writeln!(std::io::stdout().lock(), "{value}");
         }
         eprintln!("forebay: {}", error.text);
     }

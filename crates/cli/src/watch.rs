@@ -8,7 +8,7 @@ use clap_complete::ArgValueCompleter;
 use forebay_client::core::block::Stats;
 use forebay_client::core::contract::{Need, Needs};
 use forebay_client::core::steps::Start;
-use forebay_client::{Consumer, ConsumerOptions, ErrorKind, Result, Step};
+use forebay_client::{Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ pub(crate) fn watch(common: &Common, watch: &Watch, output: &Output) -> Result<E
                 output.remark(&error.text);
                 break;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(late(error, watch)),
         };
         let now = Instant::now();
         let line = Line::of(&step, before.replace(now).map(|before| now - before))?;
@@ -74,6 +74,14 @@ pub(crate) fn watch(common: &Common, watch: &Watch, output: &Output) -> Result<E
     }
     consumer.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error of a watch that began after the end: what can be done here.
+fn late(mut error: Error, watch: &Watch) -> Error {
+    if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Crashed) && !watch.follow {
+        error.text += ". Here --follow waits for its next run, and `forebay get` shows what is kept";
+    }
+    error
 }
 
 /// What is shown of a step.

@@ -184,6 +184,14 @@ impl Step {
         Ok(parts.iter().map(|part| (part.offset().to_vec(), part.shape().to_vec())).collect())
     }
 
+    /// The shape of a field's elements: of one of its blocks without the first dimension.
+    fn element_shape(&self, py: Python<'_>, name: &str) -> PyResult<Vec<u64>> {
+        let shape_of = |records: &[BlockRecord]| {
+            records.first().and_then(|record| record.extent.shape().get(1..)).unwrap_or_default().to_vec()
+        };
+        waiting(py, || Ok(shape_of(&self.step.records(name)?)))
+    }
+
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         waiting(py, || {
             self.step.release();

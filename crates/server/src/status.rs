@@ -172,7 +172,7 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
     });
     let (phase, since, why) = match &phase {
         StreamPhase::Awaited => ("awaited", None, None),
-        StreamPhase::Running(since) => ("running", Some(since.0), None),
+        StreamPhase::Running(since, without) => ("running", Some(since.0), without.clone()),
         StreamPhase::Over(summary) => match &summary.outcome {
             RunOutcome::Finished => ("finished", Some(summary.at.0), None),
             RunOutcome::Crashed(why) => ("crashed", Some(summary.at.0), Some(why.clone())),

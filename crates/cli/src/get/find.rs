@@ -73,15 +73,9 @@ pub(super) fn each(
     let latest = stream.and_then(|stream| stream.latest);
     let found = match (get.step, latest) {
         (StepChoice::Range { .. }, _) => return search.held_range(&mut act),
-        (StepChoice::Oldest, Some(_)) => search.first_held(Take::All, |_| true)?,
-        (StepChoice::Latest, Some(_)) => search.first_held(Take::Latest, |_| true)?,
-        (StepChoice::Number(number), Some(latest)) if number <= latest => {
-            let at_or_after = search.first_held(Take::All, |step| step.number() >= number)?;
-            match at_or_after {
-                Some(step) if step.number() > number => return Err(search.not_held(number, &step)),
-                step => step,
-            }
-        }
+        (StepChoice::Oldest, Some(_)) => search.first_held()?,
+        (StepChoice::Latest, Some(_)) => search.last_held()?,
+        (StepChoice::Number(number), Some(latest)) if number <= latest => search.held_at(number)?,
         _ => None,
     };
     if let Some(step) = found {
@@ -91,10 +85,13 @@ pub(super) fn each(
     match stream {
         None => output
             .remark(&format!("nobody has opened stream '{}' yet: waiting, {patience:?} at most", get.stream)),
-        Some(_) if matches!(get.step, StepChoice::Oldest | StepChoice::Latest) => output.remark(&format!(
-            "no step of stream '{}' is held: waiting for the next, {patience:?} at most",
-            get.stream
-        )),
+        Some(stream) if matches!(get.step, StepChoice::Oldest | StepChoice::Latest) => {
+            let text = format!("no step of stream '{}' is held that has {}", get.stream, search.fields());
+            if stream.is_over() && stream.held.blocks > 0 {
+                return Err(Error::not_found(format!("{text}, and it has {}", stream.phase)));
+            }
+            output.remark(&format!("{text}: waiting for the next, {patience:?} at most"));
+        }
         Some(_) => {}
     }
     act(search.to_come(patience)?)
@@ -122,15 +119,53 @@ impl Search<'_> {
         })
     }
 
-    /// The first step that is held, as one takes them, and that is wanted; `None` if there is none.
-    fn first_held(&self, take: Take, is_wanted: impl Fn(&Step) -> bool) -> Result<Option<Step>> {
-        let consumer = self.attach(Start::HELD, take)?;
+    /// The steps that are held and have all the fields, the oldest first, until one is `chosen`.
+    fn find_held(&self, mut is_chosen: impl FnMut(&Step) -> bool) -> Result<Option<Step>> {
+        let consumer = self.attach(Start::HELD, Take::All)?;
         while let Some(step) = next_held(&consumer)? {
-            if step.report().id.run >= self.run && has_all(&step, self.get) && is_wanted(&step) {
+            if step.report().id.run >= self.run && has_all(&step, self.get) && is_chosen(&step) {
                 return Ok(Some(step));
             }
         }
         Ok(None)
+    }
+
+    fn first_held(&self) -> Result<Option<Step>> {
+        self.find_held(|_| true)
+    }
+
+    /// The newest; fields may be offered at different steps.
+    fn last_held(&self) -> Result<Option<Step>> {
+        let newest = next_held(&self.attach(Start::HELD, Take::Latest)?)?;
+        if newest.as_ref().is_some_and(|step| step.report().id.run >= self.run && has_all(step, self.get)) {
+            return Ok(newest);
+        }
+        let mut last = None;
+        self.find_held(|step| {
+            last = Some(step.number());
+            false
+        })?;
+        let Some(last) = last else { return Ok(None) };
+        self.find_held(|step| step.number() >= last)
+    }
+
+    /// One that all ranks have passed: it is held, or there is an error that says which can be read.
+    fn held_at(&self, number: StepNumber) -> Result<Option<Step>> {
+        let mut before = None;
+        let found = self.find_held(|step| {
+            let is_before = step.number() < number;
+            before = if is_before { Some(step.number()) } else { before };
+            !is_before
+        })?;
+        let nearest = match found {
+            Some(step) if step.number() == number => return Ok(Some(step)),
+            Some(step) => format!("the first that can be read after it is {}", step.number()),
+            None => match before {
+                Some(before) => format!("the last that can be read before it is {before}"),
+                None => "none can be read".to_owned(),
+            },
+        };
+        Err(self.not_held(number, &nearest))
     }
 
     /// The steps of a range that are held.
@@ -161,7 +196,7 @@ impl Search<'_> {
         Err(Error::not_found(format!(
             "stream '{}' holds none of the steps that --step names with {}: {held}",
             self.get.stream,
-            self.get.fields.join(", ")
+            self.fields()
         )))
     }
 
@@ -179,7 +214,8 @@ impl Search<'_> {
             }
             match get.step {
                 StepChoice::Number(number) if step.number() > number => {
-                    return Err(self.not_held(number, &step));
+                    let nearest = format!("the first that can be read after it is {}", step.number());
+                    return Err(self.not_held(number, &nearest));
                 }
                 StepChoice::Number(number) if step.number() < number => {}
                 _ => return Ok(step),
@@ -205,14 +241,18 @@ impl Search<'_> {
         error
     }
 
-    fn not_held(&self, number: StepNumber, next: &Step) -> Error {
+    fn not_held(&self, number: StepNumber, nearest: &str) -> Error {
         Error::not_found(format!(
-            "step {number} of stream '{}' is not kept, or does not have field '{}': the first that can be read after it \
-             is {}",
+            "step {number} of stream '{}' is not kept, or does not have {}: {nearest}",
             self.get.stream,
-            self.get.fields.join("' and '"),
-            next.number()
+            self.fields()
         ))
+    }
+
+    /// The fields that are asked for, as messages name them.
+    fn fields(&self) -> String {
+        let are = if self.get.fields.len() == 1 { "field" } else { "fields" };
+        format!("{are} '{}'", self.get.fields.join("' and '"))
     }
 }
 

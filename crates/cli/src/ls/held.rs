@@ -5,9 +5,10 @@ use crate::Common;
 use crate::held::next_held;
 use crate::summary;
 use forebay_client::core::block::BlockRecord;
-use forebay_client::core::contract::Needs;
+use forebay_client::core::contract::{Need, Needs};
 use forebay_client::core::steps::{Start, Take};
-use forebay_client::{Consumer, ConsumerOptions, Result, Step};
+use forebay_client::status::FieldStatus;
+use forebay_client::{Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
 use serde_json::{Value, json};
 
 /// Of how large a field statistics are computed that its producer did not give.
@@ -18,6 +19,8 @@ pub(super) struct HeldStep {
     pub(super) number: u64,
     pub(super) time: Option<f64>,
     pub(super) torn: bool,
+    /// Whether a server that held something of it is gone, and nobody has a copy.
+    pub(super) lost: bool,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
 }
@@ -46,8 +49,10 @@ pub(super) struct HeldBlock {
 
 impl HeldStep {
     pub(super) fn to_json(&self) -> Value {
-        let HeldStep { number, time, torn, bytes, blocks } = self;
-        json!({ "step": number, "time": time, "torn": torn, "bytes": bytes, "blocks": blocks })
+        let HeldStep { number, time, torn, lost, bytes, blocks } = self;
+        json!({
+            "step": number, "time": time, "torn": torn, "lost": lost, "bytes": bytes, "blocks": blocks,
+        })
     }
 }
 
@@ -81,15 +86,22 @@ impl HeldBlock {
     }
 }
 
-/// Fills in what is asked for of a stream.
-pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<()> {
+/// Fills in what is asked for of a stream, of a group with these members.
+pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Listed<'_>) -> Result<()> {
     // Nobody is asked of a stream of which nothing is held.
     if listed.stream.held.blocks == 0 {
         return Ok(());
     }
+    // The latest step may have other fields than those that are named.
+    let need = |field: &&FieldStatus| Need { field: field.name.clone(), dtype: None, every: 1 };
+    let all = listed.fields.len() == listed.stream.fields.len();
+    let needs = match all {
+        true => Needs::All { every: 1 },
+        false => Needs::Fields(listed.fields.iter().map(need).collect()),
+    };
     let open = |take| {
         Consumer::open(&ConsumerOptions {
-            needs: Needs::All { every: 1 },
+            needs: needs.clone(),
             start: Start::HELD,
             take,
             group: common.group_options()?,
@@ -99,13 +111,18 @@ pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<
     if ls.times {
         let consumer = open(Take::All)?;
         while let Some(step) = next_held(&consumer)? {
-            listed.steps.push(held_step(&step)?);
+            // Of earlier runs there may be steps that a reader has still to read.
+            if step.report().id.run < listed.stream.run {
+                continue;
+            }
+            listed.steps.push(held_step(&step, members)?);
         }
     }
     if ls.long || ls.decomposition {
         let consumer = open(Take::Latest)?;
-        if let Some(step) = next_held(&consumer)? {
-            listed.latest = Some(held_step(&step)?);
+        let latest = next_held(&consumer)?;
+        if let Some(step) = latest.filter(|step| step.report().id.run >= listed.stream.run) {
+            listed.latest = Some(held_step(&step, members)?);
             let is_listed = |name: &str| listed.fields.iter().any(|field| field.name == name);
             let names = step.report().fields.iter().map(|field| &field.field.name[..]);
             for name in names.filter(|name| is_listed(name)) {
@@ -121,7 +138,7 @@ pub(super) fn look(common: &Common, ls: &Ls, listed: &mut Listed<'_>) -> Result<
     Ok(())
 }
 
-fn held_step(step: &Step) -> Result<HeldStep> {
+fn held_step(step: &Step, members: &[u64]) -> Result<HeldStep> {
     let (mut bytes, mut blocks) = (0, 0);
     for field in &step.report().fields {
         for record in step.records(&field.field.name)?.iter() {
@@ -131,11 +148,39 @@ fn held_step(step: &Step) -> Result<HeldStep> {
     }
     let report = step.report();
     let time = Some(report.time).filter(|time| !time.is_nan());
-    Ok(HeldStep { number: step.number(), time, torn: report.torn, bytes, blocks })
+    let lost = is_lost(step, members)?;
+    Ok(HeldStep { number: step.number(), time, torn: report.torn, lost, bytes, blocks })
+}
+
+/// Whether what a server held of a step is lost that is gone: its first block is asked for.
+fn is_lost(step: &Step, members: &[u64]) -> Result<bool> {
+    let mut asked = Vec::new();
+    for field in &step.report().fields {
+        let name = &field.field.name;
+        for (index, record) in step.records(name)?.iter().enumerate() {
+            let server = u64::from(record.location.server.0);
+            if record.inline.is_some() || members.contains(&server) || asked.contains(&server) {
+                continue;
+            }
+            asked.push(server);
+            match step.block(name, index) {
+                Err(error) if says_lost(&error) => return Ok(true),
+                found => drop(found?),
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether what was to be read is gone with its server.
+fn says_lost(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Lost | ErrorKind::Unreachable)
 }
 
 fn held_field(step: &Step, name: &str) -> Result<HeldField> {
     let summary = summary::of(step, name, STATISTICS_MAX)
+        // Of what is lost nothing is computed.
+        .or_else(|error| if says_lost(&error) { summary::of(step, name, 0) } else { Err(error) })
         .map_err(|error| error.during(format!("step {}", step.number())))?;
     let stats = summary.stats.filter(|stats| stats.count > 0);
     Ok(HeldField {
@@ -154,9 +199,10 @@ fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
         let computed = |limit| if all <= limit { step.block(name, index)?.statistics() } else { Ok(None) };
         let stats = match &record.stats {
             Some(stats) => Some(**stats),
-            None => {
-                computed(STATISTICS_MAX).map_err(|error| error.during(format!("step {}", step.number())))?
-            }
+            None => match computed(STATISTICS_MAX) {
+                Err(error) if says_lost(&error) => None,
+                found => found.map_err(|error| error.during(format!("step {}", step.number())))?,
+            },
         };
         let stats = stats.filter(|stats| stats.count > 0);
         Ok(HeldBlock {

@@ -92,7 +92,8 @@ fn streams(status: &GroupStatus) -> Vec<String> {
     ]);
     for stream in &status.streams {
         table.row(counts(stream));
-        let why = stream.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let crash = stream.why.as_ref().filter(|_| stream.is_over());
+        let why = crash.map(|why| format!(": {why}")).unwrap_or_default();
         table.beneath([format!("    {}{why}", phase(stream))]);
         table.beneath(stream.readers.iter().take(READERS_SHOWN).map(reader));
         let more = stream.attached.saturating_sub(READERS_SHOWN as u64);
@@ -122,13 +123,10 @@ pub(crate) fn phase(stream: &StreamStatus) -> String {
         let names = if count == 1 { "a reader with a name" } else { "readers with different names" };
         format!(", its first step waits for {names} ({count})")
     });
-    format!(
-        "{phase}{}{}{}{}",
-        since.unwrap_or_default(),
-        reached.unwrap_or_default(),
-        speed.unwrap_or_default(),
-        awaited.unwrap_or_default()
-    )
+    let without = stream.why.as_ref().filter(|_| !stream.is_over());
+    let without = without.map(|why| format!("; its steps are torn: {why}"));
+    let parts = [since, reached, speed, awaited, without];
+    parts.into_iter().flatten().fold(phase.to_owned(), |text, part| text + &part)
 }
 
 /// A rate for people: three digits that count.

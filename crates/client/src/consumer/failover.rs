@@ -14,6 +14,9 @@ use forebay_wire::client::consumer::Attach;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a reader that has less time tries all the same, since one that looks for steps again and again with a `timeout` of 0
+/// would never come to it.
+const AT_LEAST: Duration = Duration::from_millis(500);
 /// How long this reader looks for a server to attach at when the one that coordinated the stream is gone: until the group has
 /// given that up.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
@@ -27,6 +30,7 @@ impl Consumer {
         before: &StepSource,
         gone: Error,
     ) -> Result<StepSource> {
+        let deadline = deadline.max(Instant::now() + AT_LEAST);
         let _attaching = self.attaching.lock_until(deadline, "another thread to attach again")?;
         let source = self.held.source();
         if !Arc::ptr_eq(&source.rpc, &before.rpc) {

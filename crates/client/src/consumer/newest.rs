@@ -19,7 +19,8 @@ impl Consumer {
             let source = self.held.source();
             let Some(attachment) = source.attachment() else { return Ok(None) };
             // A step may have come since this was asked last, in vain. It may be an old one by now.
-            if self.take_newest(&source, &mut newest, Instant::now())? && newest.is_none() {
+            let now = Instant::now();
+            if self.take_newest(&source, &mut newest, now, deadline)? && newest.is_none() {
                 continue;
             }
             let question = Request::Next { attachment, has_spare: newest.is_some() };
@@ -35,24 +36,25 @@ impl Consumer {
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
                 Err(error) => return Err(self.note_over(error)),
             }
-            let moved = self.take_newest(&source, &mut newest, deadline)?;
+            let moved = self.take_newest(&source, &mut newest, deadline, deadline)?;
             if newest.is_some() || !moved {
                 return Ok(newest);
             }
         }
     }
 
-    /// Takes what it is told, and waits for that as long as there is none: the newest one, which passes over those before it.
-    /// Whether another server is to be asked.
+    /// Takes what it is told, and waits for that `until` then as long as there is none: the newest one, which passes over those
+    /// before it. Whether another server is to be asked: one is looked for until the deadline.
     fn take_newest(
         &self,
         source: &StepSource,
         newest: &mut Option<ToldStep>,
+        until: Instant,
         deadline: Instant,
     ) -> Result<bool> {
         loop {
-            let until = if newest.is_some() { Instant::now() } else { deadline };
-            match self.listen(source, until) {
+            let until = if newest.is_some() { Instant::now() } else { until };
+            match self.listen(source, until, deadline) {
                 Ok(Told::Step(step)) => *newest = Some(pass_over(source, newest.take(), step)),
                 Ok(Told::Nothing) => return Ok(false),
                 Ok(Told::Moved(_)) => return Ok(true),

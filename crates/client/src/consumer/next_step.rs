@@ -46,7 +46,7 @@ impl Consumer {
         }
         let mut source = self.held.source();
         loop {
-            match self.listen(&source, deadline)? {
+            match self.listen(&source, deadline, deadline)? {
                 Told::Step(step) => return Ok(Some(step)),
                 Told::Nothing => return Ok(None),
                 Told::Moved(other) => source = other,

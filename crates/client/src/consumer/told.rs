@@ -24,8 +24,8 @@ pub(super) enum Told {
 }
 
 impl Consumer {
-    /// Waits until the coordinator tells something.
-    pub(super) fn listen(&self, source: &StepSource, deadline: Instant) -> Result<Told> {
+    /// Waits until the coordinator tells something, or it is `until`. If it is gone, another one is looked for until the deadline.
+    pub(super) fn listen(&self, source: &StepSource, until: Instant, deadline: Instant) -> Result<Told> {
         let id = source.attachment();
         let what = format!("to tell the next step of stream '{}'", self.stream);
         let with_attrs = |mut message| {
@@ -39,7 +39,7 @@ impl Consumer {
             (message, attrs.clone())
         };
         loop {
-            match source.rpc.next_event(deadline, &what, with_attrs) {
+            match source.rpc.next_event(until, &what, with_attrs) {
                 Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
                     self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);

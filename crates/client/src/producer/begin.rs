@@ -102,17 +102,14 @@ impl Producer {
         let mut state = lock(&self.state);
         match answer.map(|answer| answer.message) {
             Ok(Reply::Begun { demand, grants, deferred }) => {
-                state.fast_path.open();
                 if let Some(demand) = demand {
                     state.demand = demand;
                 }
+                // Then the step is not begun: the caller may begin it again, or leave it out.
                 if let Some(error) = deferred {
-                    drop(state);
-                    // The step is begun at the server: the rank ends it there, so that the next one can begin.
-                    home.rpc.tell(&Request::End { step, blocks: 0, dropped: true })?;
-                    lock(&self.state).last = Some(step);
                     return Err(error);
                 }
+                state.fast_path.open();
                 return Ok((state, Some(StepStart { grants, phase: OpenPhase::Staging })));
             }
             Ok(Reply::LetGo) => self.on_let_go(&mut state),

@@ -47,6 +47,8 @@ pub(super) struct ProducerState {
     pub(super) next_allocation: u64,
     /// The handle was closed: calls fail.
     pub(super) closed: bool,
+    /// It is being closed, and no server has said in time that it knows.
+    pub(super) leaving: bool,
 }
 
 /// The step that is open.

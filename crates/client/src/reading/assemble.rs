@@ -80,14 +80,13 @@ pub(crate) fn parts<'a>(
         let interiors: Vec<Region> = parts.iter().map(|(block, _)| block.extent.interior()).collect();
         let span = selection.span(field)?;
         let missing = coverage::missing(&span, interiors.iter());
-        return Err(Error::new(
-            ErrorKind::NotCovered,
-            format!(
-                "field '{}' at {step}: nothing was put at {}, which is part of {span}",
-                field.name,
-                missing.map_or_else(|| "a part".to_owned(), |part| part.to_string())
-            ),
-        ));
+        let place = match missing {
+            Some(part) if part == span => span.to_string(),
+            Some(part) => format!("{part}, which is part of {span}"),
+            None => format!("a part of {span}"),
+        };
+        let text = format!("field '{}' at {step}: nothing was put at {place}", field.name);
+        return Err(Error::new(ErrorKind::NotCovered, text));
     }
     Ok(parts)
 }

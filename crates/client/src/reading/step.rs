@@ -201,12 +201,15 @@ impl Step {
         let (step, term) = (self.report.id.to_string(), self.report.term);
         let from = assemble::BlockSource { pool: &self.held.pool, step, term };
         let read = assemble::read(&from, &found.field, &records, selection, holes, target);
-        read.map_err(|mut error| {
-            if error.kind == ErrorKind::NotCovered && self.report.torn {
-                error.text += " (the step is torn: a rank died in it, or left it out)";
-            }
-            error
-        })
+        read.map_err(|error| self.explained(error))
+    }
+
+    /// Says why something of a step was not put, where that is known.
+    fn explained(&self, mut error: Error) -> Error {
+        if error.kind == ErrorKind::NotCovered && self.report.torn {
+            error.text += " (the step is torn: a rank died in it, or left it out)";
+        }
+        error
     }
 
     /// As [`Step::read`], into new memory: dense, row-major.
@@ -236,7 +239,8 @@ impl Step {
         let _hold = self.hold()?;
         let found = self.find(name)?;
         let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
-        assemble::parts(&self.report.id.to_string(), &found.field, &records, selection).map(drop)
+        let covered = assemble::parts(&self.report.id.to_string(), &found.field, &records, selection);
+        covered.map(drop).map_err(|error| self.explained(error))
     }
 
     /// Has finished with the step: the next one may come. Views of its blocks stay valid while they live.

@@ -96,8 +96,8 @@ pub struct StreamStatus {
 pub enum StreamPhase {
     /// Readers wait; it has had no run yet that is known.
     Awaited,
-    /// Its ranks are there, or on their way to another home: since then.
-    Running(Timestamp),
+    /// Its ranks are there, or on their way to another home, since then; those that are not, if some have died.
+    Running(Timestamp, Option<String>),
     /// It is over.
     Over(RunSummary),
 }
@@ -185,7 +185,10 @@ impl StreamCoordinator {
             policy: run.map(|run| run.options.policy),
             phase: match run {
                 None => StreamPhase::Awaited,
-                Some(run) => run.summary(self.now).map_or(StreamPhase::Running(run.began), StreamPhase::Over),
+                Some(run) => match run.summary(self.now) {
+                    Some(summary) => StreamPhase::Over(summary),
+                    None => StreamPhase::Running(run.began, run.without()),
+                },
             },
             reached: run.and_then(Run::reached),
         }

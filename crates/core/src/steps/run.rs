@@ -181,42 +181,53 @@ impl Run {
 
     /// How it ended, all ranks being gone that ever come.
     fn outcome(&self) -> RunOutcome {
-        let of = self.options.size;
-        let named = |ranks: &[u32]| {
-            let more = ranks.len().saturating_sub(RANKS_NAMED_MAX);
-            let who =
-                |rank: &u32| self.ranks.get(rank).map(|known| known.who.in_brackets()).unwrap_or_default();
-            if let [rank] = ranks {
-                return format!("rank {rank} of {of}{}", who(rank));
-            }
-            let named = ranks.iter().take(RANKS_NAMED_MAX).map(|rank| format!("{rank}{}", who(rank)));
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("ranks {}{more} of {of}", named.collect::<Vec<String>>().join(", "))
-        };
-        let unclosed = self.ranks.iter().filter(|(_, rank)| rank.state != RankState::Closed);
+        let mut why: Vec<String> = self.without().into_iter().collect();
+        let missing = (0..self.options.size).filter(|rank| !self.ranks.contains_key(rank));
+        let missing: Vec<u32> = missing.take(RANKS_MISSING_MAX).collect();
+        if !missing.is_empty() {
+            why.push(match self.is_inherited() {
+                false => format!("{} never came", self.named(&missing)),
+                // The coordinator that knew them has died.
+                true => format!("nobody knows of {}", self.named(&missing)),
+            });
+        }
+        if why.is_empty() { RunOutcome::Finished } else { RunOutcome::Crashed(why.join(", and ")) }
+    }
+
+    /// Which ranks have gone without closing it, and what became of them; `None` if there is none.
+    pub(super) fn without(&self) -> Option<String> {
+        // Once it is over, whoever has not closed it has not.
+        let is_over = self.is_over();
+        let is_unclosed =
+            |rank: &Rank| rank.state == RankState::Dead || (is_over && rank.state != RankState::Closed);
+        let unclosed = self.ranks.iter().filter(|(_, rank)| is_unclosed(rank));
         let (lost, dead): (Vec<u32>, Vec<u32>) =
             unclosed.map(|(rank, _)| *rank).partition(|rank| self.lost.contains(rank));
-        let missing = (0..of).filter(|rank| !self.ranks.contains_key(rank));
-        let missing: Vec<u32> = missing.take(RANKS_MISSING_MAX).collect();
         let mut why = Vec::new();
         if !lost.is_empty() {
             why.push(format!(
                 "{} lost {} home server and did not come back",
-                named(&lost),
+                self.named(&lost),
                 if lost.len() == 1 { "its" } else { "their" }
             ));
         }
         if !dead.is_empty() {
-            why.push(format!("{} ended without closing it", named(&dead)));
+            why.push(format!("{} ended without closing it", self.named(&dead)));
         }
-        if !missing.is_empty() {
-            why.push(match self.is_inherited() {
-                false => format!("{} never came", named(&missing)),
-                // The coordinator that knew them has died.
-                true => format!("nobody knows of {}", named(&missing)),
-            });
+        (!why.is_empty()).then(|| why.join(", and "))
+    }
+
+    /// Ranks, as messages name them.
+    fn named(&self, ranks: &[u32]) -> String {
+        let of = self.options.size;
+        let more = ranks.len().saturating_sub(RANKS_NAMED_MAX);
+        let who = |rank: &u32| self.ranks.get(rank).map(|known| known.who.in_brackets()).unwrap_or_default();
+        if let [rank] = ranks {
+            return format!("rank {rank} of {of}{}", who(rank));
         }
-        if why.is_empty() { RunOutcome::Finished } else { RunOutcome::Crashed(why.join(", and ")) }
+        let named = ranks.iter().take(RANKS_NAMED_MAX).map(|rank| format!("{rank}{}", who(rank)));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("ranks {}{more} of {of}", named.collect::<Vec<String>>().join(", "))
     }
 
     /// Whether some rank is there, or on its way to another home.
@@ -346,11 +357,11 @@ impl Run {
         *search
     }
 
-    pub(super) fn step_mut(&mut self, step: StepNumber, time: f64) -> &mut Step {
+    pub(super) fn step_mut(&mut self, step: StepNumber) -> &mut Step {
         let (unseen_before, servers) = (self.learning().unwrap_or(0), self.unclaimed.remove(&step));
         self.steps.entry(step).or_insert_with(|| {
             self.open.insert(step);
-            Step::new(time, servers.unwrap_or_default(), unseen_before)
+            Step::new(servers.unwrap_or_default(), unseen_before)
         })
     }
 

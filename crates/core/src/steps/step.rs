@@ -23,7 +23,10 @@ pub(super) enum StepPhase {
 /// One step of a run.
 #[derive(Debug)]
 pub(super) struct Step {
+    /// As the first of its ranks gives it that gives one, whichever ends first; NaN if none does.
     pub(super) time: f64,
+    /// That rank.
+    time_from: Option<u32>,
     pub(super) phase: StepPhase,
     /// The ranks that have ended it, or were gone in the middle of it.
     pub(super) ended: BTreeSet<u32>,
@@ -45,9 +48,10 @@ pub(super) struct Step {
 
 impl Step {
     /// A step of which nobody has told yet, but that these servers hold blocks of it.
-    pub(super) fn new(time: f64, servers: BTreeSet<ServerId>, unseen_before: Epoch) -> Step {
+    pub(super) fn new(servers: BTreeSet<ServerId>, unseen_before: Epoch) -> Step {
         Step {
-            time,
+            time: f64::NAN,
+            time_from: None,
             phase: StepPhase::Open,
             ended: BTreeSet::new(),
             fields: BTreeMap::new(),
@@ -88,6 +92,9 @@ impl Step {
         if !self.ended.insert(rank) {
             // Another server told the same, and has died.
             return Ok(());
+        }
+        if !ended.time.is_nan() && self.time_from.is_none_or(|known| rank < known) {
+            (self.time, self.time_from) = (ended.time, Some(rank));
         }
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;

@@ -145,7 +145,8 @@ pub struct StreamStatus {
     pub phase: String,
     /// Since when, in seconds since 1970, as the server's clock said; null if none is known.
     pub since: Option<f64>,
-    /// Of one that has crashed: which ranks did not close it, and what became of them.
+    /// Which ranks did not close it, and what became of them: of one that has crashed, and of one that goes on
+    /// without some.
     pub why: Option<String>,
     /// The step that the furthest of its ranks has begun, also while nobody is attached; null if no server is the
     /// home of one of its ranks now.

@@ -245,10 +245,7 @@ impl StreamCoordinator {
                 unseen_before: self.term,
             }];
         };
-        let step = entry.step_mut(number, ended.time);
-        if step.time.is_nan() {
-            step.time = ended.time;
-        }
+        let step = entry.step_mut(number);
         if let Err(error) = step.register(rank, server, ended) {
             effects.push(Effect::RankError { server, run, rank, error });
         }

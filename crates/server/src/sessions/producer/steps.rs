@@ -68,14 +68,17 @@ impl Session {
             }
         };
         rank.tell_left_out(&node, step);
+        let told = (demand.version != known).then(|| (*demand).clone());
+        if let Some(error) = self.take_deferred() {
+            return Ok(Reply::Begun { demand: told, grants: Vec::new(), deferred: Some(error) });
+        }
+        let rank = self.rank()?;
         rank.last = Some(step);
         // Over the network a rank cannot write to an arena: ranges are found as its bytes arrive.
         let grants = if shared { rank.grant_predicted(&node, &demand, step) } else { Vec::new() };
-        let told = (demand.version != known).then(|| (*demand).clone());
         rank.open = Some(OpenStep::new(step, time, demand));
-        let deferred = self.take_deferred();
         self.allow_begin_alone(step)?;
-        Ok(Reply::Begun { demand: told, grants, deferred })
+        Ok(Reply::Begun { demand: told, grants, deferred: None })
     }
 
     /// A step that is open when `next` begins was begun by a call whose answer came too late: the client, which
