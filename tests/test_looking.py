@@ -14,6 +14,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,12 +22,12 @@ import numpy as np
 import pytest
 from support.commands import FOREBAY, run, told
 from support.groups import (
-    group_status,
     pid_of_server,
     server_numbers,
     stream_coordinated_by,
     stream_status,
 )
+from support.processes import is_pausing
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -327,7 +328,8 @@ def test_a_crash_is_told_by_all_who_look(two: forebay.LocalGroup) -> None:
         ]
         wait_until(lambda: (stream_status(two, "s") or {}).get("attached") == 1)
         # Both that wait have asked: the run that is over then is the one that they wait for.
-        wait_until(lambda: admins(two) == 3)
+        for one in looking[1:]:
+            wait_until(partial(is_pausing, one.pid))
         sim.stdin.write("\n")
         sim.stdin.flush()
         for one in looking:
@@ -347,11 +349,6 @@ def waiting(group: forebay.LocalGroup, *arguments: str) -> subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def admins(group: forebay.LocalGroup) -> int:
-    """How many connections of administrators the first server has."""
-    return group_status(group)["servers"][0]["connections"]["admins"]
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
@@ -376,10 +373,10 @@ def test_a_script_waits_for_a_step(two: forebay.LocalGroup, watched: bool) -> No
         assert "step 99 of stream 's' was not closed within 200ms: it is running since" in error["text"]
         assert "--timeout" in error["text"]
         # One that will not come.
-        wait_until(lambda: admins(two) == 1)
         with waiting(two, "s", "--step", "99") as wait, waiting(two, "s", "--ended") as end:
             # Both have asked once: a run that was over before is not the one that is waited for.
-            wait_until(lambda: admins(two) == 3)
+            for one in (wait, end):
+                wait_until(partial(is_pausing, one.pid))
             sim.close()
             assert "finished at step 51" in wait.communicate(timeout=30)[1]
             assert wait.returncode == 1

@@ -29,6 +29,11 @@ def is_stopped(pid: int) -> bool:
     return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
 
+def is_pausing(pid: int) -> bool:
+    """Whether a process of one thread sleeps for a time: it waits for nothing else."""
+    return Path(f"/proc/{pid}/wchan").read_text() == "hrtimer_nanosleep"
+
+
 def is_alive(pid: int) -> bool:
     """Whether any thread of a process runs: one that nobody has asked for its end yet does not."""
     with contextlib.suppress(OSError):

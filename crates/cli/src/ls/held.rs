@@ -217,5 +217,7 @@ fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
             shape: record.extent.shape().to_vec(),
         })
     };
-    records.iter().enumerate().map(block).collect()
+    let mut blocks: Vec<HeldBlock> = records.iter().enumerate().map(block).collect::<Result<_>>()?;
+    blocks.sort_by_key(|block| (block.rank, block.number));
+    Ok(blocks)
 }
