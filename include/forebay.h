@@ -444,7 +444,8 @@ int fb_flush(fb_producer *producer);
 int fb_producer_close(fb_producer *producer);
 
 /* Frees the handle without closing the stream: readers are told that the run has crashed, as if this process had ended.
- * For a simulation that fails and goes on as a process.  Waits until the home server holds what was put, if it answers.
+ * For a simulation that fails and goes on as a process.  Waits until the home server holds what was put, two seconds at
+ * most; where that is gone, until another one knows.
  * NULL is allowed. */
 int fb_producer_abandon(fb_producer *producer);
 

@@ -221,11 +221,14 @@ def test_a_pair_is_started_in_either_order_again_and_again(one: forebay.LocalGro
                 for number in range(3):
                     put(sim, number)
 
-        pair = [threading.Thread(target=work) for work in (read, simulate)]
-        for thread in pair if first == "reader" else pair[::-1]:
-            thread.start()
-            time.sleep(0.05)
-        for thread in pair:
+        works, waits_in = (read, simulate), "attached"
+        if first == "simulation":
+            works, waits_in = (simulate, read), "awaited_readers"
+        early, late = (threading.Thread(target=work) for work in works)
+        early.start()
+        wait_until(lambda waits_in=waits_in: (stream_status(one, "s") or {}).get(waits_in) == 1)
+        late.start()
+        for thread in (early, late):
             thread.join(30)
         assert seen == [0, 1, 2]
 

@@ -444,9 +444,10 @@ class Field:
         """One array of all parts along the first dimension; the part itself if there is only one."""
         if len(parts) == 1:
             return next(iter(parts.values()))
-        # Where other workers' servers hold all, this one has none.
-        none = np.empty((0, *self._core.element_shape(self.name)), self.dtype)
-        joined = np.concatenate([none, *parts.values()])
+        if parts:
+            joined = np.concatenate(list(parts.values()))
+        else:  # other workers' servers hold them all
+            joined = np.empty((0, *self._core.element_shape(self.name)), self.dtype)
         joined.flags.writeable = False
         return joined
 

@@ -324,7 +324,8 @@ class Producer:
         self._core.flush()
 
     def close(self) -> None:
-        """Ends the stream for this rank; closing twice is harmless. Waits until other servers know.
+        """Ends the stream for this rank; closing twice is harmless. Waits until other servers know; after `Timeout` it may be
+        called once more.
 
         A run has finished when all its ranks have closed it. One that ends without it, or that an exception takes
         out of its `with`, has crashed: readers are told `Crashed` after all that can be read.
@@ -335,7 +336,8 @@ class Producer:
         """Gives up this rank without closing the stream, as an exception that leaves `with` does.
 
         Readers are told that the run has crashed; an open step is left torn. For a simulation that fails and goes
-        on as a process. Waits until the home server holds what was put, if it answers. Harmless after `close`.
+        on as a process. Waits until the home server holds what was put, two seconds at most; where that is gone, until
+        another one knows. Harmless after `close`.
         """
         self._core.abandon()
 

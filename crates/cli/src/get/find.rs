@@ -123,30 +123,37 @@ impl Search<'_> {
     fn find_held(&self, mut is_chosen: impl FnMut(&Step) -> bool) -> Result<Option<Step>> {
         let consumer = self.attach(Start::HELD, Take::All)?;
         while let Some(step) = next_held(&consumer)? {
-            if step.report().id.run >= self.run && has_all(&step, self.get) && is_chosen(&step) {
+            if self.is_readable(&step) && is_chosen(&step) {
                 return Ok(Some(step));
             }
         }
         Ok(None)
     }
 
+    /// Whether a step is of the latest run and has all the fields: they may be offered at different steps.
+    fn is_readable(&self, step: &Step) -> bool {
+        let has = |name: &String| step.report().fields.iter().any(|field| field.field.name == *name);
+        step.report().id.run >= self.run && self.get.fields.iter().all(has)
+    }
+
     fn first_held(&self) -> Result<Option<Step>> {
         self.find_held(|_| true)
     }
 
-    /// The newest; fields may be offered at different steps.
+    /// The newest, which is rarely another one than the newest of all.
     fn last_held(&self) -> Result<Option<Step>> {
         let newest = next_held(&self.attach(Start::HELD, Take::Latest)?)?;
-        if newest.as_ref().is_some_and(|step| step.report().id.run >= self.run && has_all(step, self.get)) {
+        if newest.as_ref().is_some_and(|step| self.is_readable(step)) {
             return Ok(newest);
         }
+        let consumer = self.attach(Start::HELD, Take::All)?;
         let mut last = None;
-        self.find_held(|step| {
-            last = Some(step.number());
-            false
-        })?;
-        let Some(last) = last else { return Ok(None) };
-        self.find_held(|step| step.number() >= last)
+        while let Some(step) = next_held(&consumer)? {
+            if self.is_readable(&step) {
+                last = Some(step);
+            }
+        }
+        Ok(last)
     }
 
     /// One that all ranks have passed: it is held, or there is an error that says which can be read.
@@ -175,7 +182,7 @@ impl Search<'_> {
         let (mut held, mut origin, mut found) = (Vec::new(), first, false);
         while let Some(step) = next_held(&consumer)? {
             let number = step.number();
-            if step.report().id.run < self.run || !has_all(&step, self.get) {
+            if !self.is_readable(&step) {
                 continue;
             }
             held.push(number);
@@ -209,7 +216,7 @@ impl Search<'_> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let step = consumer.next_step(Some(left)).map_err(|error| self.late(error, patience))?;
-            if step.report().id.run < self.run || !has_all(&step, get) {
+            if !self.is_readable(&step) {
                 continue;
             }
             match get.step {
@@ -254,12 +261,6 @@ impl Search<'_> {
         let are = if self.get.fields.len() == 1 { "field" } else { "fields" };
         format!("{are} '{}'", self.get.fields.join("' and '"))
     }
-}
-
-/// Whether a step has all the fields: they may be offered at different steps.
-fn has_all(step: &Step, get: &Get) -> bool {
-    let has = |name: &String| step.report().fields.iter().any(|field| field.field.name == *name);
-    get.fields.iter().all(has)
 }
 
 /// An error if it is known that nothing can be read, so that nobody waits for it.
