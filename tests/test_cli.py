@@ -472,6 +472,10 @@ def test_the_latest_step_that_has_a_field(two: forebay.LocalGroup) -> None:
         missing = run(*both, "--step", "12", code=1).stderr
         assert "fields 'U' and 'V': the last that can be read before it is 10" in missing
         assert "the first that can be read after it is 10" in run(*both, "--step", "7", code=1).stderr
+        # What is shown of a field is of the newest step that has it.
+        shown = run("ls", "-l", "-D", "s/U", "--group", two.path).stdout
+        assert "below, step 10" in shown
+        assert "[0:2]" in shown
     first = held.next()
     with producer(two, keep=10) as sim:
         sim.array("U", dtype="f8", shape=(2,))
@@ -481,6 +485,9 @@ def test_the_latest_step_that_has_a_field(two: forebay.LocalGroup) -> None:
         for which in ("latest", "3"):
             got = told("get", "s", "U", "--step", which, "--timeout", "20", "--group", two.path)
             assert (got["step"], got["values"]) == (3, [1.0, 1.0])
+        # The reader holds steps of the run before.
+        held_steps = told("ls", "-t", "s", "--group", two.path)["held_steps"]
+        assert [step["step"] for step in held_steps] == [3]
     del first
     held.close()
 

@@ -133,6 +133,8 @@ def test_what_a_dead_server_held_is_shown_as_lost(two: forebay.LocalGroup) -> No
         wait_until(lambda: dead not in server_numbers(two))
         assert [step["lost"] for step in told(*shown)["held_steps"]] == [True]
         assert run(*shown).stdout.splitlines()[-1].split()[-1] == "lost"
+        assert "below, step 0, of which a part is lost" in run("ls", "-l", name, "--group", two.path).stdout
+        assert [block["rank"] for block in told("ls", "-D", name, "--group", two.path)["blocks"]] == [0, 1]
 
 
 def test_ranks_that_give_different_times(one: forebay.LocalGroup) -> None:
