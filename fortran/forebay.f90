@@ -171,6 +171,7 @@ module forebay
       integer :: server = 0                            ! the number of the one that holds it
       logical :: placed = .false.                      ! whether `offset` means anything
       integer(int64), allocatable :: offset(:), shape(:), ghost_low(:), ghost_high(:)
+      integer(int64), allocatable :: step(:)           ! how far apart its elements lie: 1, but where a contract has a stride
       integer(int64), allocatable :: stored(:)         ! of the array in memory: with its ghosts
       logical :: has_stats = .false.                   ! whether the five below mean anything: see fb_array
       real(real64) :: min = 0, max = 0, sum = 0        ! of the interior's finite elements; without any +inf, -inf, 0
@@ -1613,6 +1614,7 @@ contains
          view%shape = found%shape(n:1:-1)
          view%ghost_low = found%ghost_low(n:1:-1)
          view%ghost_high = found%ghost_high(n:1:-1)
+         view%step = found%step(n:1:-1)
          view%stored = view%ghost_low + view%shape + view%ghost_high
          view%has_stats = found%has_stats /= 0
          view%min = found%min

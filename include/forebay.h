@@ -289,10 +289,15 @@ typedef struct fb_producer_options {
                                  * instead (fb_producer_open_mpi) */
     const char *name;           /* what this rank is called in errors, by `status` and in logs; by default its host
                                  * and process say which it is */
+    uint64_t first;             /* the number of the first step, or of one before it: with `stride` it says which
+                                 * numbers steps have. Readers' periods count the steps from there on. A step with
+                                 * another number is refused (default 0) */
+    uint64_t stride;            /* the distance between the numbers of two steps: 10 where a simulation hands over
+                                 * each tenth of its iterations (default 1) */
 } fb_producer_options;
 #define FB_PRODUCER_OPTIONS_INIT \
     { sizeof(fb_producer_options), NULL, NULL, 0, 1, FB_POLICY_DROP_OLDEST, 0, 30.0, NULL, FB_ON_LOSS_SKIP, \
-      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0, NULL, NULL }
+      FB_PLACEMENT_NEAREST, NULL, NULL, 0, 0, 1073741824, 1, FB_DURABILITY_LOCAL, 0, 0, NULL, NULL, 0, 1 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct field */
@@ -305,7 +310,8 @@ typedef struct fb_field {
     const uint64_t *shape;    /* [ndim] the global shape; NULL for a field whose blocks have no place in one. With
                                * ndim 0 the field is one number of the whole stream, put by one rank */
     int32_t association;      /* FB_ASSOCIATION_... */
-    uint32_t every;           /* offered at the steps whose number is a multiple of this (default 1) */
+    uint32_t every;           /* offered at every so many of the producer's steps, the first of them among these
+                               * (default 1) */
     const char *const *dims;  /* [ndim] the names of its dimensions, slowest first; or NULL */
     const double *spacing;    /* [ndim] the distance of neighbours in each dimension, or NULL */
     const double *origin;     /* [ndim] where the first element lies, or NULL */
@@ -513,11 +519,18 @@ int fb_pipeline_abandon(fb_pipeline *pipeline);
 typedef struct fb_need {
     uint64_t struct_size;
     const char *field;
-    int32_t dtype;      /* FB_...; 0: any */
-    uint32_t every;     /* every so many of the steps that the producer offers: those whose number is a multiple of
-                         * fb_field.every * fb_need.every (default 1) */
+    int32_t dtype;           /* FB_...; 0: any */
+    uint32_t every;          /* every so many of the steps at which the producer offers it, so that both periods
+                              * multiply (default 1) */
+    uint64_t first;          /* the first of them is the first that is offered from this step on */
+    uint32_t ndim;           /* of the part that is needed of its global shape, and leaves the simulation; reading
+                              * anything else is FB_NOT_COVERED. 0: all of it */
+    int32_t optional;        /* 1: it may be declared later, or never (default 0) */
+    const uint64_t *offset;  /* [ndim] where the part begins */
+    const uint64_t *shape;   /* [ndim] how many elements it has */
+    const uint64_t *stride;  /* [ndim] every so many elements; NULL: 1 */
 } fb_need;
-#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1 }
+#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1, 0, 0, 0, NULL, NULL, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: options consumer */
@@ -590,7 +603,7 @@ typedef struct fb_field_info {
     int32_t dtype;        /* FB_... */
     int32_t association;  /* FB_ASSOCIATION_... */
     uint32_t ndim;
-    uint32_t every;       /* offered at the steps whose number is a multiple of this (default 1) */
+    uint32_t every;       /* offered at every so many of the producer's steps (default 1) */
     int32_t placed;       /* 1: it has a global shape; 0: its blocks have no place in one (default 0) */
     int32_t has_dims;     /* 1: the producer named its dimensions; else `dims` are NULL (default 0) */
     int32_t has_spacing;  /* 1: the producer gave it; else all are 0 (default 0) */
@@ -648,8 +661,10 @@ typedef struct fb_view {
     double sum;              /* of the finite elements */
     uint64_t count;          /* how many elements are finite */
     uint64_t non_finite;     /* and how many not */
+    uint64_t step[8];        /* how far apart its elements lie in the global array: 1, but where the contract's
+                              * part has a stride */
 } fb_view;
-#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0 }
+#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0, {0} }
 /* end of what is generated */
 
 /* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */

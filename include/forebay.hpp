@@ -156,6 +156,11 @@ struct ProducerOptions {
     std::string job = {};
     // What this rank is called in errors, by `status` and in logs; by default its host and process say which it is.
     std::string name = {};
+    // The number of the first step, or of one before it: with `stride` it says which numbers steps have. Readers'
+    // periods count the steps from there on. A step with another number is refused.
+    std::uint64_t first = 0;
+    // The distance between the numbers of two steps: 10 where a simulation hands over each tenth of its iterations.
+    std::uint64_t stride = 1;
 };
 // end of what is generated
 
@@ -164,7 +169,7 @@ struct ProducerOptions {
 struct FieldOptions {
     // What its values belong to: FB_ASSOCIATION_CELL or FB_ASSOCIATION_VERTEX of the mesh.
     std::int32_t association = FB_ASSOCIATION_CELL;
-    // Offered at the steps whose number is a multiple of this.
+    // Offered at every so many of the producer's steps, the first of them among these.
     std::uint32_t every = 1;
     // The names of its dimensions, in the order of its shape.
     std::vector<std::string> dims = {};
@@ -200,10 +205,16 @@ struct Box {
 // A block of a field that has no global shape.
 inline Box unplaced(Extents shape) { return Box{{}, std::move(shape)}; }
 
+// One field that a consumer needs, or all fields of a particle species.
 struct Need {
     std::string field;
-    std::int32_t dtype = 0; // 0: any
-    std::uint32_t every = 1;
+    std::int32_t dtype = 0;       // 0: any
+    std::uint32_t every = 1;      // every so many of the steps at which the producer offers it
+    std::uint64_t first = 0;      // the first of them is the first that is offered from this step on
+    bool optional = false;        // it may be declared later, or never
+    // The part of its global shape that is needed, and that leaves the simulation: where it begins, how many elements it has, and
+    // every how many; reading anything else throws NotCovered.  Empty: all of it; an empty stride: 1.
+    Extents offset = {}, shape = {}, stride = {};
 };
 
 // generated from interface/forebay.toml: options consumer
@@ -346,6 +357,7 @@ struct Stats {
 template <class T> struct View {
     const T *data; // dense row-major, of shape + ghost_low + ghost_high
     Extents offset, shape, ghost_low, ghost_high;
+    Extents step;               // how far apart its elements lie: 1, but where the contract's part has a stride
     std::uint32_t rank, level;
     std::uint64_t number;
     std::uint32_t server;       // the number of the one that holds it
@@ -455,6 +467,8 @@ inline fb_producer_options given(const ProducerOptions &options) {
     given.wait_for_readers = options.wait_for_readers;
     given.job = or_null(options.job);
     given.name = or_null(options.name);
+    given.first = options.first;
+    given.stride = options.stride;
     return given;
 }
 // end of what is generated
@@ -1020,7 +1034,8 @@ public:
             std::optional<Stats> stats;
             if (view.has_stats) stats = Stats{view.min, view.max, view.sum, view.count, view.non_finite};
             views.push_back({static_cast<const T *>(view.data), view.placed ? numbers(view.offset) : Extents{},
-                             numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), view.rank, view.level,
+                             numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), numbers(view.step),
+                             view.rank, view.level,
                              view.number, view.server, stats});
         }
         return views;
@@ -1044,6 +1059,15 @@ public:
             given.field = need.field.c_str();
             given.dtype = need.dtype;
             given.every = need.every;
+            given.first = need.first;
+            given.optional = need.optional;
+            const std::size_t ndim = need.shape.size();
+            detail::same_length("offset", need.offset.size(), ndim);
+            detail::same_length("stride", need.stride.size(), ndim);
+            given.ndim = static_cast<std::uint32_t>(ndim);
+            given.offset = detail::or_null(need.offset);
+            given.shape = detail::or_null(need.shape);
+            given.stride = detail::or_null(need.stride);
             needs.push_back(given);
         }
         const fb_consumer_options given = detail::given(options, needs);

@@ -70,7 +70,8 @@ def test_readers_are_told(two: forebay.LocalGroup, own_place: Path) -> None:
             told = {reader["name"]: reader for reader in status["readers"]}
             mine = told["slow"]
             assert (mine["kind"], mine["pid"], mine["host"]) == ("consumer", os.getpid(), os.uname().nodename)
-            assert mine["needs"] == {"fields": [{"field": "U", "every": 2}]}
+            (need,) = mine["needs"]["fields"]
+            assert (need["field"], need["every"], need["region"]) == ("U", 2, None)
             assert (mine["window"], mine["held"], mine["waiting"], mine["take"]) == (2, 2, 1, "all")
             assert (mine["last"], mine["missed"]) == (2, 3)
             other = told[None]

@@ -290,7 +290,7 @@ class Stats(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One block, as a rank put it. Compared by identity: arrays have no single answer."""
+    """One block, as a rank put it, as far as the contract shows it. Compared by identity: arrays have no single answer."""
 
     data: NDArray[Any]
     """Read-only, ghosts included. It keeps the memory it shows."""
@@ -298,6 +298,8 @@ class Block:
     """Where the interior begins in the global array; None for a field without one."""
     shape: tuple[int, ...]
     """The interior's shape."""
+    step: tuple[int, ...]
+    """How far apart its elements lie in the global array: 1, but where the contract's region has steps."""
     ghost_low: tuple[int, ...]
     ghost_high: tuple[int, ...]
     rank: int
@@ -431,6 +433,7 @@ class Field:
             data=data,
             offset=told["offset"],
             shape=told["shape"],
+            step=told["step"],
             ghost_low=told["ghost_low"],
             ghost_high=told["ghost_high"],
             rank=told["rank"],

@@ -6,9 +6,11 @@ from typing import Any, TypedDict
 
 from numpy.typing import NDArray
 
+from forebay import _contract
+
 __version__: str
 
-_Needs = list[tuple[str, str | None, int | None]] | None
+_Needs = list[_contract.Need] | None
 _Ghosts = tuple[list[int], list[int]] | None
 
 # generated from interface/forebay.toml: options as dictionaries
@@ -30,10 +32,12 @@ class ProducerOptions(TypedDict):
     wait_for_readers: int
     job: str | None
     name: str | None
+    first: int
+    stride: int
 
 class ConsumerOptions(TypedDict):
     group: str | None
-    fields: list[tuple[str, str | None, int | None]] | None
+    fields: list[_contract.Need] | None
     timeout: float
     transport: str
     every: int

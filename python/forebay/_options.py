@@ -27,6 +27,8 @@ def producer(
     wait_for_readers: int,
     job: str | None,
     name: str | None,
+    first: int,
+    stride: int,
 ) -> _forebay.ProducerOptions:
     """How to open a producer."""
     return {
@@ -46,6 +48,8 @@ def producer(
         "wait_for_readers": _arrays.integer(wait_for_readers, "wait_for_readers", bits=32),
         "job": job,
         "name": name,
+        "first": _arrays.integer(first, "first"),
+        "stride": _arrays.integer(stride, "stride"),
     }
 
 

@@ -98,6 +98,12 @@ class PipelineHandle:
     name:
         What this rank is called in errors, by `status` and in logs; by default its host and process say
         which it is.
+    first:
+        The number of the first step, or of one before it: with `stride` it says which numbers steps have.
+        Readers' periods count the steps from there on. A step with another number is refused.
+    stride:
+        The distance between the numbers of two steps: 10 where a simulation hands over each tenth of its
+        iterations.
     """
 
     def __init__(
@@ -120,6 +126,8 @@ class PipelineHandle:
         durability: _choices.Durability = "local",
         job: str | None = None,
         name: str | None = None,
+        first: int = 0,
+        stride: int = 1,
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
@@ -146,6 +154,8 @@ class PipelineHandle:
             durability=durability,
             job=job,
             name=name,
+            first=first,
+            stride=stride,
             comm=comm,
         )
         # end of what is generated

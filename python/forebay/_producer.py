@@ -92,6 +92,12 @@ class Producer:
     name:
         What this rank is called in errors, by `status` and in logs; by default its host and process say
         which it is.
+    first:
+        The number of the first step, or of one before it: with `stride` it says which numbers steps have.
+        Readers' periods count the steps from there on. A step with another number is refused.
+    stride:
+        The distance between the numbers of two steps: 10 where a simulation hands over each tenth of its
+        iterations.
     """
 
     def __init__(
@@ -115,6 +121,8 @@ class Producer:
         wait_for_readers: int = 0,
         job: str | None = None,
         name: str | None = None,
+        first: int = 0,
+        stride: int = 1,
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
@@ -138,6 +146,8 @@ class Producer:
                 wait_for_readers=wait_for_readers,
                 job=job,
                 name=name,
+                first=first,
+                stride=stride,
             )
             # end of what is generated
             self._core = _forebay.Producer(stream, given)
@@ -195,7 +205,7 @@ class Producer:
         association:
             What its values belong to: `"cell"` or `"vertex"` of the mesh.
         every:
-            Offered at the steps whose number is a multiple of this.
+            Offered at every so many of the producer's steps, the first of them among these.
         dims:
             The names of its dimensions, in the order of its shape.
         spacing:

@@ -141,6 +141,12 @@ class FieldNeed(TypedDict):
     """Its name."""
     every: int
     """Every so many of the steps at which it is offered."""
+    first: int | None
+    """From which step on they are counted; null: from the first."""
+    region: str | None
+    """The part of it that is needed, as NumPy writes it; null: all."""
+    optional: bool
+    """Whether it may be missing."""
 
 
 class ReaderNeeds(TypedDict):
@@ -179,6 +185,8 @@ class ReaderStatus(TypedDict):
     """Steps that it has missed in all; as with `steps`, counted anew when its coordinator has died."""
     last: int | None
     """The last step that it was told of."""
+    unmatched: str | None
+    """What is said of a contract that met none of the last 16 steps: the numbers seen, and what to do."""
 
 
 class FieldStatus(TypedDict):
@@ -193,7 +201,7 @@ class FieldStatus(TypedDict):
     ndim: int
     """How many dimensions it has."""
     every: int
-    """It is offered at steps that are multiples of this."""
+    """It is offered at every so many of the producer's steps."""
     dims: list[str]
     """Names of the dimensions, or empty."""
     units: str

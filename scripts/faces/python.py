@@ -174,7 +174,7 @@ class Package:
         lines: list[str] = []
         kinds = {
             "group": "str | None",
-            "needs": "list[tuple[str, str | None, int | None]] | None",
+            "needs": "list[_contract.Need] | None",
             "placement": "str | Callable[[str, int, int, list[int] | None, list[int], list[int]], int]",
             "start": "str | tuple[int, int]",
         }

@@ -131,7 +131,7 @@ class Rust:
             return "Option<String>", name, "None"
         if member.type == "needs":
             used.add("forebay_core::contract::Needs")
-            return "Needs", "needs", "Needs::All { every: 1 }"
+            return "Needs", "needs", "Needs::all(1)"
         if member.type == "run_step":
             used.add("forebay_core::ids::{RunNumber, StepNumber}")
             return "Option<(RunNumber, StepNumber)>", name, "None"

@@ -3,11 +3,11 @@
 
 use crate::abi::{
     FB_START_CURSOR, FB_START_HELD, FB_START_LATEST, FB_START_NEXT, FB_START_OLDEST, FB_START_RUN,
-    fb_consumer_options, fb_producer_options,
+    fb_consumer_options, fb_need, fb_producer_options,
 };
 use crate::arguments;
 pub(crate) use crate::placement::placement;
-use forebay_client::core::contract::{Need, Needs};
+use forebay_client::core::contract::{Index, Need, Needs, Period, Slice, Slices, Terms};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::steps::Start;
 use forebay_client::{Error, Result};
@@ -42,6 +42,37 @@ pub(crate) fn start(given: &fb_consumer_options) -> Result<Start> {
     }
 }
 
+/// The part of a field that is needed, if not all of it.
+///
+/// # Safety
+/// The header's terms: so many numbers each, or NULL.
+unsafe fn part(need: &fb_need, what: &str) -> Result<Option<Slices>> {
+    if need.ndim == 0 {
+        return Ok(None);
+    }
+    let ndim = arguments::dimensions(need.ndim, &format!("{what}.ndim"))?;
+    let (offset, shape) = (format!("{what}.offset"), format!("{what}.shape"));
+    // SAFETY: the caller vouches for them.
+    let (offset, shape, stride) = unsafe {
+        (
+            arguments::numbers(need.offset, ndim, &offset)?,
+            arguments::numbers(need.shape, ndim, &shape)?,
+            arguments::optional_numbers(need.stride, ndim).chain(std::iter::repeat_n(1, ndim)),
+        )
+    };
+    let slice = |((first, count), step): ((u64, u64), u64)| {
+        let extent = count.checked_sub(1).and_then(|gaps| gaps.checked_mul(step)?.checked_add(1));
+        let stop = extent.and_then(|extent| first.checked_add(extent)).ok_or_else(|| {
+            let text =
+                format!("{what}: {count} elements from {first} on, every {step}, are none or too many");
+            Error::out_of_bounds(text)
+        })?;
+        Ok(Slice { start: Some(Index::FromStart(first)), stop: Some(Index::FromStart(stop)), step })
+    };
+    let slices = offset.zip(shape).zip(stride).map(slice).collect::<Result<Vec<Slice>>>()?;
+    Slices::new(slices, Vec::new()).map(Some).map_err(|error| error.during(what))
+}
+
 /// What is needed: some fields, or all of them every so often.
 ///
 /// # Safety
@@ -50,15 +81,18 @@ pub(crate) unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
     let (count, stride) = (given.fields_count, given.fields_stride);
     if count == 0 {
         let every = arguments::within(given.every, 1..=u32::MAX, "options->every")?;
-        return Ok(Needs::All { every });
+        return Ok(Needs::all(every));
     }
     // SAFETY: the caller vouches for it.
     let needs = unsafe {
         arguments::each(given.fields, count, stride, "options->fields", |need, what| {
+            let period = Period { every: need.every, first: Some(need.first).filter(|first| *first > 0) };
+            let part = part(need, what)?;
             Ok(Need {
                 field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
+                terms: Terms { period, part },
                 dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
-                every: need.every,
+                optional: need.optional != 0,
             })
         })?
     };

@@ -189,6 +189,7 @@ impl StepInner {
             shape: eight(extent.shape()),
             ghost_low: eight(&extent.ghost_low()),
             ghost_high: eight(&extent.ghost_high()),
+            step: eight(&extent.selection().step),
             bytes: extent.bytes(field.dtype)?,
             ..fb_view::DEFAULT
         };

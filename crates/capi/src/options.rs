@@ -31,6 +31,8 @@ pub(crate) unsafe fn producer_options(given: &fb_producer_options, stream: &str)
             durability: Choice::of_number(given.durability, "options->durability")?,
             wait_for_readers: given.wait_for_readers,
             job: arguments::optional_text(given.job, "options->job")?.map(str::to_owned),
+            first: given.first,
+            stride: given.stride,
         })
     }
 }

@@ -66,6 +66,74 @@ CASE(dtypes) {
     OK(fb_consumer_close(consumer));
 }
 
+/* Only the part that a contract names leaves the simulation, at the steps that it names. */
+CASE(contracts) {
+    const uint64_t offset[3] = {1, 0, 2}, shape[3] = {2, 5, 2}, stride[3] = {1, 1, 3};
+    fb_need needs[2] = {FB_NEED_INIT, FB_NEED_INIT};
+    needs[0].field = "U";
+    needs[0].every = 2;
+    needs[0].first = 40;
+    needs[0].ndim = 3;
+    needs[0].offset = offset;
+    needs[0].shape = shape;
+    needs[0].stride = stride;
+    needs[1].field = "never";
+    needs[1].optional = 1;
+    fb_consumer_options options = FB_CONSUMER_OPTIONS_INIT;
+    options.stream = stream;
+    options.fields = needs;
+    options.fields_count = 2;
+    options.fields_stride = sizeof needs[0];
+    fb_consumer *consumer;
+    OK(fb_consumer_open(&options, &consumer));
+    fb_producer_options writes = FB_PRODUCER_OPTIONS_INIT;
+    writes.stream = stream;
+    writes.first = 30;
+    writes.stride = 5;
+    fb_producer *producer;
+    OK(fb_producer_open(&writes, &producer));
+    declare(producer, "U", FB_F64, 3, GLOBAL);
+    double array[NZ][NY][NX];
+    for (uint64_t z = 0; z < NZ; z++)
+        for (uint64_t y = 0; y < NY; y++)
+            for (uint64_t x = 0; x < NX; x++) array[z][y][x] = at(z, y, x);
+    FAILS(FB_INVALID, "step 33", "first=30 and stride=5", fb_producer_begin(producer, 33, 0));
+    for (uint64_t number = 30; number <= 50; number += 5) {
+        int32_t outcome = -1;
+        fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, array);
+        block.outcome = &outcome;
+        OK(fb_producer_begin(producer, number, 0));
+        OK(fb_put(producer, &block));
+        OK(fb_producer_end(producer));
+        CHECK(outcome == (number == 40 || number == 50 ? FB_OUTCOME_STAGED : FB_OUTCOME_UNDEMANDED));
+    }
+    fb_step *step = next_step(consumer, 40);
+    double out[2][5][2];
+    fb_selection selection = a_selection("U", FB_F64, 3, offset, shape, out);
+    selection.every = stride;
+    OK(fb_get(step, &selection));
+    fb_view view = FB_VIEW_INIT;
+    OK(fb_step_block(step, "U", 0, &view));
+    CHECK(view.bytes == sizeof out && memcmp(view.step, stride, sizeof stride) == 0);
+    CHECK(memcmp(view.offset, offset, sizeof offset) == 0 && memcmp(view.shape, shape, sizeof shape) == 0);
+    for (uint64_t z = 0; z < 2; z++)
+        for (uint64_t y = 0; y < 5; y++)
+            for (uint64_t x = 0; x < 2; x++) {
+                CHECK(out[z][y][x] == at(z + 1, y, 2 + 3 * x));
+                CHECK(((const double(*)[5][2])view.data)[z][y][x] == out[z][y][x]);
+            }
+    selection.every = NULL;
+    FAILS(FB_NOT_COVERED, "'U'", "outside what this reader needs", fb_get(step, &selection));
+    OK(fb_step_release(step));
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+    const uint64_t none[3] = {2, 0, 2};
+    needs[0].shape = none;
+    FAILS(FB_OUT_OF_BOUNDS, "options->fields[0]", "none", fb_consumer_open(&options, &consumer));
+    needs[0].shape = NULL;
+    FAILS(FB_INVALID, "options->fields[0].shape", "NULL", fb_consumer_open(&options, &consumer));
+}
+
 /* One array with unequal ghosts on every side, as its interior alone, and as blocks with ghosts. */
 CASE(ghosts_and_interiors) {
     const uint64_t low[3] = {1, 0, 2}, high[3] = {2, 1, 0};
@@ -716,6 +784,7 @@ CASE(particles_and_buffers) {
 int main(int argc, char **argv) {
     static const struct test_case cases[] = {
         {"dtypes", dtypes},
+        {"contracts", contracts},
         {"ghosts_and_interiors", ghosts_and_interiors},
         {"strides", strides},
         {"empty_and_scalar", empty_and_scalar},

@@ -337,6 +337,29 @@ static void ends(const std::string &stream) {
     FAILS(FB_CRASHED, "before its first step", consumer(stream + " given up").next());
 }
 
+static void contracts(const std::string &stream) {
+    forebay::ConsumerOptions options{stream};
+    forebay::Need need{"U"};
+    need.offset = {1, 0};
+    need.shape = {1, 2};
+    need.stride = {1, 2};
+    options.fields = {need, forebay::Need{"never"}};
+    options.fields[1].optional = true;
+    forebay::Consumer reader{options};
+    auto sim = producer(stream);
+    sim.array<double>("U", {2, 3});
+    const double values[] = {1, 2, 3, 4, 5, 6};
+    auto step = sim.step(0);
+    CHECK(step.put("U", values, {{0, 0}, {2, 3}}) == FB_OUTCOME_STAGED);
+    step.end();
+    const auto found = reader.next();
+    const auto views = found->blocks<double>("U");
+    CHECK(views.size() == 1 && views[0].data[0] == 4 && views[0].data[1] == 6);
+    CHECK((views[0].offset == forebay::Extents{1, 0} && views[0].step == forebay::Extents{1, 2}));
+    options.fields[0].stride = {1};
+    FAILS(FB_OUT_OF_BOUNDS, "stride has 1", forebay::Consumer{options});
+}
+
 static void errors(const std::string &stream) {
     forebay::ProducerOptions options{stream};
     options.rank = 2;
@@ -372,7 +395,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"space", space}, {"ends", ends}, {"errors", errors}};
+        {"fields", fields}, {"contracts", contracts}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

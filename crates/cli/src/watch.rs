@@ -6,7 +6,7 @@ use crate::live::Live;
 use crate::output::{Output, bytes};
 use clap_complete::ArgValueCompleter;
 use forebay_client::core::block::Stats;
-use forebay_client::core::contract::{Need, Needs};
+use forebay_client::core::contract::{Need, Needs, Terms};
 use forebay_client::core::steps::Start;
 use forebay_client::{Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
 use serde_json::{Map, Value, json};
@@ -39,10 +39,11 @@ pub(crate) struct Watch {
 }
 
 pub(crate) fn watch(common: &Common, watch: &Watch, output: &Output) -> Result<ExitCode> {
-    let need = |field: &String| Need { field: field.clone(), dtype: None, every: watch.every };
+    let terms = Terms::every(watch.every);
+    let need = |field: &String| Need { terms: terms.clone(), ..Need::new(field) };
     let consumer = Consumer::open(&ConsumerOptions {
         needs: match watch.fields.is_empty() {
-            true => Needs::All { every: watch.every },
+            true => Needs::all(watch.every),
             false => Needs::Fields(watch.fields.iter().map(need).collect()),
         },
         start: Start::Next,

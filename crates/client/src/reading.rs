@@ -2,11 +2,11 @@
 //!
 //! From the bottom up:
 //!
-//! - [`buffers`], [`pins`], [`selection`], [`share`]: memory that is used again, the bound on what arrays keep, which elements
-//!   of a field are read, which blocks are a worker's;
+//! - [`buffers`], [`pins`], [`share`]: memory that is used again, the bound on what arrays keep, which blocks are a worker's;
 //! - [`readable_arena`], [`server_pool`]: the servers that hold blocks, and their arenas;
 //! - [`successors`], [`block_access`]: getting at a block's bytes, also when the server is gone that held it;
 //! - [`block_lookup`], [`assemble`]: finding the blocks of a field, and filling a region from them;
+//! - [`seen`]: what of these blocks a reader's contract shows it;
 //! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it.
 
 pub(crate) mod assemble;
@@ -17,7 +17,7 @@ pub(crate) mod buffers;
 pub(crate) mod held_steps;
 pub(crate) mod pins;
 pub(crate) mod readable_arena;
-pub(crate) mod selection;
+pub(crate) mod seen;
 pub(crate) mod server_pool;
 pub(crate) mod share;
 pub(crate) mod step;

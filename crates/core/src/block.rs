@@ -3,10 +3,12 @@
 use crate::dtype::Dtype;
 use crate::ids::{BlockKey, ServerId};
 use crate::region::{Dims, MAX_NDIM, Region};
+use crate::selection::Selection;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The box of a block: its interior, its place in the global array if it has one, and its ghosts.
+/// The box of a block: its interior, its place in the global array if it has one, and its ghosts. Of a part with gaps the elements
+/// of the interior lie apart, and there are no ghosts.
 ///
 /// Kept in one allocation, because a directory holds very many of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,16 +16,24 @@ use serde::{Deserialize, Serialize};
 pub struct Extent {
     ndim: u8,
     placed: bool,
+    gaps: bool,
     ghosts: bool,
-    /// `shape`, then `offset` if placed, then `ghost_low` and `ghost_high` if there are ghosts.
+    /// `shape`, then `offset` if placed, then `step` if there are gaps, then `ghost_low` and `ghost_high` if there are ghosts.
     values: Box<[u64]>,
 }
 
-type ExtentParts = (Dims, Option<Dims>, Option<(Dims, Dims)>);
+/// Shape, offset, step, ghosts.
+type ExtentParts = (Dims, Option<Dims>, Option<Dims>, Option<(Dims, Dims)>);
 
 impl TryFrom<ExtentParts> for Extent {
     type Error = Error;
-    fn try_from((shape, offset, ghosts): ExtentParts) -> Result<Self> {
+    fn try_from((shape, offset, step, ghosts): ExtentParts) -> Result<Self> {
+        if let Some(step) = step {
+            return match (&offset, &ghosts) {
+                (Some(offset), None) => Extent::with_gaps(offset, &shape, &step),
+                _ => Err(Error::out_of_bounds("a part with gaps has a place, and no ghosts")),
+            };
+        }
         let (low, high) = match &ghosts {
             Some((low, high)) => (&low[..], &high[..]),
             None => (&[][..], &[][..]),
@@ -35,7 +45,7 @@ impl TryFrom<ExtentParts> for Extent {
 impl From<Extent> for ExtentParts {
     fn from(extent: Extent) -> Self {
         let ghosts = extent.ghosts.then(|| (extent.ghost_low(), extent.ghost_high()));
-        (extent.shape().into(), extent.offset().map(Dims::from), ghosts)
+        (extent.shape().into(), extent.offset().map(Dims::from), extent.step().map(Dims::from), ghosts)
     }
 }
 
@@ -68,7 +78,8 @@ impl Extent {
             values.extend((0..ndim).map(|d| width(low, d)));
             values.extend((0..ndim).map(|d| width(high, d)));
         }
-        let extent = Extent { ndim: ndim as u8, placed: offset.is_some(), ghosts, values: values.into() };
+        let (placed, gaps) = (offset.is_some(), false);
+        let extent = Extent { ndim: ndim as u8, placed, gaps, ghosts, values: values.into() };
         let overflow =
             || Error::out_of_bounds(format!("a block of shape {shape:?} with its ghosts exceeds 64 bits"));
         let mut stored = Dims::new();
@@ -78,6 +89,24 @@ impl Extent {
         }
         Region::whole(&stored).map_err(|_| overflow())?;
         Ok(extent)
+    }
+
+    /// The box of a part of which only every so many elements are there; `shape` says how many. Fails if lengths differ, sizes
+    /// overflow, or a step is 0.
+    pub fn with_gaps(offset: &[u64], shape: &[u64], step: &[u64]) -> Result<Extent> {
+        let ndim = shape.len();
+        let fail = |text: String| Err(Error::out_of_bounds(text));
+        if step.len() != ndim || step.contains(&0) {
+            return fail(format!("steps {step:?} of a part of shape {shape:?}"));
+        }
+        // Bounds and lengths are those of a block without gaps.
+        Extent::new(Some(offset), shape, &[], &[])?;
+        let part = Selection { offset: offset.into(), shape: shape.into(), step: step.into() };
+        let span: Option<Dims> = (0..ndim).map(|d| part.extent(d)).collect();
+        let Some(span) = span else { return fail(format!("shape {shape:?} every {step:?} exceeds 64 bits")) };
+        Region::new(offset, &span)?;
+        let values = shape.iter().chain(offset).chain(step).copied().collect();
+        Ok(Extent { ndim: ndim as u8, placed: true, gaps: true, ghosts: false, values })
     }
 
     /// Whether it has ghosts.
@@ -95,7 +124,7 @@ impl Extent {
         self.ndim as usize
     }
 
-    /// The interior's extents.
+    /// How many elements the interior has in each dimension.
     pub fn shape(&self) -> &[u64] {
         self.group(0)
     }
@@ -105,12 +134,17 @@ impl Extent {
         self.placed.then(|| self.group(1))
     }
 
+    /// The distance between the interior's elements in each dimension, if there are gaps.
+    pub fn step(&self) -> Option<&[u64]> {
+        self.gaps.then(|| self.group(2))
+    }
+
     fn low(&self, d: usize) -> u64 {
-        if self.ghosts { self.group(1 + self.placed as usize)[d] } else { 0 }
+        if self.ghosts { self.group(1 + usize::from(self.placed))[d] } else { 0 }
     }
 
     fn high(&self, d: usize) -> u64 {
-        if self.ghosts { self.group(2 + self.placed as usize)[d] } else { 0 }
+        if self.ghosts { self.group(2 + usize::from(self.placed))[d] } else { 0 }
     }
 
     /// Ghost layers before the interior, in each dimension.
@@ -139,11 +173,22 @@ impl Extent {
         })
     }
 
-    /// The interior as a region of the global array; for a block without a place, of itself.
+    /// The interior as a region of the global array, gaps included; for a block without a place, of itself.
     pub fn interior(&self) -> Region {
+        let selection = self.selection();
+        if !self.gaps {
+            return Region::from_checked(selection.offset, selection.shape);
+        }
+        let span = (0..self.ndim()).map(|d| selection.extent(d).unwrap_or(0)).collect();
+        Region::from_checked(selection.offset, span)
+    }
+
+    /// The elements of the interior as a selection of the global array; for a block without a place, of itself.
+    pub fn selection(&self) -> Selection {
         let zero = [0; MAX_NDIM];
         let offset = self.offset().unwrap_or(&zero[..self.ndim()]);
-        Region::from_checked(offset.into(), self.shape().into())
+        let step = self.step().map_or_else(|| self.shape().iter().map(|_| 1).collect(), Dims::from);
+        Selection { offset: offset.into(), shape: self.shape().into(), step }
     }
 
     /// Where a part of the interior lies in the stored array.
@@ -246,12 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn a_part_with_gaps_knows_where_its_elements_lie() {
+        let extent = Extent::with_gaps(&[10, 20], &[3, 1], &[4, 1]).unwrap();
+        assert_eq!(extent.interior(), Region::new(&[10, 20], &[9, 1]).unwrap());
+        assert_eq!(extent.bytes(Dtype::F64).unwrap(), 3 * 8);
+        assert_eq!((extent.step(), extent.has_ghosts()), (Some(&[4, 1][..]), false));
+        let parts: ExtentParts = extent.clone().into();
+        assert_eq!(Extent::try_from(parts).unwrap(), extent);
+    }
+
+    #[test]
     fn bad_boxes_are_refused() {
         assert!(Extent::new(Some(&[0]), &[1, 2], &[], &[]).is_err());
         assert!(Extent::new(None, &[1, 2], &[1], &[]).is_err());
         assert!(Extent::new(None, &[u64::MAX], &[1], &[]).is_err());
         assert!(Extent::new(Some(&[u64::MAX]), &[1], &[], &[]).is_err());
         assert!(Extent::new(None, &[1 << 62], &[], &[]).unwrap().bytes(Dtype::F64).is_err());
+        assert!(Extent::with_gaps(&[0], &[3], &[0]).is_err());
+        assert!(Extent::with_gaps(&[0], &[3], &[u64::MAX]).is_err());
+        assert!(Extent::with_gaps(&[u64::MAX - 3], &[3], &[2]).is_err());
+        assert!(Extent::with_gaps(&[0, 0], &[3], &[2]).is_err());
+        let ghosts = Some((Dims::from(&[1][..]), Dims::from(&[0][..])));
+        let one = |n: u64| Dims::from(&[n][..]);
+        assert!(Extent::try_from((one(3), Some(one(0)), Some(one(2)), ghosts)).is_err());
+        assert!(Extent::try_from((one(3), None, Some(one(2)), None)).is_err());
         assert_eq!(Extent::new(None, &[0, u64::MAX], &[], &[]).unwrap().bytes(Dtype::F64).unwrap(), 0);
     }
 

@@ -310,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn demand(version: u64) -> Arc<Demand> {
-        Arc::new(Demand::union(version, [Needs::All { every: 1 }].iter()))
+        Arc::new(Demand::union(version, [Needs::all(1)].iter()))
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! Demand: the union of the contracts of all that is attached to a stream.
 
-use crate::contract::{Field, Needs};
+use crate::block::Extent;
+use crate::contract::{FIELDS_MAX, Field, Need, Needs, Period, Terms};
 use crate::ids::StepNumber;
+use crate::parts::{Wanted, parts_of};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// What is wanted of a stream. A producer asks it once for each field and step.
+/// How many different contracts a demand has. Of more than that each field is wanted whole.
+const CONTRACTS_MAX: usize = 256;
+
+/// What is wanted of a stream. A producer asks it once for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// Grows with each change, so that a producer is sent only what it does not know yet.
@@ -15,17 +21,20 @@ pub struct Demand {
 
 impl Demand {
     /// The union of these contracts.
-    pub fn union<'a>(version: u64, contracts: impl Iterator<Item = &'a Needs>) -> Demand {
+    pub fn union<'a>(version: u64, contracts: impl Iterator<Item = &'a Needs> + Clone) -> Demand {
         let mut needs: Vec<Needs> = Vec::new();
-        for contract in contracts {
+        for contract in contracts.clone() {
             if !needs.contains(contract) {
                 needs.push(contract.clone());
+            }
+            if needs.len() > CONTRACTS_MAX {
+                return Demand { version, needs: vec![merged(contracts)] };
             }
         }
         Demand { version, needs }
     }
 
-    /// The contracts, each different one once.
+    /// The contracts, each different one once; if there are very many, one that wants all that they want.
     pub fn contracts(&self) -> &[Needs] {
         &self.needs
     }
@@ -35,13 +44,139 @@ impl Demand {
         self.needs.is_empty()
     }
 
-    /// Whether this field is wanted at this step.
+    /// Whether something of this field is wanted at this step.
     pub fn wants(&self, field: &Field, step: StepNumber) -> bool {
         self.needs.iter().any(|needs| needs.wants(field, step))
     }
 
-    /// Whether this contract is part of the union.
+    /// Whether something of this field is wanted at any step.
+    pub fn ever_wants(&self, field: &str) -> bool {
+        self.needs.iter().any(|needs| needs.of(field).is_some())
+    }
+
+    /// What is wanted of a block of this field at this step. This alone decides what leaves a producer: its rank asks it as it
+    /// puts, its home as it grants memory.
+    pub fn of_block(&self, field: &Field, step: StepNumber, level: u32, extent: &Extent) -> Wanted {
+        let mut wanted = Vec::new();
+        for needs in &self.needs {
+            let Some(terms) = needs.of(&field.name).filter(|terms| terms.period.includes(field, step)) else {
+                continue;
+            };
+            // A block without a place, or of a level with an index space of its own, is wanted whole or not at all.
+            let (Some(part), Some(shape), 0) = (&terms.part, &field.shape, level) else {
+                return Wanted::Whole;
+            };
+            wanted.extend(part.of(shape));
+        }
+        if wanted.is_empty() {
+            return Wanted::Nothing;
+        }
+        parts_of(&extent.interior(), wanted.into_iter())
+    }
+
+    /// Whether all that this contract wants is part of the union.
     pub fn includes(&self, contract: &Needs) -> bool {
-        self.needs.contains(contract)
+        self.needs.contains(contract) || self.needs.iter().any(|known| covers(known, contract))
+    }
+}
+
+/// A contract that wants all that these want: each field whole, at the steps at which all want it, or at each.
+fn merged<'a>(contracts: impl Iterator<Item = &'a Needs>) -> Needs {
+    let mut periods: BTreeMap<&str, Period> = BTreeMap::new();
+    let mut of_all: Option<Period> = None;
+    let both = |a: Period, b: Period| if a == b { a } else { Period::ALL };
+    for contract in contracts {
+        match contract {
+            Needs::All(terms) => {
+                of_all = Some(of_all.map_or(terms.period, |known| both(known, terms.period)))
+            }
+            Needs::Fields(needs) => {
+                for need in needs {
+                    let period = periods.entry(&need.field).or_insert(need.terms.period);
+                    *period = both(*period, need.terms.period);
+                }
+            }
+        }
+    }
+    if let Some(all) = of_all {
+        let period = periods.into_values().fold(all, both);
+        return Needs::All(Terms { period, part: None });
+    }
+    if periods.len() > FIELDS_MAX {
+        return Needs::all(1);
+    }
+    let need = |(field, period)| Need { terms: Terms { period, part: None }, ..Need::new(field) };
+    Needs::Fields(periods.into_iter().map(need).collect())
+}
+
+/// Whether all that a contract wants is wanted by a known one.
+fn covers(known: &Needs, contract: &Needs) -> bool {
+    match (known, contract) {
+        (Needs::All(known), Needs::All(terms)) => known.cover(terms),
+        (Needs::Fields(_), Needs::All(_)) => false,
+        (_, Needs::Fields(needs)) => {
+            let is_covered =
+                |need: &Need| known.of(&need.field).is_some_and(|known| known.cover(&need.terms));
+            needs.iter().all(is_covered)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Index, Slice, Slices};
+    use crate::dtype::Dtype;
+
+    fn plane(index: u64) -> Terms {
+        let (start, stop) = (Some(Index::FromStart(index)), Some(Index::FromStart(index + 1)));
+        Terms { part: Some(Slices::new(vec![Slice { start, stop, step: 1 }], vec![]).unwrap()), ..Terms::ALL }
+    }
+
+    fn needs(field: &str, terms: Terms) -> Needs {
+        Needs::Fields(vec![Need { terms, ..Need::new(field) }])
+    }
+
+    fn of_block(demand: &Demand, step: StepNumber) -> Wanted {
+        let field = Field::new("U", Dtype::F64, Some(&[200, 4]), 2);
+        demand.of_block(&field, step, 0, &Extent::new(Some(&[0, 0]), &[50, 4], &[], &[]).unwrap())
+    }
+
+    #[test]
+    fn only_what_somebody_needs_is_wanted() {
+        let union = |contracts: &[Needs]| Demand::union(1, contracts.iter());
+        let one = union(&[needs("U", plane(3))]);
+        assert!(
+            matches!(of_block(&one, 0), Wanted::Parts(parts) if parts.len() == 1 && parts[0].volume() == 4)
+        );
+        assert_eq!(of_block(&union(&[needs("U", plane(60))]), 0), Wanted::Nothing);
+        assert_eq!(of_block(&union(&[needs("V", Terms::ALL)]), 0), Wanted::Nothing);
+        let both = union(&[needs("U", plane(3)), needs("U", Terms::every(2))]);
+        assert_eq!(of_block(&both, 2), Wanted::Whole);
+        assert!(matches!(of_block(&both, 3), Wanted::Parts(_)));
+        assert!(both.includes(&needs("U", plane(3))) && !both.includes(&needs("U", plane(4))));
+        let all = union(&[Needs::all(1)]);
+        assert!(all.includes(&needs("U", plane(3))) && !both.includes(&Needs::all(1)));
+    }
+
+    #[test]
+    fn ten_thousand_parts_are_the_whole_field() {
+        let contracts: Vec<Needs> = (0..10_000).map(|index| needs("U", plane(index))).collect();
+        let demand = Demand::union(1, contracts.iter());
+        assert_eq!(demand.contracts().len(), 1);
+        assert_eq!(of_block(&demand, 0), Wanted::Whole);
+        assert!(contracts.iter().all(|contract| demand.includes(contract)));
+        let contracts: Vec<Needs> = (1..10_000).map(|every| needs("U", Terms::every(every))).collect();
+        let demand = Demand::union(1, contracts.iter());
+        assert_eq!(demand.contracts(), [needs("U", Terms::ALL)]);
+        assert!(contracts.iter().all(|contract| demand.includes(contract)));
+    }
+
+    #[test]
+    fn blocks_without_a_place_are_wanted_whole() {
+        let field = Field::new("x", Dtype::F64, None, 1);
+        let demand = Demand::union(1, [Needs::All(plane(3))].iter());
+        let extent = Extent::new(None, &[50], &[], &[]).unwrap();
+        assert_eq!(demand.of_block(&field, 0, 0, &extent), Wanted::Whole);
     }
 }

@@ -108,7 +108,10 @@ impl FieldIndex {
         let index = self.blocks.len() as u32;
         if record.extent.offset().is_some() {
             let interior = record.extent.interior();
-            if let Some(other) = self.find(&interior).find(|other| other.level == record.level) {
+            // Parts of one block may have elements in common where they have gaps.
+            let is_another =
+                |other: &&BlockRecord| other.level == record.level && !other.key.is_of_block(&record.key);
+            if let Some(other) = self.find(&interior).find(is_another) {
                 let (name, before) = (&self.field.name, other.extent.interior());
                 return Err(Error::conflict(if self.of_space {
                     format!(
@@ -316,15 +319,15 @@ pub fn check_block_fits(field: &Field, block: impl Display, level: u32, extent: 
         (Some(_), None) => fail("it has no offset; say where it lies in the field's global shape".into()),
         (Some(_), Some(_)) if level > 0 => Ok(()),
         (Some(global), Some(offset)) => {
-            for d in 0..shape.len() {
-                if offset[d].checked_add(shape[d]).is_none_or(|end| end > global[d]) {
-                    return fail(format!(
-                        "offset {offset:?} + shape {shape:?} reaches outside the global shape {:?} in dimension {d}",
-                        &global[..]
-                    ));
-                }
+            let interior = extent.interior();
+            match (0..shape.len()).find(|d| interior.end(*d) > global[*d]) {
+                Some(d) => fail(format!(
+                    "offset {offset:?} + shape {:?} reaches outside the global shape {:?} in dimension {d}",
+                    interior.shape(),
+                    &global[..]
+                )),
+                None => Ok(()),
             }
-            Ok(())
         }
     }
 }
@@ -382,7 +385,7 @@ mod tests {
 
     fn record(rank: u32, offset: &[u64], shape: &[u64]) -> BlockRecord {
         BlockRecord {
-            key: BlockKey { rank, number: 0 },
+            key: BlockKey::whole(rank, 0),
             level: 0,
             extent: Extent::new(Some(offset), shape, &[], &[]).unwrap(),
             location: Location { server: ServerId(0), arena: 0, offset: 0, bytes: 0, generation: 0 },

@@ -66,10 +66,27 @@ pub struct BlockKey {
     pub rank: u32,
     /// Its number among the blocks of that rank.
     pub number: u64,
+    /// Which part of that block it is, counted from 1; 0 if it is all of it.
+    pub part: u32,
+}
+
+impl BlockKey {
+    /// A block as it was put.
+    pub fn whole(rank: u32, number: u64) -> BlockKey {
+        BlockKey { rank, number, part: 0 }
+    }
+
+    /// Whether both are of one block, as that was put.
+    pub fn is_of_block(&self, other: &BlockKey) -> bool {
+        (self.rank, self.number) == (other.rank, other.number)
+    }
 }
 
 impl fmt::Display for BlockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.part > 0 {
+            write!(f, "part {} of ", self.part)?;
+        }
         write!(f, "block {} of rank {}", self.number, self.rank)
     }
 }

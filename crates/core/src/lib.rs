@@ -46,10 +46,12 @@ pub mod identity;
 pub mod ids;
 pub mod lease;
 pub mod membership;
+pub mod parts;
 pub mod placement;
 pub mod region;
 pub mod roster;
 pub mod seeded;
+pub mod selection;
 mod server_id;
 pub mod shards;
 #[cfg(test)]

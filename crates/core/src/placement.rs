@@ -101,7 +101,7 @@ mod tests {
         let (view, extent) = (view(3), Extent::new(Some(&[0]), &[7], &[], &[]).unwrap());
         let mut counts = [0; 3];
         for number in 0..300 {
-            let key = BlockKey { rank: 5, number };
+            let key = BlockKey::whole(5, number);
             let server = Placement::ByBlock.server_of((&view, 3), ServerId(1), "U", key, &extent).unwrap();
             counts[server.0 as usize] += 1;
             assert_eq!(
@@ -119,7 +119,7 @@ mod tests {
             let part = block.extent.offset().map_or(0, |offset| offset[0] as usize / 2);
             Ok(block.servers.get(part).copied().unwrap_or(ServerId(part as u32)))
         }));
-        let key = BlockKey { rank: 0, number: 0 };
+        let key = BlockKey::whole(0, 0);
         assert_eq!(by_offset.server_of((&view(3), 3), ServerId(0), "U", key, &extent).unwrap(), ServerId(2));
         let error = by_offset.server_of((&view(2), 2), ServerId(0), "U", key, &extent).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);

@@ -33,6 +33,7 @@ mod run_phase;
 mod situation;
 mod step;
 mod takeover;
+mod unmatched;
 
 pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Delivery, Start, Take};
 pub use contribution::{FieldContribution, RegisteredBlocks, StepContribution};

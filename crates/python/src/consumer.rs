@@ -70,6 +70,7 @@ fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<
     told.set_item("server", record.location.server.0)?;
     told.set_item("offset", extent.offset().map(|offset| PyTuple::new(py, offset)).transpose()?)?;
     told.set_item("shape", PyTuple::new(py, extent.shape())?)?;
+    told.set_item("step", PyTuple::new(py, &extent.selection().step)?)?;
     told.set_item("ghost_low", PyTuple::new(py, &*extent.ghost_low())?)?;
     told.set_item("ghost_high", PyTuple::new(py, &*extent.ghost_high())?)?;
     told.set_item("stored", PyTuple::new(py, &*extent.stored_shape())?)?;

@@ -2,7 +2,7 @@
 
 use crate::errors::raise;
 use crate::timeout::Timeout;
-use forebay_client::core::contract::{Need, Needs};
+use forebay_client::core::contract::{Index, Need, Needs, Period, Slice, Slices, Terms};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::steps;
 use forebay_client::{Choice, Error, GroupOptions, Result, ServerId, TransportChoice};
@@ -26,17 +26,35 @@ pub(crate) fn choice<T: Choice>(name: &str) -> PyResult<T> {
     T::of_name(name).map_err(raise)
 }
 
-/// Field, dtype and period of each; nothing for all.
-pub(crate) type Fields = Option<Vec<(String, Option<String>, Option<u32>)>>;
+/// Start, stop and step of a dimension; negative ones count from the end.
+type SliceGiven = (Option<i64>, Option<i64>, u64);
+/// Of the first dimensions, and of the last ones.
+type PartGiven = (Vec<SliceGiven>, Vec<SliceGiven>);
+
+/// Field, dtype, period, part, first step and whether it may be missing, of each; nothing for all.
+pub(crate) type Fields =
+    Option<Vec<(String, Option<String>, Option<u32>, Option<PartGiven>, Option<u64>, bool)>>;
 
 /// What is needed; `every` is the period of what has none of its own.
 pub(crate) fn needs(fields: Fields, every: u32) -> PyResult<Needs> {
-    let Some(fields) = fields else { return Ok(Needs::All { every }) };
-    let needs = fields.into_iter().map(|(field, dtype, own)| {
+    let Some(fields) = fields else { return Ok(Needs::all(every)) };
+    let needs = fields.into_iter().map(|(field, dtype, own, part, first, optional)| {
         let dtype = dtype.map(|name| Dtype::parse(&name)).transpose()?;
-        Ok(Need { field, dtype, every: own.unwrap_or(every) })
+        let period = Period { every: own.unwrap_or(every), first };
+        let terms = Terms { period, part: part.map(slices).transpose()? };
+        Ok(Need { field, terms, dtype, optional })
     });
     Ok(Needs::Fields(needs.collect::<Result<Vec<Need>>>().map_err(raise)?))
+}
+
+fn slices((first, last): PartGiven) -> Result<Slices> {
+    let index = |index: i64| match index {
+        0.. => Index::FromStart(index.unsigned_abs()),
+        _ => Index::FromEnd(index.unsigned_abs()),
+    };
+    let slice =
+        |(start, stop, step): SliceGiven| Slice { start: start.map(index), stop: stop.map(index), step };
+    Slices::new(first.into_iter().map(slice).collect(), last.into_iter().map(slice).collect())
 }
 
 /// With which step to begin.

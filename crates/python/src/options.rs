@@ -54,6 +54,8 @@ pub(crate) struct ProducerGiven {
     durability: String,
     wait_for_readers: u32,
     job: Option<String>,
+    first: u64,
+    stride: u64,
 }
 
 impl ProducerGiven {
@@ -74,6 +76,8 @@ impl ProducerGiven {
             durability: given::choice(&self.durability)?,
             wait_for_readers: self.wait_for_readers,
             job: self.job,
+            first: self.first,
+            stride: self.stride,
         })
     }
 }

@@ -102,7 +102,7 @@ impl Space {
             let selection = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&every) };
             let found = waiting(py, || {
                 let found =
-                    selection.span(&field).and_then(|span| self.space.find(name, step, &span, left()));
+                    field.span_of(&selection).and_then(|span| self.space.find(name, step, &span, left()));
                 match found {
                     Ok(found) if found.field() != &field => Ok(Err(found.field().clone())),
                     Ok(found) => Ok(Ok(found)),

@@ -220,6 +220,7 @@ impl<'a> Rank<'a> {
         let mut put = PutBlock {
             field: FIELD.into(),
             number,
+            part: 0,
             level: 0,
             extent: Extent::new(Some(&[at]), &shape, &[], &[])?,
             stats: None,
@@ -252,7 +253,7 @@ impl<'a> Rank<'a> {
         let at = self.begins(number);
         let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
         let bytes = BytesLocation::Placed(location);
-        let put = PutBlock { field: FIELD.into(), number, level: 0, extent, stats: None, bytes };
+        let put = PutBlock { field: FIELD.into(), number, part: 0, level: 0, extent, stats: None, bytes };
         self.home.caller.call(&Request::Put(put)).await.map(drop)
     }
 

@@ -106,7 +106,7 @@ async fn attach(
 ) -> Result<(Caller, AttachmentId, Option<(RunNumber, StepNumber)>)> {
     let attach = Attach {
         stream: plan.stream.clone(),
-        needs: Needs::All { every: plan.every },
+        needs: Needs::all(plan.every),
         window: plan.window,
         start,
         follow: false,

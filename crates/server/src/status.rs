@@ -2,7 +2,7 @@
 
 use crate::node::{Components, Node};
 use forebay_core::attr::{Attr, AttrValues, Attrs};
-use forebay_core::contract::{Field, Need, Needs};
+use forebay_core::contract::{Field, Need, Needs, Slices};
 use forebay_core::roster::Lost;
 use forebay_core::steps::{
     Policy, ReaderStatus, RunOutcome, StreamCoordinator, StreamPhase, StreamStatus, Take,
@@ -88,11 +88,19 @@ fn progress(state: &Components) -> Vec<Value> {
 
 /// A consumer or a pipeline.
 fn reader_status(reader: &ReaderStatus) -> Value {
-    let ReaderStatus { who, server, needs, take, window, held, waiting, missed, last } = reader;
+    let ReaderStatus { who, server, needs, take, window, held, waiting, missed, last, unmatched } = reader;
     let needed = match needs {
-        Needs::All { every } => json!({ "every": every }),
+        Needs::All(terms) => json!({ "every": terms.period.every }),
         Needs::Fields(fields) => {
-            let of = |need: &Need| json!({ "field": need.field, "every": need.every });
+            let of = |need: &Need| {
+                json!({
+                    "field": need.field,
+                    "every": need.terms.period.every,
+                    "first": need.terms.period.first,
+                    "region": need.terms.part.as_ref().map(Slices::to_string),
+                    "optional": need.optional,
+                })
+            };
             json!({ "fields": fields.iter().map(of).collect::<Vec<_>>() })
         }
     };
@@ -109,6 +117,7 @@ fn reader_status(reader: &ReaderStatus) -> Value {
         "waiting": waiting,
         "missed": missed,
         "last": last.map(|(_, step)| step),
+        "unmatched": unmatched,
     })
 }
 

@@ -587,7 +587,7 @@ fn a_lease_of_another_client() {
 fn absurd_contracts() {
     count_panics();
     let group = Group::start(1);
-    let need = |i: u32| Need { field: i.to_string(), dtype: None, every: 1 };
+    let need = |i: u32| Need::new(&i.to_string());
     let needs = Needs::Fields((0..1_000_000).map(need).collect());
     let mut reader = group.connect(0, false, Role::Consumer);
     let attach = consumer::Attach {

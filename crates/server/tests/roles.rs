@@ -90,7 +90,7 @@ fn cases() -> Vec<Case> {
         take: Take::All,
         reader: Identity::default(),
         stream: "s".into(),
-        needs: Needs::All { every: 1 },
+        needs: Needs::all(1),
         window: 3,
         start: Default::default(),
         follow: true,

@@ -66,10 +66,10 @@ fn what_is_told_is_declared() {
     let sim = Producer::open(&options).unwrap();
     sim.array(Field::new("U", Dtype::F64, Some(&[4]), 1)).unwrap();
     sim.attr(None, "dt", Attr { values: AttrValues::Float(vec![0.5]), list: false }).unwrap();
-    let needs = Needs::Fields(vec![Need { field: "U".to_owned(), dtype: None, every: 1 }]);
+    let needs = Needs::Fields(vec![Need::new("U")]);
     let options = |needs| ConsumerOptions { group: group.options(), needs, ..ConsumerOptions::new("s") };
     let some = Consumer::open(&options(needs)).unwrap();
-    let all = Consumer::open(&options(Needs::All { every: 2 })).unwrap();
+    let all = Consumer::open(&options(Needs::all(2))).unwrap();
     sim.begin(0, f64::NAN).unwrap();
     let extent = Extent::new(Some(&[0]), &[4], &[], &[]).unwrap();
     sim.put_values(&Block { field: "U", number: 0, level: 0, extent }, &[1.0, 2.0, 3.0, 4.0]).unwrap();

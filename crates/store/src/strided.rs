@@ -10,6 +10,7 @@ use crate::{stats, streaming};
 use forebay_core::block::Stats;
 use forebay_core::dtype::Dtype;
 use forebay_core::region::{Dims, MAX_NDIM, Region};
+use forebay_core::selection::Selection;
 use forebay_core::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
@@ -119,6 +120,22 @@ impl<'a> Source<'a> {
     /// The array's bytes.
     pub fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.element as u64
+    }
+
+    /// Some of its elements: in dimension `d` the elements `offset[d]`, `offset[d] + step[d]`, ...
+    pub fn part(&self, part: &Selection) -> Result<Source<'a>> {
+        if part.shape.len() != self.shape.len() || part.span_in(&self.shape).is_none() {
+            return Err(Error::out_of_bounds(format!("part {part:?} lies outside shape {:?}", self.shape)));
+        }
+        let ndim = self.shape.len();
+        let shift = (0..ndim).map(|d| part.offset[d] as i64 * self.strides[d]).sum::<i64>();
+        let mut strides = self.strides;
+        for (stride, step) in strides.iter_mut().zip(&part.step) {
+            *stride *= *step as i64;
+        }
+        // All elements that are reached are some of those that `new` was promised.
+        let data = self.data.wrapping_offset(shift as isize);
+        Ok(Source { data, shape: part.shape.clone(), strides, ..self.clone() })
     }
 
     /// Its bytes as one slice, if it is dense.

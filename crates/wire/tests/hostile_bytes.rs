@@ -261,7 +261,7 @@ fn a_record_is_never_longer_than_it_is_counted_for() {
         let mut put = seeds::put(forebay_wire::client::block::BytesLocation::Inline([7; 1024].into()));
         put.extent = extent.clone();
         let mut record = seeds::blocks().remove(2);
-        record.key = forebay_core::ids::BlockKey { rank: u32::MAX, number: u64::MAX };
+        record.key = forebay_core::ids::BlockKey::whole(u32::MAX, u64::MAX);
         record.level = u32::MAX;
         record.extent = extent;
         record.location = forebay_core::block::Location {

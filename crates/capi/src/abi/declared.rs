@@ -124,6 +124,12 @@ sized!(
         field: *const c_char = std::ptr::null(),
         dtype: i32 = 0,
         every: u32 = 1,
+        first: u64 = 0,
+        ndim: u32 = 0,
+        optional: i32 = 0,
+        offset: *const u64 = std::ptr::null(),
+        shape: *const u64 = std::ptr::null(),
+        stride: *const u64 = std::ptr::null(),
     }
 );
 
@@ -198,6 +204,7 @@ sized!(
         sum: f64 = 0.0,
         count: u64 = 0,
         non_finite: u64 = 0,
+        step: [u64; 8] = [0; 8],
     }
 );
 
@@ -238,6 +245,8 @@ sized!(
         reserved: i32 = 0,
         job: *const c_char = std::ptr::null(),
         name: *const c_char = std::ptr::null(),
+        first: u64 = 0,
+        stride: u64 = 1,
     }
 );
 

@@ -107,7 +107,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn attach(&self, start: Start, take: Take) -> Result<Consumer> {
-        let need = |field: &String| Need { field: field.clone(), dtype: None, every: 1 };
+        let need = |field: &String| Need::new(field);
         Consumer::open(&ConsumerOptions {
             needs: Needs::Fields(self.get.fields.iter().map(need).collect()),
             start,

@@ -93,10 +93,10 @@ pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Liste
         return Ok(());
     }
     // The latest step may have other fields than those that are named.
-    let need = |field: &&FieldStatus| Need { field: field.name.clone(), dtype: None, every: 1 };
+    let need = |field: &&FieldStatus| Need::new(&field.name);
     let all = listed.fields.len() == listed.stream.fields.len();
     let needs = match all {
-        true => Needs::All { every: 1 },
+        true => Needs::all(1),
         false => Needs::Fields(listed.fields.iter().map(need).collect()),
     };
     let open = |take| {

@@ -5,7 +5,7 @@ use crate::output::bytes;
 use crate::table::Table;
 use forebay_client::core::ids::Timestamp;
 use forebay_client::status::{
-    ConnectionStatus, GroupStatus, PipelineStatus, ReaderStatus, ServerStatus, StreamStatus,
+    ConnectionStatus, FieldNeed, GroupStatus, PipelineStatus, ReaderStatus, ServerStatus, StreamStatus,
 };
 
 /// How many readers of a stream are shown.
@@ -95,7 +95,7 @@ fn streams(status: &GroupStatus) -> Vec<String> {
         let crash = stream.why.as_ref().filter(|_| stream.is_over());
         let why = crash.map(|why| format!(": {why}")).unwrap_or_default();
         table.beneath([format!("    {}{why}", phase(stream))]);
-        table.beneath(stream.readers.iter().take(READERS_SHOWN).map(reader));
+        table.beneath(stream.readers.iter().take(READERS_SHOWN).flat_map(reader));
         let more = stream.attached.saturating_sub(READERS_SHOWN as u64);
         table.beneath((more > 0).then(|| format!("    and {more} more readers")));
     }
@@ -140,18 +140,20 @@ pub(crate) fn rate(rate: f64) -> String {
 }
 
 /// A reader, for people: who it is, what it needs, and how it keeps up.
-fn reader(reader: &ReaderStatus) -> String {
+fn reader(reader: &ReaderStatus) -> Vec<String> {
     let named = reader.name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
     let pid = reader.pid.unwrap_or(0);
     let place = reader.host.as_ref().map(|host| format!(" (process {pid} on {host})"));
     let every = |every: u64| if every == 1 { String::new() } else { format!(" every {every}") };
     let fields = reader.needs.fields.iter().flatten();
-    let fields: Vec<String> = fields.map(|need| format!("{}{}", need.field, every(need.every))).collect();
+    let region = |need: &FieldNeed| need.region.as_deref().unwrap_or_default().to_owned();
+    let fields: Vec<String> =
+        fields.map(|need| format!("{}{}{}", need.field, region(need), every(need.every))).collect();
     let needs = match fields.is_empty() {
         true => format!("all fields{}", every(reader.needs.every.unwrap_or(1))),
         false => fields.join(", "),
     };
-    format!(
+    let line = format!(
         "    {}{named}{}: {needs}; holds {} of {}, {} wait, {} missed, last {}",
         reader.kind,
         place.unwrap_or_default(),
@@ -160,7 +162,9 @@ fn reader(reader: &ReaderStatus) -> String {
         reader.waiting,
         reader.missed,
         step(reader.last)
-    )
+    );
+    let unmatched = reader.unmatched.as_ref().map(|text| format!("        {text}"));
+    [Some(line), unmatched].into_iter().flatten().collect()
 }
 
 fn counts(stream: &StreamStatus) -> [String; 9] {

@@ -28,7 +28,7 @@ impl Admin {
     pub fn create_pipeline(&self, spec: &PipelineSpec) -> Result<()> {
         let patience = self.group.options().timeout.unwrap_or(START_PATIENCE);
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        let create = Request::CreatePipeline { spec: spec.clone(), patience_ms };
+        let create = Request::CreatePipeline { spec: Box::new(spec.clone()), patience_ms };
         // The server knows more about what is missing: it gives up first, and says so.
         let patience = patience.saturating_add(Duration::from_secs(1));
         let what = "to start a pipeline's workers";

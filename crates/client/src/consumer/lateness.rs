@@ -19,6 +19,17 @@ impl Consumer {
         }
     }
 
+    /// The same, if the coordinator tells it in time.
+    pub(super) fn situation_within(&self, patience: Duration) -> Option<Situation> {
+        let source = self.held.source();
+        let look = Request::Look { attachment: source.attachment()? };
+        let told = source.rpc.call_within(&look, None, patience, "to tell what a stream does");
+        match told.ok()?.message {
+            Reply::Situation(situation) => Some(*situation),
+            _ => None,
+        }
+    }
+
     /// The error where no step has come in time. No server is late here: none has a step to tell.
     pub(super) fn too_late(&self, waited: Duration, situation: Option<&Situation>) -> Error {
         let stream = &self.stream;

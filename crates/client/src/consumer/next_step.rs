@@ -9,6 +9,11 @@ use forebay_core::steps::Take;
 use forebay_core::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
+/// After how long a wait in vain the coordinator is asked what this reader waits for, though the caller gave it a time of its own.
+const ASKED_AFTER: Duration = Duration::from_millis(500);
+/// How long its answer may take then.
+const ANSWER: Duration = Duration::from_millis(500);
+
 impl Consumer {
     /// The next step that is wanted. With a `timeout` it waits no longer than that. Without one it waits for as long as ranks
     /// of the run live; for a run to begin, for a step of its own to be released if it holds as many as it may, and for a
@@ -27,7 +32,9 @@ impl Consumer {
             }
             self.check_window()?;
             let situation = match timeout {
-                Some(_) => None,
+                // Whoever looks again and again for a moment is not to wait for an answer.
+                Some(timeout) if timeout < ASKED_AFTER => None,
+                Some(_) => self.situation_within(ANSWER),
                 None => match self.situation() {
                     Ok(situation) if situation.may_go_on() => continue,
                     Ok(situation) => Some(situation),

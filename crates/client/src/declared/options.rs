@@ -57,6 +57,12 @@ pub struct ProducerOptions {
     /// ranks are told apart by their numbers alone. A program that uses MPI opens its ranks by its communicator
     /// instead (`new_job_name`).
     pub job: Option<String>,
+    /// The number of the first step, or of one before it: with `stride` it says which numbers steps have.
+    /// Readers' periods count the steps from there on. A step with another number is refused.
+    pub first: u64,
+    /// The distance between the numbers of two steps: 10 where a simulation hands over each tenth of its
+    /// iterations.
+    pub stride: u64,
 }
 
 impl ProducerOptions {
@@ -77,6 +83,8 @@ impl ProducerOptions {
             durability: Durability::Local,
             wait_for_readers: 0,
             job: None,
+            first: 0,
+            stride: 1,
         }
     }
 }
@@ -118,7 +126,7 @@ impl ConsumerOptions {
         ConsumerOptions {
             group: GroupOptions::default(),
             stream: stream.to_owned(),
-            needs: Needs::All { every: 1 },
+            needs: Needs::all(1),
             window: 4,
             follow: false,
             start: Start::Next,

@@ -1,7 +1,7 @@
 //! Memory of a staged block, which the simulation computes into: given, then committed or given back.
 
 use crate::connection::rpc::lock;
-use crate::producer::block::{Allocation, Block};
+use crate::producer::block::{Allocation, Block, BlockPart};
 use crate::producer::block_bytes::put_block;
 use crate::producer::rank::Producer;
 use crate::producer::state::{AllocatedBlock, no_step};
@@ -9,6 +9,7 @@ use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::put_target::PutTarget;
 use forebay_core::block::Stats;
 use forebay_core::contract::Field;
+use forebay_core::parts::Wanted;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Mapping, stats};
 use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
@@ -24,11 +25,13 @@ impl Producer {
         let field = {
             let mut state = self.state()?;
             match self.admit(&mut state, block, None)? {
-                Some(field) => field,
-                None => return Ok(None),
+                (_, Wanted::Nothing) => return Ok(None),
+                // Where it computes in place the whole block is there, and readers see their part of it.
+                (field, Wanted::Whole | Wanted::Parts(_)) => field,
             }
         };
-        let allocated = self.through_home(|home| self.allocate(home, block, &field));
+        let whole = BlockPart::whole(block);
+        let allocated = self.through_home(|home| self.allocate(home, &whole, &field));
         let mut state = lock(&self.state);
         let (target, memory, grant) = match allocated {
             Ok(Some(allocated)) => allocated,
@@ -47,7 +50,7 @@ impl Producer {
         let bytes = grant.map_or(0, |grant| grant.bytes);
         let id = state.next_allocation;
         state.next_allocation += 1;
-        let put = put_block(block, BytesLocation::Inline(Box::default()), None);
+        let put = put_block(&whole, BytesLocation::Inline(Box::default()), None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
         let stats = field.stats && stats::supported(field.dtype);
         open.allocations.insert(id, AllocatedBlock { target, grant, dtype: field.dtype, stats, put });
@@ -59,7 +62,12 @@ impl Producer {
 
     /// Memory for a block at the server that is to hold it: the grant is `None` for a block without elements,
     /// the whole if there is no room and the policy is to go on.
-    fn allocate(&self, home: &Arc<PutTarget>, block: &Block<'_>, field: &Field) -> Result<Option<Memory>> {
+    fn allocate(
+        &self,
+        home: &Arc<PutTarget>,
+        block: &BlockPart<'_>,
+        field: &Field,
+    ) -> Result<Option<Memory>> {
         let bytes = block.extent.bytes(field.dtype)?;
         let target = if bytes == 0 { home.clone() } else { self.target_of(block, home)? };
         let Some(arena) = &target.arena else {

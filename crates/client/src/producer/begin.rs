@@ -30,6 +30,7 @@ impl Producer {
         let _rank = self.lock_rank()?;
         let state = self.state()?;
         check_order(&state, step)?;
+        self.sequence.check_step(&self.stream, step)?;
         let state = self.resume_staging(state);
         let state = self.rehome_to_joined(state);
         let (mut state, mut begun) = self.begin_at_home(state, step, time)?;

@@ -2,7 +2,10 @@
 
 use forebay_core::Result;
 use forebay_core::block::Extent;
+use forebay_core::parts::{Wanted, extent_of_part, place_in_block};
 use forebay_store::Mapping;
+use forebay_store::strided::Source;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A block that is put: its field, number and box.
@@ -17,6 +20,44 @@ pub struct Block<'a> {
     pub level: u32,
     /// Its box.
     pub extent: Extent,
+}
+
+/// What goes to a server: a block, or a part of one, which is a block of its own there.
+#[derive(Debug)]
+pub(super) struct BlockPart<'a> {
+    pub(super) field: &'a str,
+    pub(super) number: u64,
+    /// Counted from 1; 0 if it is all of the block.
+    pub(super) part: u32,
+    pub(super) level: u32,
+    pub(super) extent: Cow<'a, Extent>,
+}
+
+impl<'a> BlockPart<'a> {
+    /// All of a block.
+    pub(super) fn whole(block: &'a Block<'_>) -> BlockPart<'a> {
+        let Block { field, number, level, extent } = block;
+        BlockPart { field, number: *number, part: 0, level: *level, extent: Cow::Borrowed(extent) }
+    }
+
+    /// What is wanted of a block, each with its elements.
+    pub(super) fn wanted_of<'s>(
+        block: &'a Block<'_>,
+        source: &Source<'s>,
+        wanted: &Wanted,
+    ) -> Result<Vec<(BlockPart<'a>, Source<'s>)>> {
+        let parts = match wanted {
+            Wanted::Nothing => return Ok(Vec::new()),
+            Wanted::Whole => return Ok(vec![(BlockPart::whole(block), source.clone())]),
+            Wanted::Parts(parts) => parts,
+        };
+        let part = |(part, selection)| {
+            let extent = extent_of_part(&block.extent, selection)?;
+            let elements = source.part(&place_in_block(&block.extent, &extent))?;
+            Ok((BlockPart { part, extent: Cow::Owned(extent), ..BlockPart::whole(block) }, elements))
+        };
+        (1..).zip(parts).map(part).collect()
+    }
 }
 
 /// Memory of a staged block, to compute into. Dense, row-major, ghosts included.

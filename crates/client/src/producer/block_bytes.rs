@@ -1,6 +1,6 @@
 //! The bytes of a block as they are gathered and counted on the way to a server.
 
-use crate::producer::block::Block;
+use crate::producer::block::BlockPart;
 use forebay_core::block::{Extent, Stats};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
@@ -18,7 +18,7 @@ pub(super) struct BlockStats<'a> {
 }
 
 impl<'a> BlockStats<'a> {
-    pub(super) fn new(field: &Field, block: &'a Block<'_>) -> BlockStats<'a> {
+    pub(super) fn new(field: &Field, block: &'a BlockPart<'_>) -> BlockStats<'a> {
         let stats = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
         BlockStats { stats, dtype: field.dtype, extent: &block.extent }
     }
@@ -45,12 +45,13 @@ pub(super) fn gather<'a>(source: &Source<'a>, stats: Option<(Dtype, &mut Stats)>
     }
 }
 
-pub(super) fn put_block(block: &Block<'_>, bytes: BytesLocation, stats: Option<Stats>) -> PutBlock {
+pub(super) fn put_block(block: &BlockPart<'_>, bytes: BytesLocation, stats: Option<Stats>) -> PutBlock {
     PutBlock {
         field: block.field.to_owned(),
         number: block.number,
+        part: block.part,
         level: block.level,
-        extent: block.extent.clone(),
+        extent: block.extent.clone().into_owned(),
         stats: stats.map(Box::new),
         bytes,
     }

@@ -14,6 +14,7 @@ impl Producer {
     /// Adds a field to the output contract, or changes its global shape from the next step on. Waits for an
     /// answer.
     pub fn array(&self, field: Field) -> Result<()> {
+        let field = Field { sequence: self.sequence, ..field };
         let _rank = self.lock_rank()?;
         let state = self.state()?;
         field.check()?;

@@ -10,6 +10,7 @@ use crate::producer::rank::Producer;
 use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
 use forebay_core::Result;
+use forebay_core::contract::Sequence;
 use forebay_core::steps::{Joining, RunOptions};
 use forebay_wire::client::producer::{Reply, Request};
 use forebay_wire::connection::Role;
@@ -34,6 +35,8 @@ impl Producer {
         let who = group.identity();
         let joining = Joining { rank: options.rank, who, options: run_options };
         joining.check()?;
+        let sequence = Sequence { first: options.first, stride: options.stride };
+        sequence.check().map_err(|error| error.during(format!("stream '{}'", options.stream)))?;
         let join = Request::Join {
             stream: options.stream.clone(),
             joining: Box::new(joining.clone()),
@@ -65,6 +68,7 @@ impl Producer {
             run,
             joining,
             on_loss: options.on_loss,
+            sequence,
             placement: Mutex::new(options.placement.clone()),
             whole_rank: Mutex::default(),
             failed_move: Mutex::default(),

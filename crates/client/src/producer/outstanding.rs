@@ -21,11 +21,12 @@ pub(super) struct OutstandingPut {
     pub(super) request: u64,
     pub(super) field: String,
     pub(super) number: u64,
+    pub(super) part: u32,
 }
 
 impl OutstandingPut {
     pub(super) fn is_of(&self, put: &PutBlock) -> bool {
-        put.number == self.number && put.field == self.field
+        (put.number, put.part) == (self.number, self.part) && put.field == self.field
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::check_dtype::check_dtype;
 use crate::connection::rpc::{Payload, lock};
 use crate::outcome::Outcome;
-use crate::producer::block::Block;
+use crate::producer::block::{Block, BlockPart};
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
 use crate::producer::rank::Producer;
 use crate::producer::state::{ProducerState, no_step};
@@ -14,6 +14,7 @@ use crate::put_target::PutTarget;
 use forebay_core::block::{INLINE_MAX, Stats};
 use forebay_core::contract::Field;
 use forebay_core::directory::check_block_fits;
+use forebay_core::parts::Wanted;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
 use forebay_store::strided::Source;
@@ -27,7 +28,7 @@ impl Producer {
     /// ghosts included, and says its dtype, which must be the field's. An undemanded field costs one check. Over
     /// TCP it waits until the server has it.
     pub fn put(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
-        self.put_by(block, source, |field| self.stage(block, field, source))
+        self.put_by(block, source, |part, field, source| self.stage(part, field, source))
     }
 
     /// As [`Producer::put`], of dense values in row-major order, ghosts included.
@@ -35,20 +36,17 @@ impl Producer {
         self.put(block, &Source::of(values, &block.extent.stored_shape())?)
     }
 
-    /// Checks a block, stages it in the way that is given, and keeps account of what became of it.
+    /// Checks a block, stages what is wanted of it in the way that is given, and keeps account of what became of it.
     pub(super) fn put_by(
         &self,
         block: &Block<'_>,
         source: &Source<'_>,
-        stage: impl FnOnce(&Field) -> Result<Outcome>,
+        stage: impl Fn(&BlockPart<'_>, &Field, &Source<'_>) -> Result<Outcome>,
     ) -> Result<Outcome> {
-        let field = {
-            let mut state = self.state()?;
-            match self.admit(&mut state, block, Some(source))? {
-                Some(field) => field,
-                None => return Ok(Outcome::Undemanded),
-            }
-        };
+        let (field, wanted) = self.admit(&mut *self.state()?, block, Some(source))?;
+        if wanted == Wanted::Nothing {
+            return Ok(Outcome::Undemanded);
+        }
         let stored = block.extent.stored_shape();
         if source.shape() != &stored[..] {
             return Err(Error::out_of_bounds(format!(
@@ -58,31 +56,43 @@ impl Producer {
                 &stored[..]
             )));
         }
-        let result = stage(&field);
-        let mut state = lock(&self.state);
-        match result {
-            Ok(outcome) => {
-                if let Some(open) = state.open.as_mut() {
-                    open.blocks += u64::from(outcome == Outcome::Staged);
-                    open.dropped |= outcome == Outcome::Dropped;
+        let (mut staged, mut dropped, mut failed) = (0, false, None);
+        for (part, elements) in BlockPart::wanted_of(block, source, &wanted)? {
+            match stage(&part, &field, &elements) {
+                Ok(Outcome::Staged) => staged += 1,
+                Ok(_) => dropped = true,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
                 }
-                Ok(outcome)
             }
-            Err(error) => {
-                state.forget(block.field, block.number);
+        }
+        let mut state = lock(&self.state);
+        if let Some(open) = state.open.as_mut() {
+            open.blocks += staged;
+            open.dropped |= dropped;
+        }
+        match failed {
+            None if dropped => Ok(Outcome::Dropped),
+            None => Ok(Outcome::Staged),
+            Some(error) => {
+                // Of what is there in parts the servers know.
+                if staged == 0 {
+                    state.forget(block.field, block.number);
+                }
                 self.on_staging_lost(&mut state, error).map(|()| Outcome::Dropped)
             }
         }
     }
 
-    /// Checks a block, and the array that it is put from, against its field and what was put before; `None` if
-    /// nothing wants it.
+    /// Checks a block, and the array that it is put from, against its field and what was put before. Returns the field, and
+    /// what is wanted of the block.
     pub(super) fn admit(
         &self,
         state: &mut ProducerState,
         block: &Block<'_>,
         source: Option<&Source<'_>>,
-    ) -> Result<Option<Arc<Field>>> {
+    ) -> Result<(Arc<Field>, Wanted)> {
         let field = state.field(&self.stream, block.field)?.clone();
         if let Some(source) = source {
             check_dtype(&field, source.dtype())?;
@@ -98,12 +108,15 @@ impl Producer {
                 block.field, open.step
             )));
         }
-        let is_wanted = staging.is_active() && demand.wants(&field, open.step);
-        Ok(is_wanted.then_some(field))
+        let wanted = match staging.is_active() {
+            true => demand.of_block(&field, open.step, block.level, &block.extent),
+            false => Wanted::Nothing,
+        };
+        Ok((field, wanted))
     }
 
     /// Stages a block through the home server; through the next one where that dies.
-    pub(super) fn stage(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+    pub(super) fn stage(&self, block: &BlockPart<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         self.through_home(|home| self.stage_through(home, block, field, source))
     }
 
@@ -111,7 +124,7 @@ impl Producer {
     fn stage_through(
         &self,
         home: &Arc<PutTarget>,
-        block: &Block<'_>,
+        block: &BlockPart<'_>,
         field: &Field,
         source: &Source<'_>,
     ) -> Result<Outcome> {
@@ -137,7 +150,7 @@ impl Producer {
     fn stage_at(
         &self,
         (target, home): (&Arc<PutTarget>, &Arc<PutTarget>),
-        block: &Block<'_>,
+        block: &BlockPart<'_>,
         field: &Field,
         source: &Source<'_>,
     ) -> Result<Outcome> {
@@ -163,7 +176,7 @@ impl Producer {
     fn send(
         &self,
         (target, home): (&Arc<PutTarget>, &Arc<PutTarget>),
-        block: &Block<'_>,
+        block: &BlockPart<'_>,
         dense: &[u8],
         stats: Option<Stats>,
     ) -> Result<()> {

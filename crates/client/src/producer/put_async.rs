@@ -6,7 +6,7 @@
 
 use crate::connection::rpc::{Payload, lock};
 use crate::outcome::Outcome;
-use crate::producer::block::Block;
+use crate::producer::block::{Block, BlockPart};
 use crate::producer::block_bytes::{BlockStats, gather, put_block};
 use crate::producer::outstanding::OutstandingPut;
 use crate::producer::rank::{Producer, RankLock};
@@ -17,7 +17,7 @@ use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Source;
-use forebay_wire::client::block::BytesLocation;
+use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::producer::Request;
 use std::sync::{Arc, MutexGuard};
 
@@ -32,10 +32,10 @@ impl Producer {
     /// the socket, which waits while the server does not take them; at most 256 answers are outstanding, one
     /// more put waits for the oldest. `Outcome::Staged` then means that the block is on its way.
     pub fn put_async(&self, block: &Block<'_>, source: &Source<'_>) -> Result<Outcome> {
-        self.put_by(block, source, |field| self.post(block, field, source))
+        self.put_by(block, source, |part, field, source| self.post(part, field, source))
     }
 
-    fn post(&self, block: &Block<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
+    fn post(&self, block: &BlockPart<'_>, field: &Field, source: &Source<'_>) -> Result<Outcome> {
         let home = self.home();
         if home.arena.is_some() || block.extent.bytes(field.dtype)? <= INLINE_MAX as u64 {
             return self.stage(block, field, source);
@@ -57,7 +57,7 @@ impl Producer {
     fn post_to(
         &self,
         home: &Arc<PutTarget>,
-        block: &Block<'_>,
+        block: &BlockPart<'_>,
         field: &Field,
         source: &Source<'_>,
     ) -> Result<Outcome> {
@@ -68,9 +68,9 @@ impl Producer {
         let Request::Put(put) = message else { return Err(Error::internal("not a put")) };
         self.note_stored(home, StoredBlock { put, place: BytesPlace::HomeOnly })?;
         let mut state = lock(&self.state);
-        let (field, number) = (block.field.to_owned(), block.number);
+        let (field, number, part) = (block.field.to_owned(), block.number, block.part);
         let waiting = &mut state.open_for("a put")?.outstanding.waiting;
-        waiting.push_back(OutstandingPut { request, field, number });
+        waiting.push_back(OutstandingPut { request, field, number, part });
         Ok(Outcome::Staged)
     }
 
@@ -172,7 +172,11 @@ impl Producer {
             _ => {
                 open.blocks -= 1;
                 open.outstanding.note_failure(error);
-                state.forget(&posted.field, posted.number);
+                open.stored.retain(|block| !posted.is_of(&block.put));
+                let is_of_it = |put: &PutBlock| put.number == posted.number && put.field == posted.field;
+                if !open.stored.iter().any(|block| is_of_it(&block.put)) {
+                    state.forget(&posted.field, posted.number);
+                }
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use crate::fork::ForkGuard;
 use crate::on_loss::OnLoss;
 use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
+use forebay_core::contract::Sequence;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::steps::{Joining, Policy};
@@ -28,6 +29,8 @@ pub struct Producer {
     /// This rank, as it has joined.
     pub(super) joining: Joining,
     pub(super) on_loss: OnLoss,
+    /// The numbers of its steps.
+    pub(super) sequence: Sequence,
     /// A user's function may hold what holds this handle: it is let go when the handle is closed.
     pub(super) placement: Mutex<Placement>,
     /// Held by calls that wait in the name of the whole rank, and so exclude each other.

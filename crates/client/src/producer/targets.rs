@@ -1,7 +1,7 @@
 //! Which server holds a block, and which memory of it the block gets.
 
 use crate::connection::rpc::{lock, unexpected};
-use crate::producer::block::Block;
+use crate::producer::block::BlockPart;
 use crate::producer::rank::Producer;
 use crate::producer::stored_block::BytesPlace;
 use crate::put_target::PutTarget;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 impl Producer {
     /// The server that is to hold a block, connected to at first use; the home server in the place of one that is gone.
-    pub(super) fn target_of(&self, block: &Block<'_>, home: &Arc<PutTarget>) -> Result<Arc<PutTarget>> {
-        let key = BlockKey { rank: self.rank(), number: block.number };
+    pub(super) fn target_of(&self, block: &BlockPart<'_>, home: &Arc<PutTarget>) -> Result<Arc<PutTarget>> {
+        let key = BlockKey { part: block.part, ..BlockKey::whole(self.rank(), block.number) };
         let members = lock(&self.state).open.as_ref().and_then(|open| open.members.clone());
         let known = members.unwrap_or_else(|| self.group.known());
         // A user's function is called without the lock: it may take its time.

@@ -3,16 +3,17 @@
 
 use crate::check_dtype::check_dtype;
 use crate::holes::Holes;
-use crate::reading::selection::Selection;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::coverage;
 use forebay_core::ids::Epoch;
 use forebay_core::region::{Dims, Region};
+use forebay_core::selection::Selection;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
 use forebay_wire::client::reading::Part;
+use std::collections::HashMap;
 
 /// What blocks are read from.
 pub(crate) struct BlockSource<'a> {
@@ -53,16 +54,39 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Which blocks hold which part of a selection.
+/// Which blocks hold which part of a selection: boxes of it that have no element in common.
 pub(crate) fn covered<'a>(
     field: &Field,
     blocks: &'a [BlockRecord],
     selection: &Selection,
 ) -> Result<Vec<(&'a BlockRecord, Region)>> {
-    selection.span(field)?;
+    field.span_of(selection)?;
     let placed = blocks.iter().filter(|block| block.level == 0 && block.extent.offset().is_some());
-    let parts = placed.filter_map(|block| Some((block, selection.within(&block.extent.interior())?)));
-    Ok(parts.collect())
+    let (with_gaps, dense): (Vec<_>, Vec<_>) = placed.partition(|block| block.extent.step().is_some());
+    let within = |block: &BlockRecord| selection.within(&block.extent.interior());
+    // Their interiors are disjoint.
+    let mut parts: Vec<_> = dense.into_iter().filter_map(|block| Some((block, within(block)?))).collect();
+    if with_gaps.is_empty() {
+        return Ok(parts);
+    }
+    // Other parts of the same block may have some of their elements, too.
+    let mut known: HashMap<(u32, u64), Vec<Region>> = HashMap::new();
+    for (block, part) in &parts {
+        known.entry((block.key.rank, block.key.number)).or_default().push(part.clone());
+    }
+    for block in with_gaps {
+        let Some(part) = within(block) else { continue };
+        if !block.extent.selection().holds(&selection.part(&part)) {
+            continue;
+        }
+        let known = known.entry((block.key.rank, block.key.number)).or_default();
+        let pieces = known.iter().fold(vec![part], |pieces, known| {
+            pieces.iter().flat_map(|piece| piece.subtract(known)).collect()
+        });
+        known.extend(pieces.iter().cloned());
+        parts.extend(pieces.into_iter().map(|piece| (block, piece)));
+    }
+    Ok(parts)
 }
 
 /// The same, where together they hold all of it.
@@ -74,16 +98,15 @@ pub(crate) fn parts<'a>(
 ) -> Result<Vec<(&'a BlockRecord, Region)>> {
     let parts = covered(field, blocks, selection)?;
     let found: u64 = parts.iter().map(|(_, part)| part.volume()).sum();
-    // Interiors are disjoint, so that counting elements tells whether all are there.
+    // They are disjoint, so that counting elements tells whether all are there.
     let wanted = selection.shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
     if Some(found) != wanted {
-        let interiors: Vec<Region> = parts.iter().map(|(block, _)| block.extent.interior()).collect();
-        let span = selection.span(field)?;
-        let missing = coverage::missing(&span, interiors.iter());
+        let whole = Region::whole(&selection.shape)?;
+        let missing = coverage::missing(&whole, parts.iter().map(|(_, part)| part));
         let place = match missing {
-            Some(part) if part == span => span.to_string(),
-            Some(part) => format!("{part}, which is part of {span}"),
-            None => format!("a part of {span}"),
+            Some(part) if part == whole => selection.to_string(),
+            Some(part) => format!("{}, which is part of {selection}", selection.part(&part)),
+            None => format!("a part of {selection}"),
         };
         let text = format!("field '{}' at {step}: nothing was put at {place}", field.name);
         return Err(Error::new(ErrorKind::NotCovered, text));
@@ -99,19 +122,20 @@ fn read_part(
     part: &Region,
     target: &mut Target<'_>,
 ) -> Result<()> {
-    let stored = block.extent.stored_shape();
-    let (interior, low) = (block.extent.interior(), block.extent.ghost_low());
-    let offset: Dims = (0..stored.len())
-        .map(|d| selection.offset[d] + part.offset()[d] * selection.step[d] - interior.offset()[d] + low[d])
-        .collect();
+    let (stored, low) = (block.extent.stored_shape(), block.extent.ghost_low());
+    let Some(Selection { mut offset, step, .. }) = block.extent.selection().place_of(&selection.part(part))
+    else {
+        return Err(Error::internal("a block does not hold what was found in it"));
+    };
+    offset.iter_mut().zip(&low).for_each(|(offset, low)| *offset += low);
     if let Some(inline) = &block.inline {
-        return target.fill_from_slice(inline, &stored, &offset, &selection.step);
+        return target.fill_from_slice(inline, &stored, &offset, &step);
     }
     if let Some(arena) = pool.arena(&block.location, term)? {
         let (mapping, start) = arena.show_all(block.location.offset, block.location.bytes)?;
-        return target.fill_from_mapping(&mapping, start, &stored, &offset, &selection.step);
+        return target.fill_from_mapping(&mapping, start, &stored, &offset, &step);
     }
-    let wire_part = Part { offset, shape: part.shape().into(), step: selection.step.clone() };
+    let wire_part = Part { offset, shape: part.shape().into(), step };
     if let Some(dense) = target.as_dense() {
         return pool.fetch(&block.location, &stored, field.dtype.size(), wire_part, dense);
     }

@@ -8,13 +8,15 @@ use crate::reading::block_lookup::{LookupCache, Records, find_records};
 use crate::reading::block_view::{BlockBytes, BlockView, MappedBytes};
 use crate::reading::buffers::Buffer;
 use crate::reading::held_steps::{HeldSteps, Hold};
-use crate::reading::selection::Selection;
+use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
 use crate::reading::share::Share;
 use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::StepNumber;
-use forebay_core::region::{Dims, Region};
+use forebay_core::parts::place_in_block;
+use forebay_core::region::Region;
+use forebay_core::selection::Selection;
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
@@ -88,22 +90,30 @@ impl Step {
         Ok(&self.find(name)?.field)
     }
 
-    /// The records of a field's blocks, without their bytes. In runs of many ranks the servers that know them
-    /// are asked, once for each step and field.
+    /// The records of a field's blocks, without their bytes: of what the reader needs, each cut to that. In runs of many ranks the
+    /// servers that know them are asked, once for each step and field.
     pub fn records(&self, name: &str) -> Result<Records<'_>> {
         self.held.guard.check("consumer")?;
-        self.lookup(self.find(name)?, None)
+        let found = self.find(name)?;
+        let records = self.lookup_needed(found)?;
+        if found.part.is_none() {
+            return Ok(records);
+        }
+        let element = found.field.dtype.size() as u64;
+        let seen = seen_of(found, &records);
+        Ok(Records::Asked(Arc::new(seen.iter().map(|block| block.as_record(element)).collect())))
     }
 
-    /// Views of a field's blocks. On the holder's host no byte is copied; over the network the block is fetched.
-    /// `only` chooses by record.
+    /// Views of a field's blocks, each cut to what the reader needs. On the holder's host no byte is copied, unless what is needed
+    /// of a block lies apart in it; over the network it is fetched. `only` chooses by record.
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
         self.held.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
-        let records = self.lookup(found, None)?;
-        let chosen = records.iter().filter(|record| only(record));
-        chosen.map(|record| self.view(&found.field, record, &hold)).collect()
+        let records = self.lookup_needed(found)?;
+        let seen = seen_of(found, &records);
+        let chosen = seen.iter().filter(|block| only(block.record));
+        chosen.map(|block| self.view(&found.field, block, &hold)).collect()
     }
 
     /// A view of one block of a field, by its place among the records.
@@ -111,12 +121,13 @@ impl Step {
         self.held.guard.check("consumer")?;
         let hold = self.hold()?;
         let found = self.find(name)?;
-        let records = self.lookup(found, None)?;
-        let record = records.get(index).ok_or_else(|| {
-            let count = records.len();
+        let records = self.lookup_needed(found)?;
+        let seen = seen_of(found, &records);
+        let block = seen.get(index).ok_or_else(|| {
+            let count = seen.len();
             Error::not_found(format!("field '{name}' has no block {index}: it has {count}, counted from 0"))
         })?;
-        self.view(&found.field, record, &hold)
+        self.view(&found.field, block, &hold)
     }
 
     /// In a worker: views of those of a field's blocks that are its share.
@@ -126,10 +137,17 @@ impl Step {
         let found = self.find(name)?;
         let records = match share.beside_all {
             true => Records::Told(&found.blocks),
-            false => self.lookup(found, None)?,
+            false => self.lookup_needed(found)?,
         };
-        let own = records.iter().filter(|record| share.has(record.location.server));
-        own.map(|record| self.view(&found.field, record, &hold)).collect()
+        let seen = seen_of(found, &records);
+        let own = seen.iter().filter(|block| share.has(block.record.location.server));
+        own.map(|block| self.view(&found.field, block, &hold)).collect()
+    }
+
+    /// The records of those of a field's blocks of which the reader may need something.
+    fn lookup_needed<'a>(&self, found: &'a FieldReport) -> Result<Records<'a>> {
+        let span = needed(found).and_then(|needed| found.field.span_of(&needed).ok());
+        self.lookup(found, span.as_ref())
     }
 
     /// The records of a field's blocks, or of those that meet a region: as they were told with the step, and
@@ -153,32 +171,62 @@ impl Step {
         Ok(Records::Asked(records))
     }
 
-    fn view(&self, field: &Field, record: &BlockRecord, hold: &Arc<Hold>) -> Result<BlockView> {
-        let (field, record) = (field.clone(), record.clone());
+    fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
+        let SeenBlock { record, cut } = block;
+        let field = field.clone();
+        let (stored, element) = (record.extent.stored_shape(), field.dtype.size());
+        let seen = block.as_record(element as u64);
+        // Where what is seen lies in the block's array, if that is not all of it.
+        let place = cut.as_ref().map(|cut| place_in_block(&record.extent, cut));
+        let owned = |bytes: Buffer| BlockView {
+            field: field.clone(),
+            record: seen.clone(),
+            bytes: BlockBytes::Owned(Arc::new(bytes)),
+        };
+        let part_of = |buffer: &mut [u8], fill: &dyn Fn(&mut Target<'_>, &Selection) -> Result<()>| {
+            let Some(place) = &place else { return Ok(()) };
+            fill(&mut Target::from_slice(buffer, &place.shape, element)?, place)
+        };
         if let Some(inline) = &record.inline {
-            let bytes = BlockBytes::Owned(Arc::new(Buffer::own(inline.to_vec())));
-            return Ok(BlockView { field, record, bytes });
+            if place.is_none() {
+                return Ok(owned(Buffer::own(inline.to_vec())));
+            }
+            let mut copy = Buffer::own(vec![0; seen.location.bytes as usize]);
+            part_of(copy.as_mut(), &|target, place| {
+                target.fill_from_slice(inline, &stored, &place.offset, &place.step)
+            })?;
+            return Ok(owned(copy));
         }
         let (offset, bytes) = (record.location.offset, record.location.bytes);
         let pool = &self.held.pool;
         if let Some(arena) = pool.arena(&record.location, self.report.term)? {
-            if pool.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
-                let mut copy = pool.buffers.take(bytes as usize);
+            let apart = place.as_ref().is_some_and(|place| !place.is_contiguous_in(&stored));
+            if apart || pool.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
+                let mut copy = pool.buffers.take(seen.location.bytes as usize);
                 let (mapping, start) = arena.show_all(offset, bytes)?;
-                mapping.read(start, copy.as_mut())?;
-                return Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(copy)) });
+                match &place {
+                    None => mapping.read(start, copy.as_mut())?,
+                    Some(_) => part_of(copy.as_mut(), &|target, place| {
+                        target.fill_from_mapping(&mapping, start, &stored, &place.offset, &place.step)
+                    })?,
+                }
+                return Ok(owned(copy));
             }
-            let (mapping, offset) = arena.show(offset, bytes)?;
+            let before = place.as_ref().map_or(0, |place| place.first_in(&stored)) * element as u64;
+            let (mapping, offset) = arena.show(offset + before, seen.location.bytes)?;
+            let bytes = seen.location.bytes;
             let mapped = MappedBytes { mapping, offset, bytes, _arena: arena, _hold: hold.clone() };
-            return Ok(BlockView { field, record, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
+            return Ok(BlockView { field, record: seen, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
         }
-        let stored = record.extent.stored_shape();
-        let zero: Dims = stored.iter().map(|_| 0).collect();
-        let one: Dims = stored.iter().map(|_| 1).collect();
-        let part = Part { offset: zero, shape: stored.clone(), step: one };
-        let mut fetched = pool.buffers.take(bytes as usize);
-        pool.fetch(&record.location, &stored, field.dtype.size(), part, fetched.as_mut())?;
-        Ok(BlockView { field, record, bytes: BlockBytes::Owned(Arc::new(fetched)) })
+        let all = || Selection {
+            offset: stored.iter().map(|_| 0).collect(),
+            shape: stored.clone(),
+            step: stored.iter().map(|_| 1).collect(),
+        };
+        let Selection { offset, shape, step } = place.clone().unwrap_or_else(all);
+        let mut fetched = pool.buffers.take(seen.location.bytes as usize);
+        pool.fetch(&record.location, &stored, element, Part { offset, shape, step }, fetched.as_mut())?;
+        Ok(owned(fetched))
     }
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
@@ -197,8 +245,9 @@ impl Step {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
-        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
+        let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
         let (step, term) = (self.report.id.to_string(), self.report.term);
+        check_needed(&step, found, selection)?;
         let from = assemble::BlockSource { pool: &self.held.pool, step, term };
         let read = assemble::read(&from, &found.field, &records, selection, holes, target);
         read.map_err(|error| self.explained(error))
@@ -217,7 +266,7 @@ impl Step {
         // Before memory is made for it, the selection is known to lie in the field.
         let field = self.field(name)?;
         check_dtype(field, Some(T::DTYPE))?;
-        selection.span(field)?;
+        field.span_of(selection)?;
         let mut values = vec![T::default(); selection.shape.iter().product::<u64>() as usize];
         self.read(name, selection, &mut Target::of(&mut values, &selection.shape)?)?;
         Ok(values)
@@ -228,7 +277,8 @@ impl Step {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
-        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
+        let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
+        check_needed(&self.report.id.to_string(), found, selection)?;
         let parts = assemble::covered(&found.field, &records, selection)?;
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
@@ -238,7 +288,8 @@ impl Step {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
         let found = self.find(name)?;
-        let records = self.lookup(found, Some(&selection.span(&found.field)?))?;
+        let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
+        check_needed(&self.report.id.to_string(), found, selection)?;
         let covered = assemble::parts(&self.report.id.to_string(), &found.field, &records, selection);
         covered.map(drop).map_err(|error| self.explained(error))
     }

@@ -4,6 +4,7 @@ use crate::contract::Needs;
 use crate::identity::Identity;
 use crate::ids::{RunNumber, ServerId, StepNumber};
 use crate::steps::report::HeldStep;
+use crate::steps::unmatched::Unmatched;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -191,6 +192,8 @@ pub struct Attachment {
     pub(super) attrs: (RunNumber, u64),
     /// What the servers were told of it.
     pub(super) told: Option<AttachmentRecord>,
+    /// The latest steps of which it needs nothing.
+    pub(super) unmatched: Unmatched,
 }
 
 impl Attachment {
@@ -225,6 +228,7 @@ impl Attachment {
             last: None,
             attrs: (0, 0),
             told: None,
+            unmatched: Unmatched::default(),
         }
     }
 

@@ -169,6 +169,7 @@ impl StreamCoordinator {
         let run = self.runs.get(&self.last_run);
         let open = |run: &Run| run.ranks.values().filter(|rank| rank.state == RankState::Open).count() as u32;
         let steps = || self.runs.values().flat_map(|run| run.steps.values());
+        let attached = self.attachments.values().filter(|attachment| !attachment.is_stand_in());
         StreamStatus {
             name: self.name.clone(),
             run: self.last_run().unwrap_or(0),
@@ -181,7 +182,7 @@ impl StreamCoordinator {
             last_closed: run.and_then(|run| run.last_closed),
             held_steps: steps().filter(|step| step.is_closed() && step.bytes > 0).count() as u64,
             held: (steps().map(|step| step.bytes).sum(), steps().map(|step| step.block_count()).sum()),
-            readers: self.attachments.values().filter(|a| !a.is_stand_in()).map(ReaderStatus::of).collect(),
+            readers: attached.map(|a| ReaderStatus::of(a, self.unmatched_text(a))).collect(),
             policy: run.map(|run| run.options.policy),
             phase: match run {
                 None => StreamPhase::Awaited,

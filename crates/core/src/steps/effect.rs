@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::cut::{Cuts, Decision};
+use crate::identity::Identity;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{AttachmentId, AttachmentRecord};
 use crate::steps::report::StepReport;
@@ -25,6 +26,8 @@ pub enum Effect {
     Ended(AttachmentId, Box<RunEnd>),
     /// Tell every server of an attachment, or that its place need not be kept any more, in case that the coordinator dies.
     Attachment(AttachmentId, Option<Box<AttachmentRecord>>),
+    /// The contract of a reader, or of a pipeline, meets none of the latest steps: what the log is to say.
+    Unmatched(Option<Identity>, String),
     /// Tell an attachment that its contract cannot be met; it is gone.
     Failed(AttachmentId, Error),
     /// Nothing holds the step any more: these servers may free its blocks.

@@ -26,11 +26,13 @@ pub struct ReaderStatus {
     pub missed: u64,
     /// The last step that it was told of.
     pub last: Option<(RunNumber, StepNumber)>,
+    /// What is said of a contract that has met none of the latest steps.
+    pub unmatched: Option<String>,
 }
 
 impl ReaderStatus {
     /// Of an attachment that stands in for nobody.
-    pub(super) fn of(attachment: &Attachment) -> ReaderStatus {
+    pub(super) fn of(attachment: &Attachment, unmatched: Option<String>) -> ReaderStatus {
         ReaderStatus {
             who: attachment.reader.clone(),
             server: attachment.server,
@@ -41,6 +43,7 @@ impl ReaderStatus {
             waiting: attachment.queue.len() as u64,
             missed: attachment.missed_in_all(),
             last: attachment.last,
+            unmatched,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::attr::Attrs;
 use crate::block::BlockRecord;
-use crate::contract::Field;
+use crate::contract::{Field, Slices};
 use crate::directory::check_blocks;
 use crate::ids::{Epoch, RunNumber, StepId, StepNumber};
 use serde::de::Error as _;
@@ -21,6 +21,8 @@ pub const RECORDS_TRAVEL_RANKS_MAX: u32 = 64;
 pub struct FieldReport {
     /// The field, with its shape at this step.
     pub field: Field,
+    /// Which part of it the one who is told needs; `None`: all.
+    pub part: Option<Slices>,
     /// Its blocks, as far as they are told with it.
     pub blocks: Vec<BlockRecord>,
     /// How many blocks are registered with the owners of their tiles instead.
@@ -30,7 +32,7 @@ pub struct FieldReport {
 impl FieldReport {
     /// A field all of whose blocks are told.
     pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
-        FieldReport { field, blocks, registered: 0 }
+        FieldReport { field, part: None, blocks, registered: 0 }
     }
 }
 

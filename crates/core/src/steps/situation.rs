@@ -62,6 +62,8 @@ pub struct Situation {
     pub offered: Vec<String>,
     /// Whether any of them is one that the reader wants.
     pub is_any_wanted: bool,
+    /// What is said of a contract that has met none of the latest steps.
+    pub unmatched: Option<String>,
 }
 
 impl Situation {
@@ -77,7 +79,7 @@ impl Situation {
 
     /// Whether steps may come without anything else being done: the simulation runs, and the reader takes part.
     pub fn may_go_on(&self) -> bool {
-        self.has_ranks && self.takes_part
+        self.has_ranks && self.takes_part && self.unmatched.is_none()
     }
 }
 
@@ -106,6 +108,8 @@ impl fmt::Display for Situation {
         if !self.is_any_wanted {
             let offered = if self.offered.is_empty() { "none".into() } else { self.offered.join(", ") };
             write!(f, ", and offers nothing that this reader wants; its fields are: {offered}")?;
+        } else if let Some(unmatched) = &self.unmatched {
+            write!(f, ", but {unmatched}")?;
         }
         Ok(())
     }

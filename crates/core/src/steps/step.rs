@@ -1,12 +1,23 @@
 //! One step of a run, as far as its ranks have told of it.
 
-use crate::contract::Needs;
+use crate::block::BlockRecord;
+use crate::contract::{Needs, Slices};
 use crate::directory::FieldIndex;
 use crate::ids::{Epoch, ServerId, StepId};
 use crate::steps::contribution::{FieldContribution, StepContribution};
 use crate::steps::report::{FieldReport, StepReport};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Those blocks of which somebody who needs this part of the field may need something.
+fn blocks_in(index: &FieldIndex, part: Option<&Slices>) -> Vec<BlockRecord> {
+    let (Some(part), Some(shape)) = (part, &index.field().shape) else { return index.blocks().to_vec() };
+    let needed = part.of(shape);
+    let meets = |block: &&BlockRecord| {
+        block.level > 0 || needed.as_ref().is_some_and(|part| part.within(&block.extent.interior()).is_some())
+    };
+    index.blocks().iter().filter(meets).cloned().collect()
+}
 
 /// Whether a step waits for ranks, or goes to readers.
 ///
@@ -135,10 +146,16 @@ impl Step {
     pub(super) fn report(&self, id: StepId, needs: &Needs) -> StepReport {
         let wanted = self.fields.values().filter(|index| needs.wants(index.field(), id.step));
         let fields = wanted
-            .map(|index| FieldReport {
-                field: index.field().clone(),
-                blocks: index.blocks().to_vec(),
-                registered: self.registered.get(&index.field().name).copied().unwrap_or(0),
+            .map(|index| {
+                let field = index.field();
+                let part = needs.of(&field.name).and_then(|terms| terms.part.clone());
+                let registered = self.registered.get(&field.name).copied().unwrap_or(0);
+                FieldReport {
+                    field: field.clone(),
+                    blocks: blocks_in(index, part.as_ref()),
+                    part,
+                    registered,
+                }
             })
             .collect();
         StepReport {

@@ -5,6 +5,7 @@ use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
 use forebay_core::ErrorKind;
+use forebay_core::identity::Identity;
 use forebay_core::steps::{AttachmentId, Effect, StepReport};
 use forebay_wire::client::consumer::Event;
 use forebay_wire::peer::streams;
@@ -41,6 +42,7 @@ impl Node {
                     }
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
+                Effect::Unmatched(reader, text) => log_unmatched(stream, reader, &text),
                 Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
                     Some(Delivery::Consumer { outbox }) => {
                         self.tell_client(&outbox, &Event::Detached { attachment, error });
@@ -144,4 +146,10 @@ impl Node {
             self.tell(state, *server, streams::Message::StreamForgotten { stream: stream.to_owned() });
         }
     }
+}
+
+/// Says that the contract of a reader, or of a pipeline, meets none of the latest steps.
+fn log_unmatched(stream: &str, reader: Option<Identity>, text: &str) {
+    let who = reader.map_or("a pipeline".to_owned(), |reader| reader.to_string());
+    tracing::warn!("stream '{stream}', {who}: {text}");
 }

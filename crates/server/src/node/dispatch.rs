@@ -229,7 +229,8 @@ impl Node {
         }
         let result = match message {
             M::Define { stream, run, rank, field, .. } => {
-                self.coordinator(state, &stream).define(run, rank, field)
+                let defined = self.coordinator(state, &stream).define(run, rank, field);
+                defined.map(|effects| self.apply(state, &stream, effects))
             }
             M::SetAttr { stream, run, field, key, attr, .. } => {
                 self.coordinator(state, &stream).set_attr(run, field.as_deref(), &key, attr)

@@ -146,7 +146,7 @@ impl Pipeline {
         self.adopt_history();
         let id = self.attachment_id();
         let start = self.start(streams);
-        let needs = self.spec.needs.clone().unwrap_or(Needs::All { every: 1 });
+        let needs = self.spec.needs.clone().unwrap_or(Needs::all(1));
         let (window, takes) = match self.spec.driven {
             true => (DRIVEN_WINDOW as u32, Delivery::All),
             false => (WINDOW, Delivery::Whole),

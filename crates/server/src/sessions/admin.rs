@@ -50,7 +50,7 @@ impl Session {
         match request {
             Request::Status => Ok(Some(Reply::Status(node.status().to_string()))),
             Request::CreatePipeline { spec, patience_ms } => {
-                self.create_pipeline(spec, Duration::from_millis(patience_ms)).await.map(Some)
+                self.create_pipeline(*spec, Duration::from_millis(patience_ms)).await.map(Some)
             }
             Request::DestroyPipeline { name } => {
                 node.destroy_pipeline(&name)?;

@@ -3,7 +3,7 @@
 use crate::held::Held;
 use forebay_core::block::BlockRecord;
 use forebay_core::demand::Demand;
-use forebay_core::ids::StepNumber;
+use forebay_core::ids::{BlockKey, StepNumber};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ pub(super) struct OpenStep {
     pub(super) demand: Arc<Demand>,
     pub(super) fields: BTreeMap<String, Vec<BlockRecord>>,
     pub(super) held: Vec<Held>,
-    pub(super) keys: HashSet<(String, u64)>,
+    /// Field and key of each block.
+    pub(super) keys: HashSet<(String, BlockKey)>,
     pub(super) sizes: Vec<(String, u64)>,
     /// Bytes of what is told of this step, encoded.
     pub(super) told: usize,
@@ -41,7 +42,7 @@ impl OpenStep {
             self.held.push(Held::from(&record.location));
         }
         self.told += told;
-        self.keys.insert((field.clone(), record.key.number));
+        self.keys.insert((field.clone(), record.key));
         self.sizes.push((field.clone(), if here { record.location.bytes } else { 0 }));
         self.fields.entry(field).or_default().push(record);
     }

@@ -43,6 +43,8 @@ pub(super) struct Rank {
     pub(super) open: Option<OpenStep>,
     /// Field and size of each block of the last step with blocks: the next one is likely the same.
     pub(super) predicted: Vec<(String, u64)>,
+    /// The version of the demand in force at that step.
+    pub(super) predicted_under: u64,
     pub(super) deferred: Option<Error>,
     /// It goes on at another home: nothing it does is this server's any more.
     pub(super) moved: bool,
@@ -77,6 +79,7 @@ impl Rank {
             unheard: false,
             open: None,
             predicted: Vec::new(),
+            predicted_under: 0,
             deferred: None,
             moved: false,
             attempt,
@@ -285,15 +288,18 @@ impl Rank {
 
     /// How many bytes the rank will likely put at its first step: an equal share of what is wanted of its fields.
     pub(super) fn likely_bytes(&self, demand: &Demand) -> u64 {
-        // A field that is wanted at any step is wanted at step 0.
-        let wanted = self.fields.values().filter(|field| demand.wants(field, 0));
+        let wanted = self.fields.values().filter(|field| demand.ever_wants(&field.name));
         let bytes: u64 = wanted.filter_map(Field::bytes).fold(0, u64::saturating_add);
         bytes / u64::from(self.ranks)
     }
 
-    /// Ranges for the blocks of the last step, as far as their fields are wanted now and there is room.
+    /// Ranges for the blocks of the last step, as far as their fields are wanted now and there is room. Where something else is
+    /// wanted than at that step, other parts of them may be.
     pub(super) fn grant_predicted(&mut self, node: &Node, demand: &Demand, step: StepNumber) -> Vec<Grant> {
         let mut grants = Vec::new();
+        if self.predicted_under != demand.version {
+            return grants;
+        }
         for (name, bytes) in self.predicted.clone() {
             let wanted = bytes > 0 && self.fields.get(&name).is_some_and(|field| demand.wants(field, step));
             if !wanted {

@@ -14,7 +14,7 @@ pub enum Request {
     /// pipeline ends with the connection until then.
     CreatePipeline {
         /// What it is.
-        spec: PipelineSpec,
+        spec: Box<PipelineSpec>,
         /// How long its workers may take to be ready, in milliseconds.
         patience_ms: u64,
     },

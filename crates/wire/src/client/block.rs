@@ -46,6 +46,8 @@ pub struct PutBlock {
     pub field: String,
     /// Which block of the field it is.
     pub number: u64,
+    /// Which part of that block, counted from 1; 0 if it is all of it.
+    pub part: u32,
     /// Refinement level.
     pub level: u32,
     /// Its box.
@@ -69,6 +71,6 @@ impl PutBlock {
 
     /// The block's key within its field and step, put by this rank.
     pub fn key(&self, rank: u32) -> BlockKey {
-        BlockKey { rank, number: self.number }
+        BlockKey { rank, number: self.number, part: self.part }
     }
 }

@@ -9,7 +9,7 @@ use crate::drive::{Drive, DriveOrder};
 use crate::peer::{self, PeerMessage};
 use forebay_core::Result;
 use forebay_core::block::{BlockRecord, Extent, Location, Stats};
-use forebay_core::contract::{Field, Need, Needs};
+use forebay_core::contract::{Field, Index, Need, Needs, Period, Slice, Slices, Terms};
 use forebay_core::dtype::Dtype;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
@@ -36,7 +36,7 @@ pub fn extent(row: u64) -> Extent {
 pub fn blocks() -> Vec<BlockRecord> {
     let bytes = extent(0).bytes(Dtype::F64).unwrap();
     let block = |number: u64, inline: bool| BlockRecord {
-        key: BlockKey { rank: 1, number },
+        key: BlockKey::whole(1, number),
         level: 0,
         extent: extent(2 * number),
         location: Location {
@@ -76,7 +76,7 @@ pub fn step_report() -> StepReport {
 
 /// A block of the field that is put.
 pub fn put(bytes: BytesLocation) -> PutBlock {
-    PutBlock { field: "U".into(), number: 3, level: 0, extent: extent(4), stats: None, bytes }
+    PutBlock { field: "U".into(), number: 3, part: 2, level: 0, extent: extent(4), stats: None, bytes }
 }
 
 /// The same, to the space.
@@ -102,9 +102,18 @@ pub struct Requests {
     pub space: Vec<space::Request>,
 }
 
+/// A part of a field every so many steps.
+fn seed_terms() -> Terms {
+    let slice = Slice { start: Some(Index::FromStart(3)), stop: Some(Index::FromEnd(1)), step: 2 };
+    Terms {
+        period: Period { every: 3, first: Some(1005) },
+        part: Slices::new(vec![slice], vec![Slice::ALL]).ok(),
+    }
+}
+
 /// Requests of each of these protocols.
 pub fn requests() -> Requests {
-    let needs = Needs::Fields(vec![Need { field: "U".into(), dtype: Some(Dtype::F64), every: 3 }]);
+    let needs = Needs::Fields(vec![Need { dtype: Some(Dtype::F64), terms: seed_terms(), ..Need::new("U") }]);
     let inline = BytesLocation::Inline(vec![1; 216].into());
     let attach = Attach {
         stream: "s".into(),

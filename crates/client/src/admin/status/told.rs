@@ -232,7 +232,7 @@ pub struct FieldStatus {
     pub shape: Option<Vec<u64>>,
     /// How many dimensions it has.
     pub ndim: u64,
-    /// It is offered at steps that are multiples of this.
+    /// It is offered at every so many of the producer's steps.
     pub every: u64,
     /// Names of the dimensions, or empty.
     pub dims: Vec<String>,
@@ -270,6 +270,8 @@ pub struct ReaderStatus {
     pub missed: u64,
     /// The last step that it was told of.
     pub last: Option<u64>,
+    /// What is said of a contract that met none of the last 16 steps: the numbers seen, and what to do.
+    pub unmatched: Option<String>,
 }
 
 /// A contract: all fields, or these.
@@ -292,6 +294,12 @@ pub struct FieldNeed {
     pub field: String,
     /// Every so many of the steps at which it is offered.
     pub every: u64,
+    /// From which step on they are counted; null: from the first.
+    pub first: Option<u64>,
+    /// The part of it that is needed, as NumPy writes it; null: all.
+    pub region: Option<String>,
+    /// Whether it may be missing.
+    pub optional: bool,
 }
 
 /// A pipeline. Of one that has ended, or whose coordinator does not answer, less is told, and the rest is null.

@@ -14,7 +14,8 @@ impl StreamCoordinator {
     /// The demand of all that is attached, and of the run itself if it keeps steps that nobody reads.
     pub(super) fn union(&self) -> Demand {
         let keeps = self.runs.get(&self.last_run).is_some_and(|run| run.options.keep > 0);
-        let kept = keeps.then_some(&Needs::All { every: 1 });
+        let all = Needs::all(1);
+        let kept = keeps.then_some(&all);
         let attached = self.attachments.values().filter(|attachment| attachment.takes_part_in(self.last_run));
         Demand::union(self.demand.version + 1, attached.map(|attachment| &attachment.needs).chain(kept))
     }

@@ -2,11 +2,11 @@
 
 use super::StreamCoordinator;
 use crate::attr::Attr;
-use crate::contract::Field;
+use crate::contract::{Field, Needs};
 use crate::cut::Cuts;
 use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
-use crate::steps::attachment::Delivery;
+use crate::steps::attachment::{Attachment, AttachmentId, Delivery};
 use crate::steps::contribution::StepContribution;
 use crate::steps::effect::{Effect, Joined};
 use crate::steps::rank::{Joining, Rank, RankState};
@@ -121,11 +121,29 @@ impl StreamCoordinator {
         effects
     }
 
-    /// A rank offers a field, or gives it another shape from its next step on.
-    pub fn define(&mut self, run: RunNumber, rank: u32, field: Field) -> Result<()> {
+    /// A rank offers a field, or gives it another shape from its next step on. One that is offered for the first time after steps
+    /// have begun ends contracts that cannot be met with it.
+    pub fn define(&mut self, number: RunNumber, rank: u32, field: Field) -> Result<Vec<Effect>> {
         field.check()?;
-        let Some(run) = self.runs.get_mut(&run) else { return Err(self.run_has_ended(run)) };
-        run.offer.define(&self.name, rank, field)
+        let Some(run) = self.runs.get_mut(&number) else { return Err(self.run_has_ended(number)) };
+        let is_late = run.offer.is_complete() && !run.offer.fields.contains_key(&field.name);
+        let offered = is_late.then(|| field.clone());
+        run.offer.define(&self.name, rank, field)?;
+        let stream = self.name.clone();
+        let check =
+            |needs: &Needs| offered.as_ref().map_or(Ok(()), |field| needs.check_offer(&stream, field));
+        Ok(self.fail_where(number, check))
+    }
+
+    /// Ends those attachments that take part in a run and whose contracts it cannot meet.
+    fn fail_where(&mut self, number: RunNumber, check: impl Fn(&Needs) -> Result<()>) -> Vec<Effect> {
+        let concerned = |attachment: &Attachment| {
+            attachment.takes_part_in(number) && (attachment.from().is_some() || number == self.last_run)
+        };
+        let failed = self.attachments.iter().filter(|(_, attachment)| concerned(attachment));
+        let failed = failed.filter_map(|(id, attachment)| Some((*id, check(&attachment.needs).err()?)));
+        let failed: Vec<(AttachmentId, Error)> = failed.collect();
+        failed.into_iter().flat_map(|(id, error)| self.fail(id, error, None)).collect()
     }
 
     /// A rank sets an attribute of the stream or of one of its fields, for the rest of the run.
@@ -145,19 +163,8 @@ impl StreamCoordinator {
         let mut effects = Vec::new();
         let Some(run) = self.runs.get_mut(&number) else { return effects };
         if run.offer.complete() {
-            let mut failed = Vec::new();
-            for (id, attachment) in &self.attachments {
-                let concerned = attachment.takes_part_in(number)
-                    && (attachment.from().is_some() || number == self.last_run);
-                if concerned
-                    && let Err(error) = attachment.needs.check_against(&self.name, run.offer.fields.values())
-                {
-                    failed.push((*id, error));
-                }
-            }
-            for (id, error) in failed {
-                effects.extend(self.fail(id, error, None));
-            }
+            let (stream, offered) = (self.name.clone(), run.offer.fields.clone());
+            effects = self.fail_where(number, |needs| needs.check_against(&stream, offered.values()));
         }
         self.note_finished_below(number, rank, step, &mut effects);
         if let Some(rank) = self.rank_mut(number, rank) {
@@ -327,7 +334,14 @@ impl StreamCoordinator {
         for attachment in self.attachments.values_mut() {
             let takes = attachment.delivery;
             let wanted = if attachment.in_force(number, step_number) {
-                takes == Delivery::All || run.is_wanted(&attachment.needs, step_number)
+                let wanted = run.is_wanted(&attachment.needs, step_number);
+                if attachment.unmatched.note(step_number, wanted)
+                    && let Some(text) =
+                        attachment.unmatched.text(&attachment.needs, run.offer.fields.values())
+                {
+                    effects.push(Effect::Unmatched(attachment.reader.clone(), text));
+                }
+                takes == Delivery::All || wanted
             } else {
                 attachment.oldest
                     && (attachment.takes_part_in(number) || attachment.is_looking())

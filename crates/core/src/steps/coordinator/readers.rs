@@ -261,9 +261,21 @@ impl StreamCoordinator {
         situation.has_ranks = run.has_ranks();
         situation.takes_part = attachment.takes_part_in(run.number);
         situation.reached = run.reached();
-        situation.is_any_wanted = run.offer.fields.values().any(|field| attachment.needs.wants(field, 0));
+        situation.is_any_wanted = run.offer.fields.keys().any(|field| attachment.needs.of(field).is_some());
+        situation.unmatched = self.why_unmatched(id);
         situation.name_fields(run.offer.fields.keys());
         situation
+    }
+
+    /// Why an attachment has been told of none of the latest steps, if its contract meets none of them.
+    pub fn why_unmatched(&self, id: AttachmentId) -> Option<String> {
+        self.unmatched_text(self.attachments.get(&id)?)
+    }
+
+    /// The same of an attachment.
+    pub(super) fn unmatched_text(&self, attachment: &Attachment) -> Option<String> {
+        let run = self.runs.get(&self.last_run).filter(|run| attachment.takes_part_in(run.number))?;
+        attachment.unmatched.text(&attachment.needs, run.offer.fields.values())
     }
 
     /// From which step on an attachment takes part, if that is known.

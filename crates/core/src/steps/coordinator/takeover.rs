@@ -186,7 +186,7 @@ impl StreamCoordinator {
             let mut contracts: Vec<Needs> = run.cuts.latest().contracts().to_vec();
             if !live && contracts.is_empty() && !run.steps.is_empty() {
                 // Nobody knows any more who wanted them.
-                contracts.push(Needs::All { every: 1 });
+                contracts.push(Needs::all(1));
             }
             let kept = run.options.keep > 0;
             // Of a run that was begun here, those who are told are known.
@@ -194,7 +194,7 @@ impl StreamCoordinator {
                 continue;
             }
             // Those who were told of readers have all died. That of a run which keeps steps is nobody's.
-            contracts.retain(|needs| !(kept && *needs == Needs::All { every: 1 }));
+            contracts.retain(|needs| !(kept && *needs == Needs::all(1)));
             for contract in contracts {
                 self.attachments.insert(id(), Attachment::stand_in(contract, Some(*number)));
             }

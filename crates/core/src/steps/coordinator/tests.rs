@@ -2,7 +2,7 @@ use super::retention::WAITING_MAX;
 use super::*;
 use crate::attr::Attr;
 use crate::block::{BlockRecord, Extent, Location};
-use crate::contract::Need;
+use crate::contract::{Need, Terms};
 use crate::dtype::Dtype;
 use crate::identity::Identity;
 use crate::ids::{BlockKey, StepNumber};
@@ -124,7 +124,7 @@ pub(super) fn field() -> Field {
 
 pub(super) fn ended(rank: u32, step: StepNumber) -> StepContribution {
     let block = BlockRecord {
-        key: BlockKey { rank, number: 0 },
+        key: BlockKey::whole(rank, 0),
         level: 0,
         extent: Extent::new(Some(&[u64::from(rank) * 2, 0]), &[2, 10], &[], &[]).unwrap(),
         location: Location { server: ServerId(rank), arena: 0, offset: 0, bytes: 20, generation: step },
@@ -142,7 +142,7 @@ pub(super) fn ended(rank: u32, step: StepNumber) -> StepContribution {
 }
 
 pub(super) fn needs(every: u32) -> Needs {
-    Needs::Fields(vec![Need { field: "U".into(), dtype: None, every }])
+    Needs::Fields(vec![Need { terms: Terms::every(every), ..Need::new("U") }])
 }
 
 /// A stream with two ranks on two servers and one consumer attached before it begins.
@@ -917,8 +917,7 @@ fn attaching_while_running_goes_through_a_cut() {
     stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
     stream.define(1, 0, field()).unwrap();
     stream.on_step_begun(1, 0, 0);
-    let wrong =
-        Attachment::new(Needs::Fields(vec![Need { field: "W".into(), dtype: None, every: 1 }]), S0, 1);
+    let wrong = Attachment::new(Needs::Fields(vec![Need::new("W")]), S0, 1);
     assert_eq!(stream.attach(AttachmentId(1), wrong, Start::Next).unwrap_err().kind, ErrorKind::NotFound);
     let effects = stream.attach(AttachmentId(2), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
     let effects = without_records(effects);

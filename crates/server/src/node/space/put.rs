@@ -114,7 +114,7 @@ fn record_of(server: ServerId, by: u32, block: PutBlock, bytes: u64, range: Held
         _ => None,
     };
     BlockRecord {
-        key: BlockKey { rank: by, number: block.number },
+        key: BlockKey::whole(by, block.number),
         level: block.level,
         extent: block.extent,
         location: Location { server, arena, offset, bytes, generation },

@@ -79,7 +79,7 @@ impl TestStreams {
 /// What the only rank has put in a step.
 pub(super) fn ended(step: StepNumber) -> StepContribution {
     let block = BlockRecord {
-        key: BlockKey { rank: 0, number: 0 },
+        key: BlockKey::whole(0, 0),
         level: 0,
         extent: Extent::new(Some(&[0, 0]), &[4, 10], &[], &[]).unwrap(),
         location: Location { server: S0, arena: 0, offset: 0, bytes: 40, generation: step },

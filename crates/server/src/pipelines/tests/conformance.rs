@@ -126,7 +126,7 @@ fn a_server_that_dies_changes_nothing_for_steps_that_are_told(around: &mut impl 
 // ---- what the suite is made of ----------------------------------------------------------------------
 
 fn attach(around: &mut impl Surroundings, start: Start) -> Result<()> {
-    let attachment = Attachment::new(Needs::All { every: 1 }, S0, 10);
+    let attachment = Attachment::new(Needs::all(1), S0, 10);
     around.with(|cx, streams| streams.attach(cx, "s", "p", ID, attachment, start))
 }
 

@@ -92,10 +92,10 @@ impl Session {
     fn check_put(&mut self, block: &PutBlock) -> Result<usize> {
         let rank = self.rank()?;
         let field = rank.field(&block.field)?;
-        let name = format_args!("block {} of rank {}", block.number, rank.rank);
+        let name = block.key(rank.rank);
         check_block_fits(field, name, block.level, &block.extent)?;
         let Some(open) = &rank.open else { return Err(no_step("a put")) };
-        if open.keys.contains(&(block.field.clone(), block.number)) {
+        if open.keys.contains(&(block.field.clone(), name)) {
             return Err(Error::conflict(format!(
                 "{name} of field '{}' was already put at step {}; give each block of a step its own number",
                 block.field, open.number

@@ -145,6 +145,7 @@ impl Session {
         let lost = arrived as u64 != blocks;
         if arrived > 0 {
             rank.predicted.clone_from(&open.sizes);
+            rank.predicted_under = open.demand.version;
             if rank.writing.got_fresh() {
                 let bytes = rank.predicted.iter().map(|(_, bytes)| bytes).sum();
                 rank.writing.prefault(&node, bytes);

@@ -40,7 +40,7 @@ impl Block {
         let Held { arena, offset, generation } = self.range();
         let bytes = self.count * COLUMNS * 4;
         BlockRecord {
-            key: BlockKey { rank: 9, number: self.from },
+            key: BlockKey::whole(9, self.from),
             level: 0,
             extent: Extent::new(Some(&[self.from, 0]), &[self.count, COLUMNS], &[], &[]).unwrap(),
             location: Location { server: holder, arena, offset, bytes, generation },
