@@ -108,9 +108,12 @@ module forebay
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
       FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
+   integer, parameter, public :: FB_STATS_NONE = 0, FB_STATS_ALONG = 1, FB_STATS_ALONE = 2
    integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
    ! end of what is generated
+
+   integer, parameter :: max_ndim = 8, name_room = 256
 
    ! One rank of a simulation; a reader of a stream; a step as a reader holds it.
    type, public :: fb_producer
@@ -162,6 +165,24 @@ module forebay
       type(fb_label), allocatable :: dims(:)           ! empty if the producer gave none, as the next two
       real(real64), allocatable :: spacing(:), origin(:)
       character(:), allocatable :: units
+      logical, allocatable :: periodic(:)              ! whether the domain goes on with its first elements behind its last ones
+      integer(int64), allocatable :: refinement(:)     ! how many elements of a level lie where one of that below does; 0: not said
+   end type
+   ! A field that a reader needs: made by the function of this name, below.
+   type, public :: fb_need
+      private
+      character(name_room) :: field = ''
+      integer :: dtype = 0, every = 1, stats = FB_STATS_NONE
+      integer(int64) :: first = 0
+      logical :: optional = .false.
+      integer :: given(3) = 0                          ! how many numbers there are of the next three
+      integer(c_int64_t) :: part(2*max_ndim, 3) = 0
+   end type
+   ! Statistics of a whole field, of all its blocks without their ghosts.  Infinities are values; NaN take no part.
+   type, public :: fb_stats
+      real(real64) :: min = 0, max = 0, sum = 0        ! not a number, and 0, if there are only NaN
+      real(real64) :: variance = 0                     ! with `count` as divisor
+      integer(int64) :: count = 0, nan = 0             ! how many elements are numbers, and how many not
    end type
    ! One block of a step, shown where it lies: call c_f_pointer(view%data, array, view%stored).
    type, public :: fb_view
@@ -173,9 +194,12 @@ module forebay
       integer(int64), allocatable :: offset(:), shape(:), ghost_low(:), ghost_high(:)
       integer(int64), allocatable :: step(:)           ! how far apart its elements lie: 1, but where a contract has a stride
       integer(int64), allocatable :: stored(:)         ! of the array in memory: with its ghosts
-      logical :: has_stats = .false.                   ! whether the five below mean anything: see fb_array
-      real(real64) :: min = 0, max = 0, sum = 0        ! of the interior's finite elements; without any +inf, -inf, 0
-      integer(int64) :: count = 0, non_finite = 0      ! how many elements are finite, and how many not
+      logical :: has_stats = .false.                   ! whether those below mean anything: see `stats` of fb_need
+      real(real64) :: min = 0, max = 0, sum = 0        ! of the interior; infinities are values
+      integer(int64) :: count = 0, nan = 0             ! how many elements are numbers, and how many not: these take no part
+      real(real64) :: variance = 0                     ! with `count` as divisor
+      integer(int64) :: tiles = 0                      ! how many tiles of 64 KiB its interior has, if more than one
+      type(c_ptr) :: tile_bounds = c_null_ptr          ! the smallest and the largest element of each: (2, tiles)
    end type
 
    public :: fb_producer_open, fb_array, fb_particles, fb_buffer, fb_attr, fb_producer_begin, fb_demanded
@@ -185,14 +209,24 @@ module forebay
    public :: fb_pipeline_open, fb_pipeline_producer, fb_pipeline_activate, fb_pipeline_activate_async
    public :: fb_pipeline_stage, fb_pipeline_stage_async, fb_pipeline_execute, fb_pipeline_execute_async
    public :: fb_pipeline_deactivate, fb_pipeline_active, fb_pipeline_close, fb_request_wait, fb_request_free
-   public :: fb_consumer_open, fb_consumer_next, fb_consumer_cursor, fb_step_field_name, fb_step_field, fb_step_shape
+   public :: fb_consumer_open, fb_consumer_need, fb_consumer_next, fb_consumer_cursor
+   public :: fb_step_field_name, fb_step_field, fb_step_shape, fb_step_stats
    public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
-   public :: fb_admin_open, fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
+   public :: fb_admin_open, fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
    public :: fb_group_text, fb_new_job_name, fb_version, fb_result_name, fb_result_is_retryable, fb_error_server
 
+   ! fb_need(field, [every], [first], [optional], [dtype], [stats], [offset], [shape], [stride]): a field that a reader needs, and
+   ! which part of it; only that leaves the simulation, and reading anything else is FB_NOT_COVERED.  `every` so many of the steps
+   ! at which it is offered, counted from step `first` on; `optional`: it may be declared later, or never; `dtype` is FB_...,
+   ! and 0 any; `stats` is FB_STATS_ALONG, or FB_STATS_ALONE, for which no data leaves the simulation.  The part has `shape`
+   ! elements behind the first `offset` ones, every `stride`; all of it without `shape`.
+   !    needs=[fb_need('U', every=10), fb_need('V', offset=[0, 31], shape=[64, 1])]
+   interface fb_need
+      module procedure need_int32, need_int64
+   end interface
    ! call fb_put(producer, field, array, [offset], [ghost_low], [ghost_high], [number], [level], [outcome], [stat], [errmsg])
    ! for arrays of 0 to 4 dimensions of these types; fb_put_address takes all others.  One copy; the array is yours again
    ! when it returns.  `outcome` is FB_OUTCOME_...
@@ -306,7 +340,6 @@ module forebay
       module procedure get_address_int32, get_address_int64
    end interface
 
-   integer, parameter :: max_ndim = 8, name_room = 256
 
    ! One integer for each dimension, of whichever kind they were given.
    type :: numbers
@@ -343,13 +376,12 @@ contains
 
    ! Adds a particle species: fields `species/name` that share one count.  `ndims` has 1 for each, or 2 for vectors:
    ! then the last of the two dimensions counts the particles, as in x(3, n).  Without it all are 1.
-   subroutine fb_particles(producer, species, names, dtypes, ndims, units, every, stats, stat, errmsg)
+   subroutine fb_particles(producer, species, names, dtypes, ndims, units, every, stat, errmsg)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: species, names(:)
       integer, intent(in) :: dtypes(:)
       integer, intent(in), optional :: ndims(:), every
       character(*), intent(in), optional :: units(:)   ! of each
-      logical, intent(in), optional :: stats   ! of all of them
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(name_room, c_char), allocatable, target :: names_c(:), units_c(:)
@@ -377,7 +409,6 @@ contains
             fields(i)%units = c_loc(units_c(i))
          end if
          if (present(every)) fields(i)%every = every
-         if (present(stats)) fields(i)%stats = merge(1, 0, stats)
       end do
       call told(c_particles(producer%handle, c_text(species), fields, size(names, kind=c_int32_t), &
                             int(storage_size(fields)/8, c_int32_t)), stat, errmsg)
@@ -1416,6 +1447,8 @@ contains
       info%shape = found%shape(merge(n, 0, info%placed):1:-1)
       info%spacing = found%spacing(merge(n, 0, found%has_spacing /= 0):1:-1)
       info%origin = found%origin(merge(n, 0, found%has_origin /= 0):1:-1)
+      info%periodic = found%periodic(n:1:-1) /= 0
+      info%refinement = found%refinement(n:1:-1)
       allocate (info%dims(merge(n, 0, found%has_dims /= 0)))
       do d = 1, size(info%dims)
          info%dims(d)%text = fortran_text(found%dims(n + 1 - d))
@@ -1455,6 +1488,36 @@ contains
       run = 0
       step = 0
       result = c_consumer_cursor(consumer%handle, run, step)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Changes what the reader needs, while it is attached: `fields` or `needs` as in fb_consumer_open, by default all fields.
+   ! Tells the run and the step from which on that holds, 0 and 0 if the reader waits for a run; steps before it come as they
+   ! were needed before.  Waits until the servers have agreed on it.  What the run cannot meet is an error, and the contract
+   ! stays what it was.
+   subroutine fb_consumer_need(consumer, fields, needs, every, run, step, stat, errmsg)
+      type(fb_consumer), intent(in) :: consumer
+      character(*), intent(in), optional :: fields(:)
+      type(fb_need), intent(in), optional :: needs(:)
+      integer, intent(in), optional :: every
+      integer(int64), intent(out), optional :: run, step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_need), allocatable, target :: needs_c(:)
+      character(name_room, c_char), allocatable, target :: fields_c(:)
+      integer(c_int64_t), allocatable, target :: parts(:, :, :)
+      integer(c_int64_t) :: from(2)
+      integer(c_int32_t) :: period
+      integer(c_int) :: result
+      from = 0
+      if (present(run)) run = 0
+      if (present(step)) step = 0
+      if (.not. describe_needs(needs_c, fields_c, parts, fields, needs, every, stat, errmsg)) return
+      period = 1
+      if (present(every)) period = every
+      result = c_consumer_need(consumer%handle, needs_c, int(size(needs_c), c_int32_t), period, from(1), from(2))
+      if (present(run)) run = from(1)
+      if (present(step)) step = from(2)
       call told(result, stat, errmsg)
    end subroutine
 
@@ -1582,6 +1645,25 @@ contains
       call told(result, stat, errmsg)
    end function
 
+   ! The statistics of a whole field, if the contract asks for them (`stats` of fb_need): FB_NOT_COVERED otherwise.  Moves no
+   ! data.
+   subroutine fb_step_stats(step, field, stats, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      type(fb_stats), intent(out) :: stats
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_stats) :: found
+      integer(c_int) :: result
+      found%struct_size = c_sizeof(found)
+      result = c_step_stats(step%handle, c_text(field), found)
+      if (result == FB_OK) then
+         stats = fb_stats(min=found%min, max=found%max, sum=found%sum, variance=found%variance, count=found%count, &
+                          nan=found%nan)
+      end if
+      call told(result, stat, errmsg)
+   end subroutine
+
    ! Shows one block of a field, counted from 1, where it lies: without a copy where the server is on this host.
    ! Valid until the step is released.
    subroutine fb_step_block(step, field, index, view, stat, errmsg)
@@ -1621,7 +1703,10 @@ contains
          view%max = found%max
          view%sum = found%sum
          view%count = found%count
-         view%non_finite = found%non_finite
+         view%nan = found%nan
+         view%variance = found%variance
+         view%tiles = found%tiles
+         view%tile_bounds = found%tile_bounds
       end if
       call told(result, stat, errmsg)
    end subroutine
@@ -1757,6 +1842,22 @@ contains
       type(c_ptr) :: given
       integer(c_int) :: result
       result = c_admin_status(admin%handle, given)
+      json = ''
+      if (result == FB_OK) json = owned_text(given)
+      call told(result, stat, errmsg)
+   end function
+
+   ! What a stream's latest run offers, and what of it each reader and pipeline needs, as JSON (docs/status.md); empty after an
+   ! error, FB_NOT_FOUND if no server knows the stream.
+   function fb_admin_contracts(admin, stream, stat, errmsg) result(json)
+      type(fb_admin), intent(in) :: admin
+      character(*), intent(in) :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_admin_contracts(admin%handle, c_text(stream), given)
       json = ''
       if (result == FB_OK) json = owned_text(given)
       call told(result, stat, errmsg)
@@ -2042,6 +2143,140 @@ contains
       write (numbers, '(i0)') length, n
       call refused(what//' has '//trim(numbers(1))//' entries for '//trim(numbers(2))//' dimensions', stat, errmsg)
    end function
+
+   ! A contract as C has it: of `fields`, which all have one period, or of `needs`; of neither it is empty.  `names` and `parts` hold
+   ! what it then points at.
+   logical function describe_needs(contract, names, parts, fields, needs, every, stat, errmsg) result(good)
+      type(c_need), allocatable, target, intent(out) :: contract(:)
+      character(name_room, c_char), allocatable, target, intent(out) :: names(:)
+      integer(c_int64_t), allocatable, target, intent(out) :: parts(:, :, :)
+      character(*), intent(in), optional :: fields(:)
+      type(fb_need), intent(in), optional :: needs(:)
+      integer, intent(in), optional :: every
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer :: i, n
+      good = .false.
+      n = 0
+      if (present(fields)) n = size(fields)
+      if (present(needs)) n = size(needs)
+      allocate (contract(n), names(n), parts(max_ndim, 3, n))
+      if (present(fields) .and. present(needs)) then
+         call refused('fields and needs: give one of them', stat, errmsg, FB_INVALID)
+         return
+      end if
+      if (present(fields)) then
+         if (.not. names_fit('fields', fields, stat, errmsg)) return
+         do i = 1, n
+            names(i) = trim(fields(i))//c_null_char
+            contract(i)%struct_size = c_sizeof(contract(i))
+            contract(i)%field = c_loc(names(i))
+            if (present(every)) contract(i)%every = every
+         end do
+      else if (present(needs)) then
+         do i = 1, n
+            if (.not. describe_need(contract(i), names(i), parts(:, :, i), needs(i), stat, errmsg)) return
+         end do
+      end if
+      good = .true.
+   end function
+
+   ! Turns a contract's field round.  `name` and `part` hold what the need then points at.
+   logical function describe_need(need, name, part, given, stat, errmsg) result(good)
+      type(c_need), intent(inout) :: need
+      character(name_room, c_char), intent(inout), target :: name
+      integer(c_int64_t), intent(inout), target :: part(max_ndim, 3)
+      type(fb_need), intent(in) :: given
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer :: n
+      good = .false.
+      if (.not. names_fit('needs', [given%field], stat, errmsg)) return
+      name = trim(given%field)//c_null_char
+      need%struct_size = c_sizeof(need)
+      need%field = c_loc(name)
+      need%dtype = given%dtype
+      need%every = given%every
+      need%first = given%first
+      need%optional = merge(1, 0, given%optional)
+      need%stats = given%stats
+      n = given%given(2)
+      if (n == 0) then
+         good = all(given%given == 0)
+         if (.not. good) call refused('needs: a part of '//trim(given%field)//' has no shape', stat, errmsg)
+         return
+      end if
+      if (n > max_ndim) then
+         call refused('needs: the shape of a part has 1 to 8 entries', stat, errmsg)
+         return
+      end if
+      if (.not. fits('offset', given%given(1) > 0, given%given(1), n, stat, errmsg)) return
+      if (.not. fits('stride', given%given(3) > 0, given%given(3), n, stat, errmsg)) return
+      part = 0
+      part(:, 3) = 1
+      part(1:n, 2) = given%part(n:1:-1, 2)
+      if (given%given(1) > 0) part(1:n, 1) = given%part(n:1:-1, 1)
+      if (given%given(3) > 0) part(1:n, 3) = given%part(n:1:-1, 3)
+      need%ndim = n
+      need%offset = c_loc(part(1, 1))
+      need%shape = c_loc(part(1, 2))
+      need%stride = c_loc(part(1, 3))
+      good = .true.
+   end function
+
+   type(fb_need) function need_int32(field, every, first, optional, dtype, stats, offset, shape, stride) result(need)
+      character(*), intent(in) :: field
+      integer, intent(in), optional :: every
+      integer(int64), intent(in), optional :: first
+      logical, intent(in), optional :: optional
+      integer, intent(in), optional :: dtype, stats
+      integer(int32), intent(in), optional :: offset(:), shape(:), stride(:)
+      call take_need(need, field, every, first, optional, dtype, stats)
+      if (present(offset)) call take_part(need, 1, int(offset, c_int64_t))
+      if (present(shape)) call take_part(need, 2, int(shape, c_int64_t))
+      if (present(stride)) call take_part(need, 3, int(stride, c_int64_t))
+   end function
+
+   type(fb_need) function need_int64(field, every, first, optional, dtype, stats, offset, shape, stride) result(need)
+      character(*), intent(in) :: field
+      integer, intent(in), optional :: every
+      integer(int64), intent(in), optional :: first
+      logical, intent(in), optional :: optional
+      integer, intent(in), optional :: dtype, stats
+      integer(int64), intent(in), optional :: offset(:)
+      integer(int64), intent(in) :: shape(:)
+      integer(int64), intent(in), optional :: stride(:)
+      call take_need(need, field, every, first, optional, dtype, stats)
+      if (present(offset)) call take_part(need, 1, offset)
+      call take_part(need, 2, shape)
+      if (present(stride)) call take_part(need, 3, stride)
+   end function
+
+   subroutine take_need(need, field, every, first, optional, dtype, stats)
+      type(fb_need), intent(inout) :: need
+      character(*), intent(in) :: field
+      integer, intent(in), optional :: every
+      integer(int64), intent(in), optional :: first
+      logical, intent(in), optional :: optional
+      integer, intent(in), optional :: dtype, stats
+      need%field = field
+      if (present(every)) need%every = every
+      if (present(first)) need%first = first
+      if (present(optional)) need%optional = optional
+      if (present(dtype)) need%dtype = dtype
+      if (present(stats)) need%stats = stats
+   end subroutine
+
+   ! Numbers of a part: too many for any array are noticed later.
+   subroutine take_part(need, which, numbers)
+      type(fb_need), intent(inout) :: need
+      integer, intent(in) :: which
+      integer(c_int64_t), intent(in) :: numbers(:)
+      integer :: n
+      need%given(which) = size(numbers)
+      n = min(size(numbers), 2*max_ndim)
+      need%part(1:n, which) = numbers(1:n)
+   end subroutine
 
    ! Whether a list has an entry for each name.
    logical function one_each(what, length, n, stat, errmsg)

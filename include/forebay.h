@@ -36,7 +36,7 @@
  * and to look after a group, from anywhere:
  *
  *     fb_admin_open
- *       fb_admin_status, fb_admin_add_servers, fb_admin_remove_server, fb_admin_create_pipeline, ...
+ *       fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, ...
  *     fb_admin_close
  *
  * Errors.  Every function returns FB_OK (0) or an error kind (positive); fb_error() then gives the text
@@ -199,6 +199,14 @@ enum {
     FB_TAKE_LATEST = 1  /* the newest; those passed over are counted as missed */
 };
 
+/* Which statistics of a field a consumer needs: minimum, maximum, sum, variance and counts. Complex types have
+ * none. */
+enum {
+    FB_STATS_NONE = 0,  /* the default */
+    FB_STATS_ALONG = 1, /* those of each block, and of the whole field, along with the data */
+    FB_STATS_ALONE = 2  /* those of the whole field: no data leaves the simulation */
+};
+
 /* What a read does where nothing was put of the region that it is to copy. */
 enum {
     FB_HOLES_REFUSED = 0, /* the default: it fails with FB_NOT_COVERED, before anything is written */
@@ -305,22 +313,26 @@ typedef struct fb_producer_options {
 typedef struct fb_field {
     uint64_t struct_size;
     const char *name;
-    int32_t dtype;            /* FB_... */
-    uint32_t ndim;            /* 0 to 8 */
-    const uint64_t *shape;    /* [ndim] the global shape; NULL for a field whose blocks have no place in one. With
-                               * ndim 0 the field is one number of the whole stream, put by one rank */
-    int32_t association;      /* FB_ASSOCIATION_... */
-    uint32_t every;           /* offered at every so many of the producer's steps, the first of them among these
-                               * (default 1) */
-    const char *const *dims;  /* [ndim] the names of its dimensions, slowest first; or NULL */
-    const double *spacing;    /* [ndim] the distance of neighbours in each dimension, or NULL */
-    const double *origin;     /* [ndim] where the first element lies, or NULL */
-    const char *units;        /* of its values, or NULL */
-    int32_t stats;            /* whether each block carries minimum, maximum, sum and counts of its interior, for
-                               * readers to see without its elements; complex types have none (default 0: no) */
-    int32_t reserved;         /* 0 */
+    int32_t dtype;               /* FB_... */
+    uint32_t ndim;               /* 0 to 8 */
+    const uint64_t *shape;       /* [ndim] the global shape; NULL for a field whose blocks have no place in one.
+                                  * With ndim 0 the field is one number of the whole stream, put by one rank */
+    int32_t association;         /* FB_ASSOCIATION_... */
+    uint32_t every;              /* offered at every so many of the producer's steps, the first of them among these
+                                  * (default 1) */
+    const char *const *dims;     /* [ndim] the names of its dimensions, slowest first; or NULL */
+    const double *spacing;       /* [ndim] the distance of neighbours in each dimension, or NULL */
+    const double *origin;        /* [ndim] where the first element lies, or NULL */
+    const char *units;           /* of its values, or NULL */
+    int32_t reserved;            /* 0 */
+    int32_t reserved2;           /* 0 */
+    const int32_t *periodic;     /* [ndim] whether the domain goes on with its first elements behind its last ones,
+                                  * 0 or 1 in each dimension; or NULL */
+    const uint32_t *refinement;  /* [ndim] how many elements of a refinement level lie where one of the level below
+                                  * does, in each dimension; or NULL */
 } fb_field;
-#define FB_FIELD_INIT { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0 }
+#define FB_FIELD_INIT \
+    { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct attribute */
@@ -529,8 +541,10 @@ typedef struct fb_need {
     const uint64_t *offset;  /* [ndim] where the part begins */
     const uint64_t *shape;   /* [ndim] how many elements it has */
     const uint64_t *stride;  /* [ndim] every so many elements; NULL: 1 */
+    int32_t stats;           /* FB_STATS_...: which statistics are needed */
+    int32_t reserved;        /* 0 */
 } fb_need;
-#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1, 0, 0, 0, NULL, NULL, NULL }
+#define FB_NEED_INIT { sizeof(fb_need), NULL, 0, 1, 0, 0, 0, NULL, NULL, NULL, FB_STATS_NONE, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: options consumer */
@@ -600,22 +614,27 @@ typedef struct fb_step_info {
 typedef struct fb_field_info {
     uint64_t struct_size;
     const char *name;
-    int32_t dtype;        /* FB_... */
-    int32_t association;  /* FB_ASSOCIATION_... */
+    int32_t dtype;           /* FB_... */
+    int32_t association;     /* FB_ASSOCIATION_... */
     uint32_t ndim;
-    uint32_t every;       /* offered at every so many of the producer's steps (default 1) */
-    int32_t placed;       /* 1: it has a global shape; 0: its blocks have no place in one (default 0) */
-    int32_t has_dims;     /* 1: the producer named its dimensions; else `dims` are NULL (default 0) */
-    int32_t has_spacing;  /* 1: the producer gave it; else all are 0 (default 0) */
-    int32_t has_origin;   /* 1: the producer gave it; else all are 0 (default 0) */
-    uint64_t shape[8];    /* the global shape, slowest dimension first */
-    const char *dims[8];  /* names, slowest first */
-    double spacing[8];    /* the distance of neighbours in each dimension */
-    double origin[8];     /* where the first element lies */
-    const char *units;    /* of its values; empty if the producer gave none */
+    uint32_t every;          /* offered at every so many of the producer's steps (default 1) */
+    int32_t placed;          /* 1: it has a global shape; 0: its blocks have no place in one (default 0) */
+    int32_t has_dims;        /* 1: the producer named its dimensions; else `dims` are NULL (default 0) */
+    int32_t has_spacing;     /* 1: the producer gave it; else all are 0 (default 0) */
+    int32_t has_origin;      /* 1: the producer gave it; else all are 0 (default 0) */
+    uint64_t shape[8];       /* the global shape, slowest dimension first */
+    const char *dims[8];     /* names, slowest first */
+    double spacing[8];       /* the distance of neighbours in each dimension */
+    double origin[8];        /* where the first element lies */
+    const char *units;       /* of its values; empty if the producer gave none */
+    uint64_t periodic[8];    /* 1: the domain goes on with its first elements behind its last ones, in each
+                              * dimension */
+    uint64_t refinement[8];  /* how many elements of a level lie where one of the level below does; 0: the producer
+                              * did not say */
 } fb_field_info;
 #define FB_FIELD_INFO_INIT \
-    { sizeof(fb_field_info), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, 0, 0, 0, 0, {0}, {NULL}, {0}, {0}, NULL }
+    { sizeof(fb_field_info), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, 0, 0, 0, 0, {0}, {NULL}, {0}, {0}, NULL, {0}, {0} \
+      }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct selection */
@@ -640,31 +659,58 @@ typedef struct fb_selection {
 /* One block of a step, shown where it lies: its array is dense row-major, of shape + ghost_low + ghost_high. */
 typedef struct fb_view {
     uint64_t struct_size;
-    uint64_t number;         /* as it was put */
-    uint32_t rank;           /* who put it */
+    uint64_t number;          /* as it was put */
+    uint32_t rank;            /* who put it */
     uint32_t level;
-    int32_t dtype;           /* FB_... */
+    int32_t dtype;            /* FB_... */
     uint32_t ndim;
-    uint32_t server;         /* the number of the server that holds it */
-    int32_t placed;          /* 0: an unplaced block, without an offset (default 0) */
-    int32_t has_stats;       /* 1: it carries its statistics, see fb_field.stats; else the last five members are 0
-                              * (default 0) */
-    int32_t reserved;        /* 0 */
+    uint32_t server;          /* the number of the server that holds it */
+    int32_t placed;           /* 0: an unplaced block, without an offset (default 0) */
+    int32_t has_stats;        /* 1: it carries statistics of its interior, which the contract asked for
+                               * (fb_need.stats); else those below are 0 (default 0) */
+    int32_t reserved;         /* 0 */
     uint64_t offset[8];
     uint64_t shape[8];
     uint64_t ghost_low[8];
     uint64_t ghost_high[8];
-    const void *data;        /* read-only; NULL for an empty block */
+    const void *data;         /* read-only; NULL for an empty block */
     uint64_t bytes;
-    double min;              /* of the finite elements; +inf if there are none */
-    double max;              /* of the finite elements; -inf if there are none */
-    double sum;              /* of the finite elements */
-    uint64_t count;          /* how many elements are finite */
-    uint64_t non_finite;     /* and how many not */
-    uint64_t step[8];        /* how far apart its elements lie in the global array: 1, but where the contract's
-                              * part has a stride */
+    double min;               /* infinities are values; not a number if there are none */
+    double max;               /* of integers that a double cannot hold, the next double outwards */
+    double sum;
+    uint64_t count;           /* how many elements are numbers */
+    uint64_t nan;             /* and how many are not: these take no part in the rest */
+    uint64_t step[8];         /* how far apart its elements lie in the global array: 1, but where the contract's
+                               * part has a stride */
+    double variance;          /* with `count` as divisor */
+    uint64_t min_bits;        /* the smallest and the largest as elements of the field's own type, in the first
+                               * bytes */
+    uint64_t max_bits;
+    uint64_t tiles;           /* how many tiles its interior has, if it has more than one: so many consecutive
+                               * elements in C order that they have 64 KiB; of an interior of more than 256 MiB
+                               * twice, four times ... that */
+    const void *tile_bounds;  /* [tiles][2] of the field's own type: the smallest and the largest element of each;
+                               * valid until the step is released */
 } fb_view;
-#define FB_VIEW_INIT { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0, {0} }
+#define FB_VIEW_INIT \
+    { sizeof(fb_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, NULL, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, \
+      NULL }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct stats */
+/* Statistics of a whole field at a step: of all its blocks of level 0, without their ghosts. */
+typedef struct fb_stats {
+    uint64_t struct_size;
+    double min;         /* infinities are values; not a number if there are none */
+    double max;         /* of integers that a double cannot hold, the next double outwards */
+    double sum;
+    double variance;    /* with `count` as divisor */
+    uint64_t count;     /* how many elements are numbers */
+    uint64_t nan;       /* and how many are not: these take no part in the rest */
+    uint64_t min_bits;  /* the smallest and the largest as elements of the field's own type, in the first bytes */
+    uint64_t max_bits;
+} fb_stats;
+#define FB_STATS_INIT { sizeof(fb_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
 /* end of what is generated */
 
 /* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */
@@ -688,6 +734,8 @@ int fb_attr_key(const fb_step *step, const char *field, uint64_t index, const ch
 int fb_get(fb_step *step, const fb_selection *selection);
 /* Tells where a region is filled by what was put: `data`, of dtype FB_BOOL, gets 1 there and else 0.  Reads no data. */
 int fb_covered(const fb_step *step, const fb_selection *selection);
+/* The statistics of a whole field, if the contract asks for them (fb_need.stats): FB_NOT_COVERED otherwise.  Moves no data. */
+int fb_step_stats(const fb_step *step, const char *field, fb_stats *stats);
 /* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to
  * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
 int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
@@ -698,6 +746,12 @@ int fb_step_release(fb_step *step);
  * step has come it is the one from which on this reader takes part, or FB_NOT_FOUND if that is not known yet.  Does not
  * wait. */
 int fb_consumer_cursor(const fb_consumer *consumer, uint64_t *run, uint64_t *step);
+/* Changes what the reader needs, while it is attached: `count` fields, 0 for all fields every `every` of their steps.  Tells
+ * the run and the step from which on that holds, 0 and 0 if the reader waits for a run; steps before it come as they were
+ * needed before.  `run` and `step` may be NULL.  Waits until the servers have agreed on it.  What the run cannot meet is an
+ * error, and the contract stays what it was. */
+int fb_consumer_need(fb_consumer *consumer, const fb_need fields[], uint32_t count, uint32_t every, uint64_t *run,
+                     uint64_t *step);
 /* Detaches and frees the handle. Steps that are held stay valid until they are released. NULL is allowed. */
 int fb_consumer_close(fb_consumer *consumer);
 
@@ -785,6 +839,11 @@ int fb_admin_open(const fb_admin_options *options, fb_admin **admin);
 /* What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); to be freed with fb_free.
  * Waits for all servers, with one deadline; one that does not answer has an `error`. */
 int fb_admin_status(fb_admin *admin, char **json);
+
+/* What a stream's latest run offers, and what of it each reader and pipeline needs: which steps, which part, how many bytes,
+ * as JSON (docs/status.md, StreamContracts); to be freed with fb_free.  FB_NOT_FOUND if no server knows the stream.  Waits for
+ * the server that coordinates it. */
+int fb_admin_contracts(fb_admin *admin, const char *stream, char **json);
 
 /* Starts `count` more servers of the group on this machine, in the background, and waits until they are members: their
  * numbers come into `servers`, unless that is NULL.  Nothing that runs is held up.  It runs `forebay add`, and needs that

@@ -179,9 +179,10 @@ struct FieldOptions {
     std::vector<double> origin = {};
     // The units of its values.
     std::string units = {};
-    // Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see without its
-    // elements; complex types have none.
-    bool stats = false;
+    // Whether the domain goes on with its first elements behind its last ones, in each dimension.
+    std::vector<std::int32_t> periodic = {};
+    // How many elements of a refinement level lie where one of the level below does, in each dimension.
+    std::vector<std::uint32_t> refinement = {};
 };
 // end of what is generated
 
@@ -215,6 +216,7 @@ struct Need {
     // The part of its global shape that is needed, and that leaves the simulation: where it begins, how many elements it has, and
     // every how many; reading anything else throws NotCovered.  Empty: all of it; an empty stride: 1.
     Extents offset = {}, shape = {}, stride = {};
+    std::int32_t stats = FB_STATS_NONE; // FB_STATS_ALONG, or FB_STATS_ALONE: no data leaves the simulation
 };
 
 // generated from interface/forebay.toml: options consumer
@@ -344,13 +346,16 @@ struct FieldInfo {
     std::string units = {};
     std::int32_t association = FB_ASSOCIATION_CELL;
     std::uint32_t every = 1; // offered at the steps whose number is a multiple of this
+    std::vector<bool> periodic = {};    // whether the domain goes on with its first elements behind its last ones
+    Extents refinement = {};            // how many elements of a level lie where one of the level below does; 0: not said
 };
 
-// Of a block's interior.  Elements that are not finite are counted, and take no part in the rest; if there are no
-// others, `min` is +inf and `max` is -inf.
+// Of a block's interior, or of a whole field.  Infinities are values; NaN are counted, and take no part in the rest: if there are
+// only such, `min`, `max` and `variance` are NaN.  `min_bits` and `max_bits` are elements of the field's own type, in their
+// first bytes.
 struct Stats {
-    double min, max, sum;
-    std::uint64_t count, non_finite;
+    double min, max, sum, variance; // with `count` as divisor
+    std::uint64_t count, nan, min_bits, max_bits;
 };
 
 // A block of a step, shown where it lies; valid while the step lives.
@@ -361,7 +366,11 @@ template <class T> struct View {
     std::uint32_t rank, level;
     std::uint64_t number;
     std::uint32_t server;       // the number of the one that holds it
-    std::optional<Stats> stats; // if the producer offers them: FieldOptions::stats
+    std::optional<Stats> stats; // if the contract asks for them: Need::stats
+    // The smallest and the largest element of each tile of its interior, one after the other, if it has more than one tile:
+    // fb_view says what one is.
+    const T *tile_bounds;
+    std::uint64_t tiles;
 };
 
 // ---- producer ---------------------------------------------------------------------------------
@@ -416,7 +425,10 @@ struct FieldStruct {
         same_length("origin", options.origin.size(), ndim);
         field.origin = or_null(options.origin);
         field.units = or_null(options.units);
-        field.stats = options.stats ? 1 : 0;
+        same_length("periodic", options.periodic.size(), ndim);
+        field.periodic = or_null(options.periodic);
+        same_length("refinement", options.refinement.size(), ndim);
+        field.refinement = or_null(options.refinement);
         // end of what is generated
     }
 
@@ -472,6 +484,29 @@ inline fb_producer_options given(const ProducerOptions &options) {
     return given;
 }
 // end of what is generated
+
+// As C takes them; what they point at stays with the other ones.
+inline std::vector<fb_need> given(const std::vector<Need> &fields) {
+    std::vector<fb_need> needs;
+    for (const Need &need : fields) {
+        fb_need given = FB_NEED_INIT;
+        given.field = need.field.c_str();
+        given.dtype = need.dtype;
+        given.every = need.every;
+        given.first = need.first;
+        given.optional = need.optional;
+        const std::size_t ndim = need.shape.size();
+        same_length("offset", need.offset.size(), ndim);
+        same_length("stride", need.stride.size(), ndim);
+        given.ndim = static_cast<std::uint32_t>(ndim);
+        given.offset = or_null(need.offset);
+        given.shape = or_null(need.shape);
+        given.stride = or_null(need.stride);
+        given.stats = need.stats;
+        needs.push_back(given);
+    }
+    return needs;
+}
 
 // generated from interface/forebay.toml: given consumer
 // As C takes them; what they point at stays with both.
@@ -964,6 +999,8 @@ public:
         if (told.has_dims) info.dims.assign(told.dims, told.dims + told.ndim);
         if (told.has_spacing) info.spacing.assign(told.spacing, told.spacing + told.ndim);
         if (told.has_origin) info.origin.assign(told.origin, told.origin + told.ndim);
+        for (std::uint32_t d = 0; d < told.ndim; d++) info.periodic.push_back(told.periodic[d] != 0);
+        info.refinement.assign(told.refinement, told.refinement + told.ndim);
         return info;
     }
     // A field's global shape at this step.
@@ -1020,6 +1057,13 @@ public:
         return get<T>(field, Selection{Extents(whole.size()), whole});
     }
 
+    // The statistics of a whole field, if the contract asks for them (Need::stats); throws NotCovered otherwise.  Moves no data.
+    Stats stats(const std::string &field) const {
+        fb_stats found = FB_STATS_INIT;
+        check(fb_step_stats(get(), field.c_str(), &found));
+        return {found.min, found.max, found.sum, found.variance, found.count, found.nan, found.min_bits, found.max_bits};
+    }
+
     // The blocks of a field, without a copy where the server is on this host.
     template <class T> std::vector<View<T>> blocks(const std::string &field) const {
         std::uint64_t count = 0;
@@ -1032,11 +1076,12 @@ public:
                 throw Error(FB_TYPE_MISMATCH, "field '" + field + "' has another type of elements");
             const auto numbers = [&](const std::uint64_t *first) { return Extents(first, first + view.ndim); };
             std::optional<Stats> stats;
-            if (view.has_stats) stats = Stats{view.min, view.max, view.sum, view.count, view.non_finite};
+            if (view.has_stats)
+                stats = Stats{view.min, view.max, view.sum, view.variance, view.count, view.nan, view.min_bits, view.max_bits};
             views.push_back({static_cast<const T *>(view.data), view.placed ? numbers(view.offset) : Extents{},
                              numbers(view.shape), numbers(view.ghost_low), numbers(view.ghost_high), numbers(view.step),
                              view.rank, view.level,
-                             view.number, view.server, stats});
+                             view.number, view.server, stats, static_cast<const T *>(view.tile_bounds), view.tiles});
         }
         return views;
     }
@@ -1053,23 +1098,7 @@ private:
 class Consumer {
 public:
     explicit Consumer(const ConsumerOptions &options) {
-        std::vector<fb_need> needs;
-        for (const Need &need : options.fields) {
-            fb_need given = FB_NEED_INIT;
-            given.field = need.field.c_str();
-            given.dtype = need.dtype;
-            given.every = need.every;
-            given.first = need.first;
-            given.optional = need.optional;
-            const std::size_t ndim = need.shape.size();
-            detail::same_length("offset", need.offset.size(), ndim);
-            detail::same_length("stride", need.stride.size(), ndim);
-            given.ndim = static_cast<std::uint32_t>(ndim);
-            given.offset = detail::or_null(need.offset);
-            given.shape = detail::or_null(need.shape);
-            given.stride = detail::or_null(need.stride);
-            needs.push_back(given);
-        }
+        const std::vector<fb_need> needs = detail::given(options.fields);
         const fb_consumer_options given = detail::given(options, needs);
         fb_consumer *consumer = nullptr;
         check(fb_consumer_open(&given, &consumer));
@@ -1092,6 +1121,16 @@ public:
         if (result == FB_NOT_FOUND) return std::nullopt;
         check(result);
         return cursor;
+    }
+    // Changes what is needed, while the reader is attached; empty: all fields, every `every` of their steps.  Returns the run and
+    // the step from which on that holds, nothing if the reader waits for a run; steps before it come as they were needed before.
+    // Waits until the servers have agreed on it.  What the run cannot meet throws, and the contract stays what it was.
+    std::optional<Cursor> need(const std::vector<Need> &fields = {}, std::uint32_t every = 1) {
+        const std::vector<fb_need> needs = detail::given(fields);
+        Cursor from;
+        check(fb_consumer_need(get(), detail::or_null(needs), static_cast<std::uint32_t>(needs.size()), every, &from.run, &from.step));
+        if (from.run == 0) return std::nullopt;
+        return from;
     }
     void close() { check(fb_consumer_close(handle_.release())); }
     // For functions of forebay.h.
@@ -1181,6 +1220,13 @@ public:
     std::string status() {
         char *json = nullptr;
         check(fb_admin_status(get(), &json));
+        const std::unique_ptr<char, detail::FreeText> owned(json);
+        return json;
+    }
+    // What a stream's latest run offers, and what of it each reader and pipeline needs, as JSON (docs/status.md).
+    std::string contracts(const std::string &stream) {
+        char *json = nullptr;
+        check(fb_admin_contracts(get(), stream.c_str(), &json));
         const std::unique_ptr<char, detail::FreeText> owned(json);
         return json;
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from support.arrays import reference
@@ -160,7 +163,10 @@ def test_ranks_may_disagree_about_a_layout(two: forebay.LocalGroup) -> None:
 
 
 def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> None:
-    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
+    with (
+        consumer(two, transport=transport, fields={"T": forebay.every(1, stats=True)}) as reader,
+        producer(two, transport=transport) as sim,
+    ):
         sim.array(
             "T",
             dtype="f4",
@@ -170,7 +176,6 @@ def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> Non
             origin=(-1, 0, 3.5),
             units="K · µm⁻¹",
             association="vertex",
-            stats=True,
         )
         array = reference((4, 3, 2), "f4")
         array[1, 1, 1] = np.nan
@@ -188,8 +193,9 @@ def test_what_is_told_of_a_field(two: forebay.LocalGroup, transport: str) -> Non
             assert field.association == "vertex"
             (block,) = field.blocks()
             assert block.stats is not None
-            low, high, added, count, non_finite = block.stats
-            assert (low, high, count, non_finite) == (np.nanmin(array), np.nanmax(array), 23, 1)
+            low, high, added, count, nan, var = block.stats
+            assert (low, high, count, nan) == (np.nanmin(array), np.nanmax(array), 23, 1)
+            assert var == pytest.approx(np.nanvar(array.astype("f8")))
             assert added == pytest.approx(np.nansum(array.astype("f8")))
 
 
@@ -203,8 +209,11 @@ def test_statistics_are_of_the_interior(two: forebay.LocalGroup, transport: str,
     padded = np.full((shape[0] + 3, shape[1] + 1), 1e30)
     padded[2:-1, :-1] = array
     padded[0, 0] = np.nan
-    with consumer(two, transport=transport) as reader, producer(two, transport=transport) as sim:
-        sim.array("U", dtype="f8", shape=shape, stats=True)
+    with (
+        consumer(two, transport=transport, fields={"U": forebay.every(1, stats=True)}) as reader,
+        producer(two, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=shape)
         with sim.step(0) as step:
             if how == "alloc":
                 view = step.alloc("U", padded.shape, offset=(0, 0), ghost_low=(2, 0), ghost_high=(1, 1))
@@ -222,15 +231,18 @@ def test_statistics_are_of_the_interior(two: forebay.LocalGroup, transport: str,
         with reader.next() as found:
             (block,) = found["U"].blocks()
             np.testing.assert_array_equal(block.data, padded)
-            assert block.stats == (array.min(), array.max(), array.sum(), array.size, 0)
+            assert block.stats is not None
+            assert block.stats[:5] == (array.min(), array.max(), array.sum(), array.size, 0)
+            assert block.stats.var == pytest.approx(array.var())
+            assert found["U"].stats == block.stats
 
 
 @pytest.mark.parametrize("how", ["big-endian", "alloc", "strided"])
 def test_statistics_come_with_every_way_to_put(two: forebay.LocalGroup, how: str) -> None:
-    """A field that offers statistics carries them with each block, however it was put."""
+    """Whoever asks for statistics gets them with each block, however it was put."""
     array = reference((60, 50))
-    with consumer(two) as reader, producer(two) as sim:
-        sim.array("U", dtype="f8", shape=(60, 50), stats=True)
+    with consumer(two, fields={"U": forebay.every(1, stats=True)}) as reader, producer(two) as sim:
+        sim.array("U", dtype="f8", shape=(60, 50))
         with sim.step(0) as step:
             if how == "big-endian":
                 step.put("U", array.astype(">f8"))
@@ -245,7 +257,7 @@ def test_statistics_come_with_every_way_to_put(two: forebay.LocalGroup, how: str
             assert block.stats is not None
             assert block.stats[:2] == (array.min(), array.max())
             assert block.stats[2] == pytest.approx(array.sum())
-            assert block.stats[3:] == (array.size, 0)
+            assert block.stats[3:5] == (array.size, 0)
 
 
 # ---- holes --------------------------------------------------------------------------------------
@@ -294,11 +306,10 @@ def test_a_region_with_holes_is_filled(two: forebay.LocalGroup, transport: str) 
     "options, told",
     [
         ({"dtype": "f4"}, "dtype float32, not float64"),
-        ({"units": "km"}, "units 'km', not 'm'"),
-        ({"stats": True}, "stats true, not false"),
         ({"dims": ("a", "b")}, r"dims \[\"a\", \"b\"\], not \[\]"),
         ({"association": "vertex"}, "association vertex, not cell"),
-        ({"every": 2, "spacing": 2.0}, r"every 2, not 1; spacing \[2.0, 2.0\], not \[\]"),
+        ({"every": 2, "periodic": True}, r"every 2, not 1; periodic \[true, true\], not \[\]"),
+        ({"refinement": (2, 4)}, r"refinement \[2, 4\], not \[\]"),
     ],
 )
 def test_what_ranks_declare_differently_is_told(
@@ -312,3 +323,68 @@ def test_what_ranks_declare_differently_is_told(
         ):
             second.array("U", **{**given, **options})  # type: ignore[arg-type]
         second.array("U", **given)  # type: ignore[arg-type]
+
+
+def test_a_window_moves(one: forebay.LocalGroup) -> None:
+    """Origin, spacing and units belong to the step, as the shape does."""
+    with consumer(one, window=8) as reader, producer(one) as sim:
+        for number in range(4):
+            sim.array(
+                "U",
+                dtype="f8",
+                shape=(3 + number,),
+                origin=0.5 * number,
+                spacing=1 / (1 + number),
+                units="m" if number < 2 else "km",
+            )
+            with sim.step(number) as step:
+                step.put("U", np.zeros(3 + number))
+        for number in range(4):
+            with reader.next() as found:
+                field = found["U"]
+                assert (field.shape, field.origin) == ((3 + number,), (0.5 * number,))
+                assert (field.spacing, field.units) == ((1 / (1 + number),), "m" if number < 2 else "km")
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"origin": 2.0}, r"origin \[2.0\], not \[1.0\]"),
+        ({"units": "km"}, "units 'km', not 'm'"),
+        ({"spacing": 3.0, "origin": 0.0}, r"spacing \[3.0\], not \[\]; origin \[0.0\], not \[1.0\]"),
+    ],
+)
+def test_ranks_of_a_step_agree_on_it(one: forebay.LocalGroup, options: dict[str, Any], told: str) -> None:
+    with consumer(one) as reader, open_ranks(one, "s", 2) as (first, second):
+        given: dict[str, Any] = {"dtype": "f8", "shape": (4,), "units": "m", "origin": 1.0}
+        first.array("U", **given)
+        second.array("U", **{**given, **options})
+        for rank, sim in enumerate((first, second)):
+            with sim.step(0) as step:
+                step.put("U", np.zeros(2), offset=(2 * rank,))
+        reader.next().release()
+        problem = wait_until(lambda: trouble([first, second]))
+        assert re.search(f"rank 1 gives field 'U' at step 0 another way than another rank: {told};", problem)
+
+
+def test_domains_and_levels(one: forebay.LocalGroup) -> None:
+    with consumer(one) as reader, producer(one) as sim:
+        sim.array("U", dtype="f8", shape=(4, 6), periodic=(True, False), refinement=2)
+        sim.array("V", dtype="f8", shape=(4, 6), periodic=True, refinement=(2, 4))
+        sim.array("W", dtype="f8", shape=(4, 6))
+        with sim.step(0) as step:
+            for name in "UVW":
+                step.put(name, np.zeros((4, 6)))
+        with reader.next() as found:
+            assert (found["U"].periodic, found["U"].refinement) == ((True, False), (2, 2))
+            assert (found["V"].periodic, found["V"].refinement) == ((True, True), (2, 4))
+            assert (found["W"].periodic, found["W"].refinement) == ((), ())
+        bad: list[tuple[dict[str, Any], str]] = [
+            ({"periodic": (True,)}, "periodic has 1 entries for 2 dimensions"),
+            ({"periodic": 1}, "give True or False"),
+            ({"refinement": 0}, "refinement"),
+            ({"refinement": (2, 2, 2)}, "refinement has 3 entries for 2 dimensions"),
+        ]
+        for options, text in bad:
+            with pytest.raises(forebay.Invalid, match=text):
+                sim.array("X", dtype="f8", shape=(4, 6), **options)

@@ -86,12 +86,14 @@ def test_a_worker_beside_none_of_them_gets_none(
 
 def test_what_is_said_of_their_fields(one: forebay.LocalGroup) -> None:
     with (
-        forebay.Consumer("s", group=one.path, timeout=20) as reader,
+        forebay.Consumer(
+            "s", fields={"ions": forebay.every(1, stats=True)}, group=one.path, timeout=20
+        ) as reader,
         forebay.Producer("s", group=one.path, timeout=20) as sim,
     ):
         with pytest.raises(forebay.Invalid, match="units of mass"):
             sim.particles("ions", FIELDS, units={"mass": "u"})
-        sim.particles("ions", FIELDS, units={"x": "m"}, stats=True)
+        sim.particles("ions", FIELDS, units={"x": "m"})
         with sim.step(0) as step:
             for name, values in species(1, 0).items():
                 step.put(f"ions/{name}", values)

@@ -21,10 +21,12 @@ ROWS, COLUMNS = 40, 300  # a row is more than what travels inside a message
 def test_what_is_put_is_what_is_read(two: forebay.LocalGroup, transport: str) -> None:
     """Dense, strided and small arrays, with and without statistics, on both transports."""
     with (
-        forebay.Consumer("s", group=two.path, timeout=20) as reader,
+        forebay.Consumer(
+            "s", fields={"U": forebay.every(1, stats=True), "small": 1}, group=two.path, timeout=20
+        ) as reader,
         forebay.Producer("s", group=two.path, timeout=20, transport=transport) as sim,
     ):
-        sim.array("U", dtype="f8", shape=(ROWS, COLUMNS), stats=True)
+        sim.array("U", dtype="f8", shape=(ROWS, COLUMNS))
         sim.array("small", dtype="i4", shape=(7,))
         for number in range(3):
             whole = reference((ROWS, COLUMNS), "f8", number)

@@ -18,7 +18,7 @@ from forebay import _choices, _forebay, _options
 from forebay._arrays import integer
 from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable, by_name
 from forebay._installed import command_path
-from forebay.status import GroupStatus
+from forebay.status import GroupStatus, StreamContracts
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0
@@ -66,6 +66,16 @@ class Admin:
         Waits for all servers, with one deadline; one that does not answer has an `error`.
         """
         told: GroupStatus = json.loads(_forebay.status(self._given))
+        return told
+
+    def contracts(self, stream: str) -> StreamContracts:
+        """What a stream's latest run offers, and what of it each reader and pipeline needs.
+
+        For each field: at which steps, which part, how many bytes a step, when it last matched, and what was staged for all
+        together. `docs/status.md` describes the members. Waits for the server that coordinates the stream; `NotFound` if none
+        knows it.
+        """
+        told: StreamContracts = json.loads(_forebay.contracts(self._given, stream))
         return told
 
     def create_pipeline(

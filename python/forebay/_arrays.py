@@ -200,3 +200,17 @@ def selection(
                 f"index {shown}: a field is read by numbers, slices and '...'; read a region first, then index it"
             )
     return offset, count, step, tuple(after)
+
+
+def flags(given: object, dimensions: int, what: str) -> list[bool]:
+    """Yes or no for each dimension, given as such or as one for all."""
+    told = [given] * dimensions if isinstance(given, bool | np.bool_) else given
+    if not isinstance(told, Sequence) or not all(isinstance(flag, bool | np.bool_) for flag in told):
+        raise Invalid(f"{what}={given!r}: give True or False, or one for each dimension")
+    return [bool(flag) for flag in told]
+
+
+def counts(given: object, dimensions: int, what: str) -> list[int]:
+    """A whole number above 0 for each dimension, given as such or as one for all."""
+    told = given if isinstance(given, Sequence) and not isinstance(given, str) else [given] * dimensions
+    return [integer(number, what, low=1, bits=32) for number in told]

@@ -24,5 +24,8 @@ Start = Literal["next", "oldest", "latest", "run", "held"]
 Take = Literal["all", "latest"]
 """Which of the steps that wait for it a consumer is given."""
 
+Stats = Literal["none", "along", "alone"]
+"""Which statistics of a field a consumer needs: minimum, maximum, sum, variance and counts. Complex types have none."""
+
 Transport = Literal["auto", "shm", "tcp"]
 """How blocks go between this process and the servers."""

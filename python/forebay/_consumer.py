@@ -114,6 +114,17 @@ class Consumer:
         """
         return Step(self._core.next_step(timeout))
 
+    def need(self, fields: _contract.Fields = None, *, every: int = 1) -> int:
+        """Changes what is needed, while the reader is attached: `fields` and `every` are as when it is opened.
+
+        Returns the step from which on that holds; steps before it come as they were needed before. 0 if no run is there: then
+        it holds for the next one. Waits until the servers have agreed on it, and copies nothing. What the run cannot meet is an
+        error, and the contract stays what it was.
+        """
+        period = _arrays.integer(every, "every", low=1, bits=32)
+        found = self._core.need(_contract.as_needs(fields), period)
+        return 0 if found is None else found[1]
+
     def __iter__(self) -> Iterator[Step]:
         return _Steps(self)
 
@@ -276,16 +287,29 @@ class Step:
 
 
 class Stats(NamedTuple):
-    """Of a block's interior. Elements that are not finite are counted, and take no part in the rest."""
+    """Of a block's interior, or of a whole field. Infinities are values; NaN are counted, and take no part in the rest."""
 
     min: float
-    """+inf if no element is finite."""
+    """An integer of a field of integers; NaN if there are no numbers, as the next."""
     max: float
-    """-inf if no element is finite."""
     sum: float
+    """Of integers exact; of floats as if added without rounding, then rounded once."""
     count: int  # type: ignore[assignment]  # of elements, not the method of tuples
-    """How many elements are finite."""
-    non_finite: int
+    """How many elements are numbers."""
+    nan: int
+    """How many are not."""
+    var: float
+    """Their variance, with `count` as divisor; NaN if there are none."""
+
+    @property
+    def mean(self) -> float:
+        """Of the numbers; NaN if there are none."""
+        return self.sum / self.count if self.count else math.nan
+
+    @property
+    def std(self) -> float:
+        """The square root of `var`."""
+        return math.sqrt(self.var)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +332,10 @@ class Block:
     server: int
     """The number of the server that holds it."""
     stats: Stats | None
-    """Of the interior, if the producer offers them."""
+    """Of the interior, if the contract asks for them (`every(n, stats=True)`) and the block is shown as it was put."""
+    tile_bounds: NDArray[Any] | None
+    """With them, of an interior of more than one tile: the smallest and the largest element of each, of shape (tiles, 2). A tile is
+    64 KiB of consecutive elements in C order; of an interior of more than 256 MiB twice, four times ... that."""
 
     @property
     def interior(self) -> NDArray[Any]:
@@ -354,9 +381,27 @@ class Field:
         return self._told["units"]  # type: ignore[no-any-return]
 
     @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Whether the domain goes on with its first elements behind its last ones, in each dimension; empty if that was not said."""
+        return self._told["periodic"]  # type: ignore[no-any-return]
+
+    @property
+    def refinement(self) -> tuple[int, ...]:
+        """How many elements of a refinement level lie where one of the level below does; empty if the producer did not say."""
+        return self._told["refinement"]  # type: ignore[no-any-return]
+
+    @property
     def association(self) -> str:
         """`"cell"` or `"vertex"`: where on the mesh its values stand."""
         return self._told["association"]  # type: ignore[no-any-return]
+
+    @property
+    def stats(self) -> Stats | None:
+        """Of all its blocks of level 0, if the contract asks for them of the whole field (`every(n, stats=True)`, or
+        `stats="alone"`); else None, and of complex types. Moves no data.
+        """
+        told = self._core.stats(self.name)
+        return None if told is None else Stats(*told)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -441,6 +486,7 @@ class Field:
             level=told["level"],
             server=told["server"],
             stats=None if told["stats"] is None else Stats(*told["stats"]),
+            tile_bounds=np.frombuffer(told["tiles"], self.dtype).reshape(-1, 2) if told["tiles"] else None,
         )
 
     def _joined(self, parts: Mapping[Any, NDArray[Any]]) -> NDArray[Any]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import DTypeLike
 
-from forebay import _arrays
+from forebay import _arrays, _choices
 from forebay._errors import Invalid
 
 #: Start, stop and step of one dimension; negative ones count from the end.
@@ -28,6 +28,7 @@ class Every:
     region: Any = None
     first: int | None = None
     optional: bool = False
+    stats: _choices.Stats = "none"
 
 
 def every(
@@ -37,6 +38,7 @@ def every(
     region: Any = None,
     first: int | None = None,
     optional: bool = False,
+    stats: bool | Literal["alone"] = False,
 ) -> Every:
     """Needs a field every so many of the steps that the producer offers: a producer that offers it at 1005, 1015, 1025, ...
     gives `every(2)` the steps 1005, 1025, ...
@@ -47,10 +49,22 @@ def every(
     shape as the reader attaches is refused (`OutOfBounds`); where the shape changes in the run, what lies outside is left out.
     `first` is the step from which on they are counted: the first that is needed is the first that is offered from there on.
     `optional`: a field that the run has not, or declares only later, fails nothing. A particle species is named for all its fields.
+    `stats`: minimum, maximum, sum, variance and counts come with each block (`Block.stats`) and with the whole field (`Field.stats`);
+    `"alone"`: with the field, and no data leaves the simulation, which reads its array once. Complex types have none.
     """
     part = None if region is None else as_part(region)
     first = None if first is None else _arrays.integer(first, "first", bits=64)
-    return Every(_arrays.integer(period, "every", low=1, bits=32), dtype, part, first, bool(optional))
+    return Every(
+        _arrays.integer(period, "every", low=1, bits=32), dtype, part, first, bool(optional), _stats(stats)
+    )
+
+
+def _stats(stats: object) -> _choices.Stats:
+    if stats == "alone":
+        return "alone"
+    if not isinstance(stats, bool):
+        raise Invalid(f'stats={stats!r}: use True, False or "alone"')
+    return "along" if stats else "none"
 
 
 Fields = Mapping[str, Every | int] | Sequence[str] | None
@@ -65,6 +79,7 @@ class Need(NamedTuple):
     part: _Part | None = None
     first: int | None = None
     optional: bool = False
+    stats: _choices.Stats = "none"
 
 
 def as_needs(fields: Fields) -> list[Need] | None:
@@ -79,7 +94,9 @@ def as_needs(fields: Fields) -> list[Need] | None:
     for name, need in fields.items():
         wanted = need if isinstance(need, Every) else every(need)
         dtype = None if wanted.dtype is None else _arrays.dtype_name(wanted.dtype)
-        needs.append(Need(name, dtype, wanted.period, wanted.region, wanted.first, wanted.optional))
+        needs.append(
+            Need(name, dtype, wanted.period, wanted.region, wanted.first, wanted.optional, wanted.stats)
+        )
     return needs
 
 

@@ -127,7 +127,8 @@ def field(
     spacing: float | Sequence[float],
     origin: float | Sequence[float],
     units: str,
-    stats: bool,
+    periodic: bool | Sequence[bool],
+    refinement: int | Sequence[int],
 ) -> _forebay.FieldOptions:
     """What is said of a field beside its name, type and shape."""
     return {
@@ -137,5 +138,6 @@ def field(
         "spacing": _plain.numbers(spacing, ndim, f"field '{name}': spacing"),
         "origin": _plain.numbers(origin, ndim, f"field '{name}': origin"),
         "units": units,
-        "stats": stats,
+        "periodic": _arrays.flags(periodic, ndim, f"field '{name}': periodic"),
+        "refinement": _arrays.counts(refinement, ndim, f"field '{name}': refinement"),
     }

@@ -191,7 +191,8 @@ class Producer:
         spacing: float | Sequence[float] = (),
         origin: float | Sequence[float] = (),
         units: str = "",
-        stats: bool = False,
+        periodic: bool | Sequence[bool] = (),
+        refinement: int | Sequence[int] = (),
         # end of what is generated
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
@@ -214,9 +215,12 @@ class Producer:
             Where the first element lies: a number for all dimensions, or one for each.
         units:
             The units of its values.
-        stats:
-            Whether each block carries minimum, maximum, sum and counts of its interior, for readers to see
-            without its elements; complex types have none.
+        periodic:
+            Whether the domain goes on with its first elements behind its last ones: one for all dimensions,
+            or one for each.
+        refinement:
+            How many elements of a refinement level lie where one of the level below does: one for all
+            dimensions, or one for each.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -237,7 +241,8 @@ class Producer:
             spacing=spacing,
             origin=origin,
             units=units,
-            stats=stats,
+            periodic=periodic,
+            refinement=refinement,
         )
         # end of what is generated
         self._core.array(name, kind, dimensions, extents, given)
@@ -252,7 +257,6 @@ class Producer:
         *,
         every: int = 1,
         units: Mapping[str, str] | None = None,
-        stats: bool = False,
     ) -> None:
         """Adds a particle species: a group of fields that share one count.
 
@@ -260,7 +264,7 @@ class Producer:
         `{"x": ("f8", 3), "charge": "f4"}`. Each field is named `species/name` and has no global shape; its
         first dimension counts the particles. Within a step the blocks of a species that have one `number`
         must have one count, else `put` raises `Conflict`. Readers take `step.particles(species)`, or single
-        fields. `units` are by field; `every` and `stats`, of all of them, are as in `array`. Waits for an answer for each field.
+        fields. `units` are by field; `every`, of all of them, is as in `array`. Waits for an answer for each field.
         """
         given: dict[str, _Offer] = {}
         for name, kind in fields.items():
@@ -275,7 +279,7 @@ class Producer:
         if unknown:
             raise Invalid(f"species '{species}': units of {unknown}, which it does not have")
         told = [(name, offer.dtype, offer.ndim, of.get(name, "")) for name, offer in given.items()]
-        self._core.particles(species, told, _every(every), stats)
+        self._core.particles(species, told, _every(every))
         self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
 
     def buffer(self, name: str, *, every: int = 1) -> None:

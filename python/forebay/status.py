@@ -7,17 +7,21 @@ from typing import Any, NotRequired, TypedDict
 
 __all__ = [
     "ConnectionStatus",
+    "FieldMatch",
     "FieldNeed",
     "FieldStatus",
     "GroupStatus",
     "HeldCounts",
     "LostServer",
+    "OfferedField",
     "PipelineStatus",
     "RankCounts",
+    "ReaderContract",
     "ReaderNeeds",
     "ReaderStatus",
     "ServerStatus",
     "StepCounts",
+    "StreamContracts",
     "StreamStatus",
     "WorkerStatus",
 ]
@@ -346,3 +350,83 @@ class GroupStatus(TypedDict):
     """How many streams had no room in the message; those in use come first."""
     pipelines: list[PipelineStatus]
     """By name."""
+
+
+class OfferedField(TypedDict):
+    """A field that a stream's latest run offers, and what all readers together need of it."""
+
+    field: str
+    """Its name."""
+    dtype: str
+    """The type of its elements."""
+    first: int
+    """The first step number at which it is offered."""
+    apart: int
+    """How far apart in numbers two of its steps are."""
+    bytes: int | None
+    """How many bytes it has at a step; null if it has no global shape."""
+    readers: int
+    """How many readers need it."""
+    last_staged: int | None
+    """The last closed step at which something of it was staged, as the server that coordinates the stream
+    now has seen."""
+    staged_bytes: int | None
+    """How many bytes of it were staged then, ghosts among them."""
+
+
+class FieldMatch(TypedDict):
+    """What a reader needs of a field."""
+
+    field: str
+    """Its name."""
+    every: int
+    """Every so many of the steps at which it is offered."""
+    first: int
+    """The first of them, by its number."""
+    apart: int
+    """How far apart in numbers two of them are."""
+    region: str | None
+    """The part of it that is needed, as NumPy writes it; null: all."""
+    bytes: int | None
+    """How many bytes that is at a step, without ghosts; null if the field has no global shape."""
+    last: int | None
+    """The last closed step of the run at which it was needed."""
+
+
+class ReaderContract(TypedDict):
+    """A consumer or a pipeline, and what it needs of the fields that are offered."""
+
+    kind: str
+    """`consumer` or `pipeline`."""
+    name: str | None
+    """The name that it was given."""
+    host: str | None
+    """Where it runs; null of a pipeline."""
+    pid: int | None
+    """Its process; null of a pipeline."""
+    server: int
+    """The server that it is connected to."""
+    matches: list[FieldMatch]
+    """The fields that are offered and needed."""
+    missing: list[str]
+    """The fields that it needs and that are not offered: optional ones, or the ranks have not declared all
+    yet."""
+    unmatched: str | None
+    """What is said of a contract that met none of the last 16 steps."""
+
+
+class StreamContracts(TypedDict):
+    """What `forebay contracts` and `Admin.contracts` tell: what a stream's latest run offers, and what of it each reader needs."""
+
+    stream: str
+    """The stream's name."""
+    run: int | None
+    """Its latest run; null if none is known."""
+    last_closed: int | None
+    """The highest step of it that was closed, as far as is known."""
+    fields: list[OfferedField]
+    """What it offers, and what is staged of that: the union of all contracts."""
+    readers: list[ReaderContract]
+    """The consumers and pipelines that are attached."""
+    readers_left_out: int
+    """How many of those had no room in the message."""

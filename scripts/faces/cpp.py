@@ -33,6 +33,8 @@ class HeaderPlus:
         kinds = {
             "labels": "std::vector<std::string>",
             "numbers": "std::vector<double>",
+            "flags": "std::vector<std::int32_t>",
+            "counts": "std::vector<std::uint32_t>",
             "text": "std::string",
         }
         for member in self._declaration.structs["field"].options:
@@ -133,7 +135,7 @@ def _of_field(member: Member) -> list[str]:
             f"for (const std::string &label : options.{name}) {name}.push_back(label.c_str());",
             f"field.{name} = or_null({name});",
         ]
-    if member.type == "numbers":
+    if member.type in ("numbers", "flags", "counts"):
         return [
             f'same_length("{name}", options.{name}.size(), ndim);',
             f"field.{name} = or_null(options.{name});",

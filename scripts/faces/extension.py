@@ -93,6 +93,7 @@ def _converted(declaration: Declaration, member: Member) -> str:
 def _field(declaration: Declaration) -> list[str]:
     """What is said of a field."""
     kinds = {"u32": "u32", "bool": "bool", "labels": "Vec<String>", "numbers": "Vec<f64>"}
+    kinds |= {"flags": "Vec<bool>", "counts": "Vec<u32>"}
     options = declaration.structs["field"].options
     lines = ["/// What is said of a field beside its name, type and shape.", "#[derive(FromPyObject)]"]
     lines += ["#[pyo3(from_item_all)]", "pub(crate) struct FieldGiven {"]

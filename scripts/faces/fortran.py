@@ -108,7 +108,7 @@ class Module:
 
     def _declarations(self, options: list[Member]) -> list[str]:
         lines = ["      integer, intent(in), optional :: ndim"]
-        kinds = {"labels": "character(*)", "numbers": "real(real64)"}
+        kinds = {"labels": "character(*)", "numbers": "real(real64)", "flags": "logical", "counts": "integer"}
         for member in options:
             if member.type in kinds:
                 lines += [f"      {kinds[member.type]}, intent(in), optional :: {member.name}(:)"]
@@ -140,7 +140,7 @@ class Module:
         lines += ["      integer, intent(in), optional :: server"] if driven else []
         for member in members:
             lines += [
-                f"      {declared}, intent(in), optional :: {name}{'(:)' if name == 'fields' else ''}"
+                f"      {declared}, intent(in), optional :: {name}{'(:)' if name in ('fields', 'needs') else ''}"
                 for name, declared in self._arguments(member)
             ]
         lines += [
@@ -157,7 +157,8 @@ class Module:
         ]
         if any(member.type == "needs" for member in members):
             lines += ["      character(name_room, c_char), allocatable, target :: fields_c(:)"]
-            lines += ["      type(c_need), allocatable, target :: needs(:)", "      integer :: i"]
+            lines += ["      type(c_need), allocatable, target :: needs_c(:)"]
+            lines += ["      integer(c_int64_t), allocatable, target :: parts(:, :, :)"]
         lines += ["      integer(c_int64_t) :: alone"] if driven else []
         lines += [f"      type(c_{struct.c}) :: options", "", "      options%struct_size = c_sizeof(options)"]
         for member in struct.members:
@@ -197,7 +198,7 @@ class Module:
         if member.type in ("seconds", "own_seconds"):
             return [(name, "real(real64)")]
         if member.type == "needs":
-            return [(name, "character(*)")]
+            return [(name, "character(*)"), ("needs", "type(fb_need)")]
         if member.type == "run_step":
             return [(f"{name}_run", "integer(int64)"), (f"{name}_step", "integer(int64)")]
         if member.type == "placement":
@@ -251,6 +252,8 @@ _ROOM = {
     "labels": "character(name_room, c_char), allocatable, target :: {name}_c(:)\n"
     "type(c_ptr), allocatable, target :: {name}_at(:)",
     "numbers": "real(c_double), allocatable, target :: {name}_c(:)",
+    "flags": "integer(c_int32_t), allocatable, target :: {name}_c(:)",
+    "counts": "integer(c_int32_t), allocatable, target :: {name}_c(:)",
 }
 
 # How one that has an entry for each dimension is turned round.
@@ -267,6 +270,18 @@ if (present({name})) then
    if (n > 0) field%{name} = c_loc({name}_at)
 end if""",
     "numbers": """\
+if (present({name})) then
+   if (.not. fits('{name}', .true., size({name}), n, stat, errmsg)) return
+   {name}_c = {name}(n:1:-1)
+   if (n > 0) field%{name} = c_loc({name}_c)
+end if""",
+    "flags": """\
+if (present({name})) then
+   if (.not. fits('{name}', .true., size({name}), n, stat, errmsg)) return
+   {name}_c = merge(1, 0, {name}(n:1:-1))
+   if (n > 0) field%{name} = c_loc({name}_c)
+end if""",
+    "counts": """\
 if (present({name})) then
    if (.not. fits('{name}', .true., size({name}), n, stat, errmsg)) return
    {name}_c = {name}(n:1:-1)
@@ -302,20 +317,11 @@ _BEGINS = [
 ]
 
 _FIELDS = [
-    "if (present(fields)) then",
-    "   if (.not. names_fit('fields', fields, stat, errmsg)) return",
-    "   allocate (fields_c(size(fields)), needs(size(fields)))",
-    "   do i = 1, size(fields)",
-    "      fields_c(i) = trim(fields(i))//c_null_char",
-    "      needs(i)%struct_size = c_sizeof(needs(i))",
-    "      needs(i)%field = c_loc(fields_c(i))",
-    "      if (present(every)) needs(i)%every = every",
-    "   end do",
-    "   options%fields_count = size(fields)",
-    "   if (size(fields) > 0) then",
-    "      options%fields_stride = int(c_sizeof(needs(1)), c_int32_t)",
-    "      options%fields = c_loc(needs)",
-    "   end if",
+    "if (.not. describe_needs(needs_c, fields_c, parts, fields, needs, every, stat, errmsg)) return",
+    "options%fields_count = size(needs_c)",
+    "if (size(needs_c) > 0) then",
+    "   options%fields_stride = int(c_sizeof(needs_c(1)), c_int32_t)",
+    "   options%fields = c_loc(needs_c)",
     "end if",
 ]
 

@@ -38,6 +38,8 @@ KINDS = {
     "extents": _pointer("const uint64_t *", "*const u64"),
     "strides": _pointer("const int64_t *", "*const i64"),
     "numbers": _pointer("const double *", "*const f64"),
+    "flags": _pointer("const int32_t *", "*const i32"),
+    "counts": _pointer("const uint32_t *", "*const u32"),
     "servers": _pointer("const uint32_t *", "*const u32"),
     "labels": _pointer("const char *const *", "*const *const c_char"),
     "const_data": _pointer("const void *", "*const c_void"),

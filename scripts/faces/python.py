@@ -19,6 +19,16 @@ _FIELD = {
         "list[float]",
         "_plain.numbers({name}, ndim, f\"field '{{name}}': {name}\")",
     ),
+    "flags": (
+        "bool | Sequence[bool] = ()",
+        "list[bool]",
+        "_arrays.flags({name}, ndim, f\"field '{{name}}': {name}\")",
+    ),
+    "counts": (
+        "int | Sequence[int] = ()",
+        "list[int]",
+        "_arrays.counts({name}, ndim, f\"field '{{name}}': {name}\")",
+    ),
     "text": ('str = ""', "str", "{name}"),
     "bool": ("bool = False", "bool", "{name}"),
 }

@@ -208,6 +208,8 @@ class Rust:
                 "text": f"arguments::optional_text({what}, {place})?.unwrap_or_default().to_owned()",
                 "labels": f"arguments::labels({what}, ndim, {place})?",
                 "numbers": f"arguments::optional_numbers({what}, ndim).collect()",
+                "counts": f"arguments::optional_numbers({what}, ndim).collect()",
+                "flags": f"arguments::flags({what}, ndim, {place})?",
             }
             value = made.get(member.type, f"Choice::of_number({what}, {place})?")
             lines += [f"        field.{member.name} = {value};"]

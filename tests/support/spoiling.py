@@ -15,7 +15,7 @@ import forebay
 MAGIC = b"FOREBAY\n"
 """What every handshake begins with."""
 
-VERSION = 4
+VERSION = 5
 """The version of the protocols, which follows the magic number."""
 
 

@@ -51,6 +51,22 @@ pub(crate) unsafe extern "C" fn fb_admin_status(admin: *mut fb_admin, json: *mut
     })
 }
 
+/// What is needed of a stream, as JSON.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_admin_contracts(
+    admin: *mut fb_admin,
+    stream: *const c_char,
+    json: *mut *mut c_char,
+) -> c_int {
+    call("fb_admin_contracts", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let stream = arguments::text(stream, "stream")?;
+            give(json, || Ok(group(admin)?.contracts(stream)?.to_json().to_string()))
+        }
+    })
+}
+
 /// Starts more servers.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_admin_add_servers(

@@ -152,6 +152,16 @@ pub(crate) unsafe fn optional_numbers<T: Copy>(given: *const T, count: usize) ->
     (0..count).map(move |index| unsafe { given.add(index).read_unaligned() })
 }
 
+/// A 0 or 1 for each dimension, or none if it is NULL.
+///
+/// # Safety
+/// As for [`numbers`].
+pub(crate) unsafe fn flags(given: *const i32, count: usize, what: &str) -> Result<Vec<bool>> {
+    // SAFETY: the caller vouches for it.
+    let flags = unsafe { optional_numbers(given, count) };
+    flags.enumerate().map(|(d, flag)| truth(flag, &format!("{what}[{d}]"))).collect()
+}
+
 /// A text for each dimension, or none if it is NULL.
 ///
 /// # Safety

@@ -10,7 +10,7 @@ pub(crate) use crate::placement::placement;
 use forebay_client::core::contract::{Index, Need, Needs, Period, Slice, Slices, Terms};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::steps::Start;
-use forebay_client::{Error, Result};
+use forebay_client::{Choice, Error, Result};
 
 /// The run that goes on, and its last step that is still true.
 pub(crate) fn continues(given: &fb_producer_options) -> Result<Option<(u64, u64)>> {
@@ -79,18 +79,47 @@ unsafe fn part(need: &fb_need, what: &str) -> Result<Option<Slices>> {
 /// The header's terms: so many structs, so far apart.
 pub(crate) unsafe fn needs(given: &fb_consumer_options) -> Result<Needs> {
     let (count, stride) = (given.fields_count, given.fields_stride);
+    // SAFETY: the caller vouches for it.
+    unsafe { needs_of(given.fields, count, stride, given.every, "options->") }
+}
+
+/// What a reader needs from now on: the first struct says how far apart they are.
+///
+/// # Safety
+/// The header's terms: so many structs of one size.
+pub(crate) unsafe fn changed_needs(fields: *const fb_need, count: u32, every: u32) -> Result<Needs> {
+    // SAFETY: the caller vouches for it: each begins with its size.
+    let size = if fields.is_null() || count == 0 { 0 } else { unsafe { (*fields).struct_size } };
+    let stride = u32::try_from(size).unwrap_or(0);
+    // SAFETY: the same.
+    unsafe { needs_of(fields, count, stride, every, "") }
+}
+
+/// What is needed: some fields, or all of them every so often.
+///
+/// # Safety
+/// The header's terms: so many structs, so far apart.
+unsafe fn needs_of(
+    fields: *const fb_need,
+    count: u32,
+    stride: u32,
+    every: u32,
+    within: &str,
+) -> Result<Needs> {
     if count == 0 {
-        let every = arguments::within(given.every, 1..=u32::MAX, "options->every")?;
+        let every = arguments::within(every, 1..=u32::MAX, &format!("{within}every"))?;
         return Ok(Needs::all(every));
     }
     // SAFETY: the caller vouches for it.
     let needs = unsafe {
-        arguments::each(given.fields, count, stride, "options->fields", |need, what| {
+        arguments::each(fields, count, stride, &format!("{within}fields"), |need, what| {
             let period = Period { every: need.every, first: Some(need.first).filter(|first| *first > 0) };
             let part = part(need, what)?;
+            let statistics = Choice::of_number(need.stats, &format!("{what}.stats"))?;
+            arguments::unused(need.reserved, &format!("{what}.reserved"))?;
             Ok(Need {
                 field: arguments::text(need.field, &format!("{what}.field"))?.to_owned(),
-                terms: Terms { period, part },
+                terms: Terms { period, part, statistics },
                 dtype: (need.dtype != 0).then(|| Dtype::from_code(need.dtype)).transpose()?,
                 optional: need.optional != 0,
             })

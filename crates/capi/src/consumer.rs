@@ -2,15 +2,18 @@
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
-use crate::abi::{Sized64, fb_consumer_options, fb_selection, fb_step_info, fb_view};
+use crate::abi::{Sized64, fb_consumer_options, fb_need, fb_selection, fb_stats, fb_step_info, fb_view};
 use crate::arguments;
 use crate::attributes::AttrTable;
 use crate::boundary::{Handle, call};
 use crate::boxes;
+use crate::compound::changed_needs;
 use crate::fields::FieldTexts;
 use crate::options::consumer_options;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::MAX_NDIM;
+use forebay_client::core::stats::{Stats, Value};
+use forebay_client::store::stats::write_value;
 use forebay_client::{BlockBytes, Choice, Consumer, Error, Result, Step};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
@@ -19,10 +22,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A reader of a stream.
 pub(crate) type fb_consumer = Handle<Consumer>;
 
+/// By the field's name and the block's place among its blocks.
+type OfBlocks<T> = Mutex<HashMap<(String, usize), T>>;
+
 /// What a step's handle points at.
 pub(crate) struct StepInner {
     /// What `fb_step_block` showed, by field and index; freed before the step is released.
-    views: Mutex<HashMap<(String, usize), BlockBytes>>,
+    views: OfBlocks<BlockBytes>,
+    /// The bounds of tiles that it showed.
+    tiles: OfBlocks<Box<[u64]>>,
     /// What the fields are called, as C has text, once it was asked for.
     pub(crate) texts: OnceLock<Vec<FieldTexts>>,
     /// The attributes as C has them, once they were asked for.
@@ -67,7 +75,8 @@ pub(crate) unsafe extern "C" fn fb_consumer_next(
             let consumer = Handle::get(consumer, "consumer")?;
             let step = consumer.next_step(arguments::own_seconds(timeout)?)?;
             let (texts, attributes) = (OnceLock::new(), OnceLock::new());
-            Handle::give(StepInner { views: Mutex::default(), texts, attributes, step }, place);
+            let (views, tiles) = (Mutex::default(), Mutex::default());
+            Handle::give(StepInner { views, tiles, texts, attributes, step }, place);
         }
         Ok(())
     })
@@ -194,14 +203,34 @@ impl StepInner {
             ..fb_view::DEFAULT
         };
         if let Some(stats) = &record.stats {
+            let all = told_stats(&stats.all, field.dtype);
             view.has_stats = 1;
-            (view.min, view.max, view.sum) = (stats.min, stats.max, stats.sum);
-            (view.count, view.non_finite) = (stats.count, stats.non_finite);
+            (view.min, view.max, view.sum, view.variance) = (all.min, all.max, all.sum, all.variance);
+            (view.count, view.nan, view.min_bits, view.max_bits) =
+                (all.count, all.nan, all.min_bits, all.max_bits);
+            view.tiles = (stats.tiles.len() / (2 * field.dtype.size())) as u64;
+            if view.tiles > 0 {
+                view.tile_bounds = self.tile_bounds(name, index, &stats.tiles).cast();
+            }
         }
         if view.bytes > 0 {
             view.data = self.bytes(name, index)?.cast();
         }
         Ok(view)
+    }
+
+    /// The address of the bounds of a block's tiles, aligned as any element: it stays valid until the step is released.
+    fn tile_bounds(&self, name: &str, index: usize, tiles: &[u8]) -> *const u64 {
+        let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = || {
+            let word = |bytes: &[u8]| {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_ne_bytes(word)
+            };
+            tiles.chunks(8).map(word).collect()
+        };
+        known.entry((name.to_owned(), index)).or_insert_with(words).as_ptr()
     }
 
     /// The address of a block's bytes, which stays valid until the step is released.
@@ -216,6 +245,47 @@ impl StepInner {
         views.insert(place, bytes);
         Ok(address)
     }
+}
+
+/// Statistics as C has them, of a field of this type.
+fn told_stats(stats: &Stats, dtype: Dtype) -> fb_stats {
+    let bits = |value: Value| {
+        let mut bytes = Vec::with_capacity(8);
+        write_value(&mut bytes, dtype, value);
+        bytes.resize(8, 0);
+        bytes.try_into().map_or(0, u64::from_le_bytes)
+    };
+    let (min_bits, max_bits) = stats.bounds.map_or((0, 0), |(min, max)| (bits(min), bits(max)));
+    fb_stats {
+        min: stats.min(),
+        max: stats.max(),
+        sum: stats.sum.to_f64(),
+        variance: stats.variance(),
+        count: stats.count,
+        nan: stats.nan,
+        min_bits,
+        max_bits,
+        ..fb_stats::DEFAULT
+    }
+}
+
+/// The statistics of a whole field.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_stats(
+    step: *const fb_step,
+    field: *const c_char,
+    stats: *mut fb_stats,
+) -> c_int {
+    call("fb_step_stats", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let step = &Handle::get(step, "step")?.step;
+            let name = arguments::text(field, "field")?;
+            let dtype = step.field(name)?.dtype;
+            let found = step.stats(name)?.ok_or_else(|| step.has_no_stats(name))?;
+            arguments::write(&told_stats(&found, dtype), stats, "stats")
+        }
+    })
 }
 
 /// As many numbers as there can be dimensions; those that are not given are zero.
@@ -252,6 +322,31 @@ pub(crate) unsafe extern "C" fn fb_consumer_cursor(
             let (of_run, next) = cursor.ok_or_else(unknown)?;
             run.write(of_run);
             step.write(next);
+        }
+        Ok(())
+    })
+}
+
+/// Changes what is needed.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_consumer_need(
+    consumer: *mut fb_consumer,
+    fields: *const fb_need,
+    count: u32,
+    every: u32,
+    run: *mut u64,
+    step: *mut u64,
+) -> c_int {
+    call("fb_consumer_need", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let consumer = Handle::get(consumer, "consumer")?;
+            let (of_run, from) = consumer.need(&changed_needs(fields, count, every)?)?.unwrap_or((0, 0));
+            for (place, number) in [(run, of_run), (step, from)] {
+                if !place.is_null() {
+                    place.write(number);
+                }
+            }
         }
         Ok(())
     })

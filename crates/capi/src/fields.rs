@@ -52,6 +52,8 @@ impl StepInner {
             spacing: eight(&field.spacing),
             origin: eight(&field.origin),
             units: texts.units.as_ptr(),
+            periodic: eight(&field.periodic.iter().copied().map(u64::from).collect::<Vec<_>>()),
+            refinement: eight(&field.refinement.iter().copied().map(u64::from).collect::<Vec<_>>()),
             ..fb_field_info::DEFAULT
         })
     }

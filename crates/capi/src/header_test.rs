@@ -103,7 +103,7 @@ fn structs_only_grow() {
     };
     macro_rules! each { ($($name:ident)*) => { $(add(stringify!($name), abi::$name::MEMBERS);)* } }
     each!(fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
-        fb_field_info fb_selection fb_view fb_space_options fb_admin_options fb_pipeline_options);
+        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options);
     let now = lines.join("\n");
     assert_eq!(now, LAYOUT.trim_end(), "add new members to include/forebay.layout; none may move:\n{now}");
 }
@@ -116,7 +116,7 @@ fn the_header_is_what_was_built() {
 
     let mut c = String::from("#include \"forebay.h\"\n");
     assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
-        fb_field_info fb_selection fb_view fb_space_options fb_admin_options fb_pipeline_options);
+        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options);
     let version =
         [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
     for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version) {

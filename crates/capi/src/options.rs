@@ -81,13 +81,15 @@ pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Fi
     // SAFETY: the caller vouches for it.
     unsafe {
         arguments::unused(given.reserved, "field->reserved")?;
+        arguments::unused(given.reserved2, "field->reserved2")?;
         field.association = Choice::of_number(given.association, "field->association")?;
         field.every = given.every;
         field.dims = arguments::labels(given.dims, ndim, "field->dims")?;
         field.spacing = arguments::optional_numbers(given.spacing, ndim).collect();
         field.origin = arguments::optional_numbers(given.origin, ndim).collect();
         field.units = arguments::optional_text(given.units, "field->units")?.unwrap_or_default().to_owned();
-        field.stats = arguments::truth(given.stats, "field->stats")?;
+        field.periodic = arguments::flags(given.periodic, ndim, "field->periodic")?;
+        field.refinement = arguments::optional_numbers(given.refinement, ndim).collect();
     }
     Ok(())
 }

@@ -252,7 +252,6 @@ CASE(fields) {
     REFUSED(FB_OUT_OF_BOUNDS, "field->ndim is 9", "8", ndim, 9);
     REFUSED(FB_INVALID, "association is 7", "FB_ASSOCIATION_", association, 7);
     REFUSED(FB_INVALID, "'U'", "period is 0", every, 0);
-    REFUSED(FB_INVALID, "stats is 2", "0 or 1", stats, 2);
     REFUSED(FB_UNSUPPORTED, "reserved is 1", "0", reserved, 1);
     REFUSED(FB_INVALID, "field->dims[1]", "is NULL", dims, dims);
     const uint64_t huge[3] = {UINT64_MAX, 2, 3};

@@ -138,7 +138,16 @@ CASE(contracts) {
 CASE(ghosts_and_interiors) {
     const uint64_t low[3] = {1, 0, 2}, high[3] = {2, 1, 0};
     double array[NZ + 3][NY + 1][NX + 2];
-    fb_consumer *consumer = open_consumer(stream);
+    fb_need needs[2] = {FB_NEED_INIT, FB_NEED_INIT};
+    needs[0].field = "with ghosts";
+    needs[0].stats = FB_STATS_ALONG;
+    needs[1].field = "interior";
+    fb_consumer_options reads = FB_CONSUMER_OPTIONS_INIT;
+    reads.stream = stream;
+    reads.fields = needs;
+    reads.fields_count = 2;
+    fb_consumer *consumer;
+    OK(fb_consumer_open(&reads, &consumer));
     fb_producer *producer = open_producer(stream);
     for (int z = 0; z < NZ + 3; z++)
         for (int y = 0; y < NY + 1; y++)
@@ -147,7 +156,6 @@ CASE(ghosts_and_interiors) {
                 array[z][y][x] = inside ? at((uint64_t)z - 1, (uint64_t)y, (uint64_t)x - 2) : -1;
             }
     fb_field counted = a_field("with ghosts", FB_F64, 3, GLOBAL);
-    counted.stats = 1;
     OK(fb_array(producer, &counted));
     declare(producer, "interior", FB_F64, 3, GLOBAL);
     begin_wanted(producer, 0, "interior");
@@ -184,7 +192,14 @@ CASE(ghosts_and_interiors) {
     double sum = 0;
     for (uint64_t i = 0; i < COUNT; i++) sum += at(i / NX / NY, i / NX % NY, i % NX);
     CHECK(view.has_stats && view.min == at(0, 0, 0) && view.max == at(NZ - 1, NY - 1, NX - 1));
-    CHECK(view.sum == sum && view.count == COUNT && view.non_finite == 0);
+    CHECK(view.sum == sum && view.count == COUNT && view.nan == 0 && view.variance > 0);
+    double least;
+    memcpy(&least, &view.min_bits, sizeof least);
+    CHECK(least == view.min && view.tiles == 0 && view.tile_bounds == NULL);
+    fb_stats stats = FB_STATS_INIT;
+    OK(fb_step_stats(step, "with ghosts", &stats));
+    CHECK(stats.sum == sum && stats.count == COUNT && stats.variance == view.variance && stats.max_bits == view.max_bits);
+    FAILS(FB_NOT_COVERED, "'interior'", "asked for in the contract", fb_step_stats(step, "interior", &stats));
     OK(fb_step_block(step, "interior", 0, &again));
     CHECK(!again.has_stats && again.min == 0 && again.max == 0 && again.sum == 0 && again.count == 0);
     fb_view early = FB_VIEW_INIT;
@@ -465,7 +480,6 @@ CASE(periods) {
     fb_producer *producer = open_producer(stream);
     fb_field field = a_field("U", FB_F64, 1, shape);
     field.every = 2;
-    field.stats = 1;
     OK(fb_array(producer, &field));
     for (uint64_t number = 1; number < 20; number++) {
         int32_t outcome = -1;

@@ -45,8 +45,8 @@ CASE(what_they_are) {
     OK(fb_step_field(step, "n", &info));
     CHECK(info.ndim == 0 && info.placed && !info.has_dims && info.dims[0] == NULL && info.units[0] == 0);
     CHECK(info.association == FB_ASSOCIATION_CELL);
-    /* Of a program that was compiled before the last member came. */
-    info.struct_size = sizeof info - 8;
+    /* Of no program that was compiled with a header of Forebay. */
+    info.struct_size = offsetof(fb_field_info, units);
     info.units = "untouched";
     FAILS(FB_INVALID, "info->struct_size", "FB_FIELD_INFO_INIT", fb_step_field(step, "U", &info));
     CHECK(strcmp(info.units, "untouched") == 0);

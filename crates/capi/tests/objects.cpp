@@ -81,7 +81,10 @@ static void types(const std::string &stream) {
 }
 
 static void boxes(const std::string &stream) {
-    auto viewer = consumer(stream);
+    forebay::ConsumerOptions reads{stream};
+    reads.fields = {forebay::Need{"T"}, forebay::Need{"P"}};
+    reads.fields[0].stats = FB_STATS_ALONG;
+    forebay::Consumer viewer{reads};
     auto sim = producer(stream);
     forebay::FieldOptions about;
     about.dims = {"y", "x"};
@@ -89,7 +92,8 @@ static void boxes(const std::string &stream) {
     about.origin = {1, 2};
     about.units = "K";
     about.association = FB_ASSOCIATION_VERTEX;
-    about.stats = true;
+    about.periodic = {1, 0};
+    about.refinement = {2, 4};
     sim.array<float>("T", {4, 7}, about);
     sim.unplaced_array<std::int8_t>("P", 1);
     // With unequal ghosts, and an interior by strides.
@@ -111,6 +115,8 @@ static void boxes(const std::string &stream) {
     step.end();
     step.end(); // once is enough
     const auto read = viewer.next();
+    const auto info = read->field("T");
+    CHECK(info.periodic[0] && !info.periodic[1] && (info.refinement == Extents{2, 4}));
     const auto all = read->get<float>("T");
     for (int y = 0; y < 4; y++)
         for (int x = 0; x < 7; x++) CHECK(all(y, x) == static_cast<float>(10 * y + x));
@@ -126,7 +132,10 @@ static void boxes(const std::string &stream) {
     CHECK((by_number.at(1).offset == Extents{2, 0}) && (by_number.at(1).shape == Extents{2, 7}));
     // Of the interior alone: 0 to 6 and 10 to 16.
     CHECK(by_number.at(0).stats && by_number.at(0).stats->min == 0 && by_number.at(0).stats->max == 16);
-    CHECK(by_number.at(0).stats->sum == 112 && by_number.at(0).stats->count == 14 && by_number.at(0).stats->non_finite == 0);
+    CHECK(by_number.at(0).stats->sum == 112 && by_number.at(0).stats->count == 14 && by_number.at(0).stats->nan == 0);
+    const auto whole = read->stats("T");
+    CHECK(whole.min == 0 && whole.max == 36 && whole.count == 28 && whole.sum == 28 * 18);
+    FAILS(FB_NOT_COVERED, "asked for in the contract", read->stats("P"));
     const auto unplaced = read->blocks<std::int8_t>("P");
     CHECK(!unplaced[0].stats);
     CHECK(unplaced.size() == 1 && unplaced[0].offset.empty() && unplaced[0].data[1] == -2);
@@ -356,6 +365,17 @@ static void contracts(const std::string &stream) {
     const auto views = found->blocks<double>("U");
     CHECK(views.size() == 1 && views[0].data[0] == 4 && views[0].data[1] == 6);
     CHECK((views[0].offset == forebay::Extents{1, 0} && views[0].step == forebay::Extents{1, 2}));
+    // Another contract, from the next step on.
+    const auto from = reader.need();
+    CHECK(from && from->run == sim.run() && from->step == 1);
+    auto next = sim.step(1);
+    CHECK(next.put("U", values, {{0, 0}, {2, 3}}) == FB_OUTCOME_STAGED);
+    next.end();
+    CHECK(reader.next()->blocks<double>("U")[0].shape == (forebay::Extents{2, 3}));
+    FAILS(FB_NOT_FOUND, "'W'", reader.need({forebay::Need{"W"}}));
+    forebay::Admin admin;
+    CHECK(admin.contracts(stream).find("\"readers\":[{") != std::string::npos);
+    FAILS(FB_NOT_FOUND, "no stream", admin.contracts(stream + " that never is"));
     options.fields[0].stride = {1};
     FAILS(FB_OUT_OF_BOUNDS, "stride has 1", forebay::Consumer{options});
 }

@@ -57,6 +57,8 @@ program turned
       call views
    case ('fields')
       call fields
+   case ('contracts')
+      call contracts
    case ('placements')
       call placements
    case ('attributes')
@@ -495,12 +497,15 @@ contains
       real(real64) :: u(0:nx, ny + 2, 2)
       real(real64), pointer :: shown(:, :, :)
       integer(int32) :: points(5)
+      type(fb_stats) :: stats
       integer(int32), pointer :: shown_points(:)
       integer :: i
       u = reshape([(real(i, real64), i=1, size(u))], shape(u))
       points = [(i*i, i=1, 5)]
-      call open_both(sim, viewer)
-      call fb_array(sim, 'U', FB_F64, [nx, ny, nz], stats=.true.)
+      call fb_consumer_open(viewer, trim(name), needs=[fb_need('U', stats=FB_STATS_ALONG), fb_need('points')], &
+                            timeout=20.0_real64)
+      call fb_producer_open(sim, name, timeout=20.0_real64)
+      call fb_array(sim, 'U', FB_F64, [nx, ny, nz])
       call fb_array(sim, 'points', FB_I32, ndim=1)
       call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'U', u, offset=[0, 0, 2], ghost_low=[1, 0, 0], ghost_high=[0, 2, 0], number=12)
@@ -519,7 +524,11 @@ contains
       call check(all(shown == u), 'its elements')
       ! Of x from 1, y up to ny: what is left are ghosts.
       call check(view%has_stats .and. view%min == 2 .and. view%max == u(nx, ny, 2), 'its bounds')
-      call check(view%sum == sum(u(1:, :ny, :)) .and. view%count == nx*ny*2 .and. view%non_finite == 0, 'its sum')
+      call check(view%sum == sum(u(1:, :ny, :)) .and. view%count == nx*ny*2 .and. view%nan == 0, 'its sum')
+      call fb_step_stats(step, 'U', stats)
+      call check(stats%sum == view%sum .and. stats%variance == view%variance .and. view%tiles == 0, 'of the field')
+      call fb_step_stats(step, 'points', stats, stat, text)
+      call fails(FB_NOT_COVERED, 'asked for')
       call fb_step_block(step, 'points', 1_int64, view)
       call check(.not. view%placed .and. size(view%stored) == 1, 'unplaced')
       call check(.not. view%has_stats .and. view%count == 0, 'without statistics')
@@ -569,6 +578,56 @@ contains
    end subroutine
 
    ! What a reader is told of a field: in Fortran's order, as it was said.
+   ! A contract is in Fortran's order, too.
+   subroutine contracts
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64), pointer :: column(:, :)
+      real(real64) :: u(nx, ny)
+      integer(int64) :: run, next
+      integer :: i, outcome
+      u = reshape([(real(i, real64), i = 1, nx*ny)], [nx, ny])
+      call fb_consumer_open(viewer, name, needs=[ &
+         fb_need('U', offset=[2_int64, 1_int64], shape=[1_int64, 2_int64], stride=[1_int64, 2_int64]), &
+         fb_need('never', optional=.true.)], timeout=20.0_real64)
+      call fb_producer_open(sim, name)
+      call fb_array(sim, 'U', FB_F64, [nx, ny])
+      call fb_producer_begin(sim, 0, 0.0_real64)
+      call fb_put(sim, 'U', u, offset=[0, 0], outcome=outcome)
+      call check(outcome == FB_OUTCOME_STAGED, 'its part was staged')
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call check(fb_step_block_count(step, 'U') == 1, 'one part')
+      call fb_step_block(step, 'U', 1_int64, view)
+      call check(all(view%offset == [2, 1]) .and. all(view%shape == [1, 2]) .and. all(view%step == [1, 2]), 'its box')
+      call c_f_pointer(view%data, column, view%stored)
+      call check(column(1, 1) == u(3, 2) .and. column(1, 2) == u(3, 4), 'its elements')
+      call fb_get(step, 'U', u, offset=[0, 0], stat=stat, errmsg=text)
+      call fails(FB_NOT_COVERED, 'contract')
+      call fb_step_release(step)
+      call fb_consumer_need(viewer, needs=[fb_need('U', shape=[2, 1])], run=run, step=next)
+      call check(run == fb_producer_run(sim) .and. next == 1, 'from when on another contract holds')
+      call fb_producer_begin(sim, 1, 0.0_real64)
+      call fb_put(sim, 'U', u, offset=[0, 0])
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is another step')
+      call fb_step_block(step, 'U', 1_int64, view)
+      call check(all(view%offset == 0) .and. all(view%shape == [2, 1]), 'its new box')
+      call fb_step_release(step)
+      call fb_consumer_need(viewer, fields=['nothing'], stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'nothing')
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+      call fb_consumer_open(viewer, name, needs=[fb_need('U', offset=[2])], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'has no shape')
+      call fb_consumer_open(viewer, name, needs=[fb_need('U', shape=[1, 2], stride=[1])], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'stride has 1 entries for 2')
+      call fb_consumer_open(viewer, name, fields=['U'], needs=[fb_need('U')], stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'one of them')
+   end subroutine
+
    subroutine fields
       type(fb_producer) :: sim
       type(fb_consumer) :: viewer
@@ -583,7 +642,7 @@ contains
       u = 1
       call open_both(sim, viewer)
       call fb_array(sim, 'U', FB_F64, [nx, ny], dims=['x ', 'yy'], spacing=[0.5_real64, 2.0_real64], units='m/s', &
-                    association=FB_ASSOCIATION_VERTEX)
+                    association=FB_ASSOCIATION_VERTEX, periodic=[.true., .false.], refinement=[2, 4])
       call fb_array(sim, 'points', FB_I32, ndim=1)
       flags = [.true., .false.]
       call fb_attr(sim, 'flags', flags)
@@ -603,6 +662,7 @@ contains
       call check(info%placed .and. all(info%shape == [nx, ny]) .and. info%association == FB_ASSOCIATION_VERTEX, 'its shape')
       call check(info%dims(1)%text == 'x' .and. info%dims(2)%text == 'yy' .and. size(info%dims) == 2, 'its dimensions')
       call check(all(info%spacing == [0.5_real64, 2.0_real64]) .and. size(info%origin) == 0, 'its spacing')
+      call check(all(info%periodic .eqv. [.true., .false.]) .and. all(info%refinement == [2, 4]), 'its domain')
       call fb_step_field(step, 'points', info)
       call check(.not. info%placed .and. size(info%shape) == 0 .and. info%ndim == 1 .and. size(info%dims) == 0, 'unplaced')
       call check(size(fb_step_shape(step, 'points', stat, text)) == 0, 'no shape')
@@ -709,12 +769,14 @@ contains
       integer :: i
       x = reshape([(real(i, real64), i=1, 120)], [3, 40])
       charge = 2
-      call open_both(sim, viewer)
+      call fb_consumer_open(viewer, trim(name), needs=[fb_need('ions', stats=FB_STATS_ALONG), fb_need('log')], &
+                            timeout=20.0_real64)
+      call fb_producer_open(sim, name, timeout=20.0_real64)
       call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'dtypes has 1 entries for 2 names')
       call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], units=['m'], stat=stat, errmsg=text)
       call fails(FB_OUT_OF_BOUNDS, 'units has 1 entries for 2 names')
-      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], units=['mm', 'e '], stats=.true.)
+      call fb_particles(sim, 'ions', ['x     ', 'charge'], [FB_F64, FB_F32], ndims=[2, 1], units=['mm', 'e '])
       call fb_buffer(sim, 'log')
       call fb_producer_begin(sim, 1, 0.0_real64)
       call fb_put(sim, 'ions/x', x)

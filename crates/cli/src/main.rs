@@ -4,6 +4,7 @@ mod add;
 mod bench;
 mod completion;
 mod config;
+mod contracts;
 mod doctor;
 mod duration;
 mod get;
@@ -98,6 +99,7 @@ enum Command {
     Status(status::Status),
     Top(top::Top),
     Ls(ls::Ls),
+    Contracts(contracts::Contracts),
     Get(get::Get),
     Watch(watch::Watch),
     Wait(wait::Wait),
@@ -166,6 +168,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Serve(serve) => serve::serve(common, &serve, output),
         Command::Status(status) => status::status(common, &status, output),
         Command::Top(top) => top::top(common, &top, output),
+        Command::Contracts(contracts) => contracts::contracts(common, &contracts, output),
         Command::Ls(ls) => ls::ls(common, &ls, output),
         Command::Get(get) => get::get(common, &get, output),
         Command::Watch(watch) => watch::watch(common, &watch, output),

@@ -1,7 +1,6 @@
 //! What is said of a field at a step in few words: its bytes and its statistics.
 
-use forebay_client::core::block::Stats;
-use forebay_client::store::stats;
+use forebay_client::core::stats::Stats;
 use forebay_client::{Result, Step};
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ pub(crate) struct Summary {
     pub(crate) stats: Option<Stats>,
 }
 
-/// The summary of a field. Statistics that its producer did not give are computed, where that takes no more than so many
+/// The summary of a field. Statistics that do not come with its blocks are computed, where that takes no more than so many
 /// bytes: on this host they are read in place, from others they are fetched.
 pub(crate) fn of(step: &Step, field: &str, bytes_max: u64) -> Result<Summary> {
     let records = step.records(field)?;
@@ -24,13 +23,13 @@ pub(crate) fn of(step: &Step, field: &str, bytes_max: u64) -> Result<Summary> {
     let to_read: u64 = to_read.map(|record| record.location.bytes).sum();
     let blocks = records.len() as u64;
     let mut summary = Summary { blocks, bytes, stats: None };
-    if to_read > bytes_max || !stats::supported(step.field(field)?.dtype) {
+    if to_read > bytes_max || !step.field(field)?.dtype.is_ordered() {
         return Ok(summary);
     }
     let mut all = Stats::EMPTY;
     for (index, record) in records.iter().enumerate() {
         match &record.stats {
-            Some(stats) => all.merge(stats),
+            Some(stats) => all.merge(&stats.all),
             None => step.block(field, index)?.statistics()?.iter().for_each(|stats| all.merge(stats)),
         }
     }
@@ -42,10 +41,10 @@ pub(crate) fn of(step: &Step, field: &str, bytes_max: u64) -> Result<Summary> {
 pub(crate) fn json(stats: Option<&Stats>) -> Value {
     let known = stats.filter(|stats| stats.count > 0);
     json!({
-        "min": known.map(|stats| stats.min),
-        "max": known.map(|stats| stats.max),
-        "mean": known.map(|stats| stats.sum / stats.count as f64),
+        "min": known.map(|stats| stats.min()),
+        "max": known.map(|stats| stats.max()),
+        "mean": known.map(Stats::mean),
         "count": stats.map(|stats| stats.count),
-        "non_finite": stats.map(|stats| stats.non_finite),
+        "nan": stats.map(|stats| stats.nan),
     })
 }

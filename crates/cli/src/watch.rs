@@ -5,8 +5,8 @@ use crate::completion;
 use crate::live::Live;
 use crate::output::{Output, bytes};
 use clap_complete::ArgValueCompleter;
-use forebay_client::core::block::Stats;
-use forebay_client::core::contract::{Need, Needs, Terms};
+use forebay_client::core::contract::{Need, Needs, Statistics, Terms};
+use forebay_client::core::stats::Stats;
 use forebay_client::core::steps::Start;
 use forebay_client::{Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// With its number, its time, the seconds since the one before, its bytes, and
 /// minimum, maximum and mean of each field. Ends with the run: exit status 0,
 /// or 1 if it crashed; --timeout also bounds the wait for each step. It is a
-/// reader: the simulation hands over what it names.
+/// reader for which the simulation counts its fields, and hands over nothing.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Watch {
     /// The stream, which may not exist yet
@@ -39,11 +39,11 @@ pub(crate) struct Watch {
 }
 
 pub(crate) fn watch(common: &Common, watch: &Watch, output: &Output) -> Result<ExitCode> {
-    let terms = Terms::every(watch.every);
+    let terms = Terms { statistics: Statistics::Alone, ..Terms::every(watch.every) };
     let need = |field: &String| Need { terms: terms.clone(), ..Need::new(field) };
     let consumer = Consumer::open(&ConsumerOptions {
         needs: match watch.fields.is_empty() {
-            true => Needs::all(watch.every),
+            true => Needs::All(terms.clone()),
             false => Needs::Fields(watch.fields.iter().map(need).collect()),
         },
         start: Start::Next,
@@ -157,9 +157,9 @@ impl Line {
 
 impl FieldLine {
     fn of(step: &Step, name: &str) -> Result<FieldLine> {
-        let summary = crate::summary::of(step, name, u64::MAX)
-            .map_err(|error| error.during(format!("step {}", step.number())))?;
-        Ok(FieldLine { name: name.to_owned(), bytes: summary.bytes, stats: summary.stats })
+        let (field, stats) = (step.field(name)?, step.stats(name)?);
+        let counted = stats.map_or(0, |stats| (stats.count + stats.nan) * field.dtype.size() as u64);
+        Ok(FieldLine { name: name.to_owned(), bytes: field.bytes().unwrap_or(counted), stats })
     }
 
     fn to_json(&self) -> Value {
@@ -172,16 +172,15 @@ impl FieldLine {
         let mut text = self.name.clone();
         let Some(stats) = &self.stats else { return text };
         if stats.count > 0 {
-            let mean = stats.sum / stats.count as f64;
             text += &format!(
                 " min {} max {} mean {}",
-                significant(stats.min),
-                significant(stats.max),
-                significant(mean)
+                significant(stats.min()),
+                significant(stats.max()),
+                significant(stats.mean())
             );
         }
-        if stats.non_finite > 0 {
-            text += &format!(" ({} not finite)", stats.non_finite);
+        if stats.nan > 0 {
+            text += &format!(" ({} NaN)", stats.nan);
         }
         text
     }

@@ -1,7 +1,8 @@
 //! Administration: status, pipelines, members, ending a group.
 //!
-//! From the bottom up: [`handle`], [`status`], [`pipelines`], [`members`].
+//! From the bottom up: [`handle`], [`status`], [`contracts`], [`pipelines`], [`members`].
 
+mod contracts;
 mod handle;
 mod members;
 mod pipelines;

@@ -1,12 +1,14 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 //!
 //! From the bottom up: [`attach`], at the server that coordinates the stream; [`handle`]; [`failover`], where that
-//! server dies; [`told`], what the coordinator tells; [`newest`] and [`next_step`], waiting for that; [`lateness`], why none came.
+//! server dies; [`told`], what the coordinator tells; [`newest`] and [`next_step`], waiting for that; [`lateness`], why none came;
+//! [`need`], what is needed changes.
 
 mod attach;
 mod failover;
 mod handle;
 mod lateness;
+mod need;
 mod newest;
 mod next_step;
 mod told;

@@ -2,11 +2,10 @@
 
 use crate::connection::call::Answer;
 use crate::connection::rpc::{GRACE, Rpc, lock, unexpected};
-use forebay_core::block::Stats;
-use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::{Error, Result};
 use forebay_store::ranges::RangeSet;
+use forebay_store::stats::Accumulator;
 use forebay_store::strided::Source;
 use forebay_store::{Access, BeginWord, Mapping, PAGE, PutWord, TakenWord};
 use forebay_wire::client::block::Grant;
@@ -81,7 +80,7 @@ impl PutTarget {
         arena: &WritableArena,
         grant: Grant,
         source: &Source<'_>,
-        stats: Option<(Dtype, &mut Stats)>,
+        stats: Option<&mut Accumulator>,
     ) -> Result<Grant> {
         arena.populate(&grant);
         let placed = Grant { offset: grant.offset + forebay_store::lead(grant.bytes), ..grant };

@@ -4,6 +4,7 @@ use crate::dtype::Dtype;
 use crate::ids::{BlockKey, ServerId};
 use crate::region::{Dims, MAX_NDIM, Region};
 use crate::selection::Selection;
+use crate::stats::BlockStats;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -216,37 +217,6 @@ pub struct Location {
     pub generation: u64,
 }
 
-/// Statistics of one block's interior, for real dtypes. Ghosts take no part: they are their owner's. Non-finite
-/// elements are counted and take no part in the rest; if there are no others, `min` is `+inf` and `max` is `-inf`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
-    /// The smallest finite element.
-    pub min: f64,
-    /// The largest finite element.
-    pub max: f64,
-    /// The sum of the finite elements.
-    pub sum: f64,
-    /// How many elements are finite.
-    pub count: u64,
-    /// How many are not.
-    pub non_finite: u64,
-}
-
-impl Stats {
-    /// The statistics of no elements.
-    pub const EMPTY: Stats =
-        Stats { min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0, count: 0, non_finite: 0 };
-
-    /// The statistics of both sets of elements together.
-    pub fn merge(&mut self, other: &Stats) {
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.sum += other.sum;
-        self.count += other.count;
-        self.non_finite += other.non_finite;
-    }
-}
-
 /// All that a directory keeps of a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockRecord {
@@ -261,13 +231,13 @@ pub struct BlockRecord {
     /// The bytes themselves, if they are few.
     pub inline: Option<Box<[u8]>>,
     /// Statistics, if they were asked for.
-    pub stats: Option<Box<Stats>>,
+    pub stats: Option<Box<BlockStats>>,
 }
 
 impl BlockRecord {
     /// Bytes that it holds besides itself, with an allocator's overhead; bytes of the block are not counted.
     pub fn heap_bytes(&self) -> usize {
-        let stats = if self.stats.is_some() { size_of::<Stats>() + 16 } else { 0 };
+        let stats = self.stats.as_ref().map_or(0, |stats| size_of::<BlockStats>() + stats.tiles.len() + 32);
         self.extent.values.len() * 8 + 16 + stats
     }
 }

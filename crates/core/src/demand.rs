@@ -1,7 +1,7 @@
 //! Demand: the union of the contracts of all that is attached to a stream.
 
 use crate::block::Extent;
-use crate::contract::{FIELDS_MAX, Field, Need, Needs, Period, Terms};
+use crate::contract::{FIELDS_MAX, Field, Need, Needs, Period, Statistics, Terms};
 use crate::ids::StepNumber;
 use crate::parts::{Wanted, parts_of};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,23 @@ pub struct Demand {
     pub version: u64,
     /// The attached contracts, each different one once.
     needs: Vec<Needs>,
+}
+
+/// What is wanted of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockDemand {
+    /// Of its elements.
+    pub data: Wanted,
+    /// Whether what is staged of it is to carry its statistics.
+    pub stats: bool,
+    /// Whether the statistics of the whole field are wanted, to which this block belongs.
+    pub stats_of_field: bool,
+}
+
+impl BlockDemand {
+    /// What nobody wants.
+    pub const NOTHING: BlockDemand =
+        BlockDemand { data: Wanted::Nothing, stats: false, stats_of_field: false };
 }
 
 impl Demand {
@@ -56,22 +73,17 @@ impl Demand {
 
     /// What is wanted of a block of this field at this step. This alone decides what leaves a producer: its rank asks it as it
     /// puts, its home as it grants memory.
-    pub fn of_block(&self, field: &Field, step: StepNumber, level: u32, extent: &Extent) -> Wanted {
-        let mut wanted = Vec::new();
-        for needs in &self.needs {
-            let Some(terms) = needs.of(&field.name).filter(|terms| terms.period.includes(field, step)) else {
-                continue;
-            };
-            // A block without a place, or of a level with an index space of its own, is wanted whole or not at all.
-            let (Some(part), Some(shape), 0) = (&terms.part, &field.shape, level) else {
-                return Wanted::Whole;
-            };
-            wanted.extend(part.of(shape));
+    pub fn of_block(&self, field: &Field, step: StepNumber, level: u32, extent: &Extent) -> BlockDemand {
+        let (mut stats, mut stats_of_field) = (false, false);
+        let terms = self.needs.iter().filter_map(|needs| needs.of(&field.name));
+        let terms: Vec<&Terms> = terms.filter(|terms| terms.period.includes(field, step)).collect();
+        for terms in terms.iter().filter(|_| field.dtype.is_ordered()) {
+            stats |= terms.statistics == Statistics::Along;
+            // Levels above 0 hold again what lies below them.
+            stats_of_field |= terms.statistics != Statistics::None && terms.part.is_none() && level == 0;
         }
-        if wanted.is_empty() {
-            return Wanted::Nothing;
-        }
-        parts_of(&extent.interior(), wanted.into_iter())
+        let data = terms.into_iter().filter(|terms| terms.statistics != Statistics::Alone);
+        BlockDemand { data: data_of_block(data, field, level, extent), stats, stats_of_field }
     }
 
     /// Whether all that this contract wants is part of the union.
@@ -80,33 +92,60 @@ impl Demand {
     }
 }
 
+/// What data is wanted of a block under these terms.
+fn data_of_block<'a>(
+    terms: impl Iterator<Item = &'a Terms>,
+    field: &Field,
+    level: u32,
+    extent: &Extent,
+) -> Wanted {
+    let mut wanted = Vec::new();
+    for terms in terms {
+        // A block without a place, or of a level with an index space of its own, is wanted whole or not at all.
+        let (Some(part), Some(shape), 0) = (&terms.part, &field.shape, level) else {
+            return Wanted::Whole;
+        };
+        wanted.extend(part.of(shape));
+    }
+    if wanted.is_empty() {
+        return Wanted::Nothing;
+    }
+    parts_of(&extent.interior(), wanted.into_iter())
+}
+
 /// A contract that wants all that these want: each field whole, at the steps at which all want it, or at each.
 fn merged<'a>(contracts: impl Iterator<Item = &'a Needs>) -> Needs {
-    let mut periods: BTreeMap<&str, Period> = BTreeMap::new();
-    let mut of_all: Option<Period> = None;
-    let both = |a: Period, b: Period| if a == b { a } else { Period::ALL };
+    let mut fields: BTreeMap<&str, Terms> = BTreeMap::new();
+    let mut of_all: Option<Terms> = None;
+    let both = |a: Terms, b: Terms| Terms {
+        period: if a.period == b.period { a.period } else { Period::ALL },
+        part: None,
+        statistics: if a.statistics == b.statistics { a.statistics } else { Statistics::Along },
+    };
+    let whole = |terms: &Terms| Terms { part: None, ..terms.clone() };
     for contract in contracts {
         match contract {
             Needs::All(terms) => {
-                of_all = Some(of_all.map_or(terms.period, |known| both(known, terms.period)))
+                of_all = Some(of_all.map_or(whole(terms), |known| both(known, whole(terms))))
             }
             Needs::Fields(needs) => {
                 for need in needs {
-                    let period = periods.entry(&need.field).or_insert(need.terms.period);
-                    *period = both(*period, need.terms.period);
+                    let known = fields.remove(&need.field[..]);
+                    let terms = known.map_or(whole(&need.terms), |known| both(known, whole(&need.terms)));
+                    fields.insert(&need.field, terms);
                 }
             }
         }
     }
     if let Some(all) = of_all {
-        let period = periods.into_values().fold(all, both);
-        return Needs::All(Terms { period, part: None });
+        return Needs::All(fields.into_values().fold(all, both));
     }
-    if periods.len() > FIELDS_MAX {
-        return Needs::all(1);
+    if fields.len() > FIELDS_MAX {
+        let all = fields.into_values().reduce(both);
+        return Needs::All(all.unwrap_or(Terms::ALL));
     }
-    let need = |(field, period)| Need { terms: Terms { period, part: None }, ..Need::new(field) };
-    Needs::Fields(periods.into_iter().map(need).collect())
+    let need = |(field, terms)| Need { terms, ..Need::new(field) };
+    Needs::Fields(fields.into_iter().map(need).collect())
 }
 
 /// Whether all that a contract wants is wanted by a known one.
@@ -138,6 +177,10 @@ mod tests {
     }
 
     fn of_block(demand: &Demand, step: StepNumber) -> Wanted {
+        demand_of_block(demand, step).data
+    }
+
+    fn demand_of_block(demand: &Demand, step: StepNumber) -> BlockDemand {
         let field = Field::new("U", Dtype::F64, Some(&[200, 4]), 2);
         demand.of_block(&field, step, 0, &Extent::new(Some(&[0, 0]), &[50, 4], &[], &[]).unwrap())
     }
@@ -177,6 +220,32 @@ mod tests {
         let field = Field::new("x", Dtype::F64, None, 1);
         let demand = Demand::union(1, [Needs::All(plane(3))].iter());
         let extent = Extent::new(None, &[50], &[], &[]).unwrap();
-        assert_eq!(demand.of_block(&field, 0, 0, &extent), Wanted::Whole);
+        assert_eq!(demand.of_block(&field, 0, 0, &extent).data, Wanted::Whole);
+    }
+
+    #[test]
+    fn statistics_are_computed_where_somebody_wants_them() {
+        let with = |statistics, terms| needs("U", Terms { statistics, ..terms });
+        let union = |contracts: &[Needs]| demand_of_block(&Demand::union(1, contracts.iter()), 0);
+        let alone = with(Statistics::Alone, Terms::ALL);
+        let nothing_staged = BlockDemand { stats_of_field: true, ..BlockDemand::NOTHING };
+        assert_eq!(union(std::slice::from_ref(&alone)), nothing_staged);
+        let both = union(&[alone.clone(), needs("U", plane(3))]);
+        assert!(matches!(both.data, Wanted::Parts(_)) && both.stats_of_field && !both.stats);
+        let along = union(&[with(Statistics::Along, plane(3))]);
+        assert!(matches!(along.data, Wanted::Parts(_)) && !along.stats_of_field && along.stats);
+        let whole = with(Statistics::Along, Terms::ALL);
+        assert_eq!(
+            union(std::slice::from_ref(&whole)),
+            BlockDemand { data: Wanted::Whole, stats: true, stats_of_field: true }
+        );
+        let demand = Demand::union(1, [whole].iter());
+        assert!(demand.includes(&needs("U", plane(3))) && demand.includes(&alone));
+        assert!(!demand.includes(&with(Statistics::Along, plane(3))), "a part has statistics of its own");
+        assert!(!Demand::union(1, [needs("U", Terms::ALL)].iter()).includes(&alone));
+        assert!(Terms { statistics: Statistics::Alone, ..plane(3) }.check().is_err());
+        let complex = Field::new("U", Dtype::C64, None, 1);
+        let extent = Extent::new(None, &[50], &[], &[]).unwrap();
+        assert_eq!(Demand::union(1, [alone].iter()).of_block(&complex, 0, 0, &extent), BlockDemand::NOTHING);
     }
 }

@@ -346,6 +346,13 @@ pub fn check_blocks(field: &Field, blocks: &[BlockRecord]) -> Result<()> {
                 block.key, field.name
             )));
         }
+        let interior = block.extent.shape().iter().product::<u64>() * field.dtype.size() as u64;
+        if block.stats.as_ref().is_some_and(|stats| !stats.fits(interior, field.dtype.size())) {
+            return Err(Error::protocol(format!(
+                "{} of field '{}' has statistics of another number of tiles",
+                block.key, field.name
+            )));
+        }
     }
     Ok(())
 }

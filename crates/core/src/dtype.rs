@@ -57,6 +57,11 @@ impl Dtype {
         }
     }
 
+    /// Whether its values have an order: complex numbers have none.
+    pub const fn is_ordered(self) -> bool {
+        !matches!(self, Dtype::C64 | Dtype::C128)
+    }
+
     /// The name, as users write it: `f8`-style names of NumPy are accepted by [`Dtype::parse`] too.
     pub const fn name(self) -> &'static str {
         match self {

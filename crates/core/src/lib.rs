@@ -56,6 +56,7 @@ mod server_id;
 pub mod shards;
 #[cfg(test)]
 mod simulation;
+pub mod stats;
 pub mod steps;
 pub mod tiles;
 pub mod view;

@@ -3,15 +3,18 @@
 use crate::arrays::Array;
 use crate::buffers::ReadBuffer;
 use crate::errors::{Freed, raise, waiting};
+use crate::given;
 use crate::options::ConsumerGiven;
 use crate::producer::dims;
 use crate::timeout::Timeout;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
+use forebay_client::core::stats::{Stats, Sum, Value};
 use forebay_client::{AttrValues, Choice, Holes, Selection, Share};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyList, PyTuple};
 
 #[pyclass(frozen)]
 pub(crate) struct Consumer(Freed<forebay_client::Consumer>);
@@ -37,6 +40,11 @@ impl Consumer {
         Ok(Step { step: Freed::new(step), share: None })
     }
 
+    fn need(&self, py: Python<'_>, fields: given::Fields, every: u32) -> PyResult<Option<(u64, u64)>> {
+        let needs = given::needs(fields, every)?;
+        waiting(py, || self.0.need(&needs))
+    }
+
     fn cursor(&self) -> PyResult<Option<(u64, u64)>> {
         self.0.cursor().map_err(raise)
     }
@@ -59,7 +67,25 @@ pub(crate) fn describe<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
     told.set_item("spacing", PyTuple::new(py, &field.spacing)?)?;
     told.set_item("origin", PyTuple::new(py, &field.origin)?)?;
     told.set_item("units", &field.units)?;
+    told.set_item("periodic", PyTuple::new(py, &field.periodic)?)?;
+    told.set_item("refinement", PyTuple::new(py, &field.refinement)?)?;
     Ok(told)
+}
+
+/// Minimum, maximum, sum, count, NaN and variance: integers as such.
+fn describe_stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyTuple>> {
+    let value = |value: Value| match value {
+        Value::Int(value) => value.into_bound_py_any(py),
+        Value::Unsigned(value) => value.into_bound_py_any(py),
+        Value::Float(value) => value.into_bound_py_any(py),
+    };
+    let none = Value::Float(f64::NAN);
+    let (min, max) = stats.bounds.unwrap_or((none, none));
+    let sum = match stats.sum {
+        Sum::Int(sum) => sum.into_bound_py_any(py)?,
+        Sum::Float(high, _) => high.into_bound_py_any(py)?,
+    };
+    (value(min)?, value(max)?, sum, stats.count, stats.nan, stats.variance()).into_pyobject(py)
 }
 
 fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<'py, PyDict>> {
@@ -74,7 +100,8 @@ fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<
     told.set_item("ghost_low", PyTuple::new(py, &*extent.ghost_low())?)?;
     told.set_item("ghost_high", PyTuple::new(py, &*extent.ghost_high())?)?;
     told.set_item("stored", PyTuple::new(py, &*extent.stored_shape())?)?;
-    told.set_item("stats", record.stats.as_ref().map(|s| (s.min, s.max, s.sum, s.count, s.non_finite)))?;
+    told.set_item("stats", record.stats.as_ref().map(|stats| describe_stats(py, &stats.all)).transpose()?)?;
+    told.set_item("tiles", record.stats.as_ref().map(|stats| PyBytes::new(py, &stats.tiles)))?;
     Ok(told)
 }
 
@@ -118,6 +145,12 @@ impl Step {
 
     fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
         describe(py, self.step.field(name).map_err(raise)?)
+    }
+
+    /// The statistics of a whole field, if the contract asks for them.
+    fn stats<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let stats = self.step.stats(name).map_err(raise)?;
+        stats.map(|stats| describe_stats(py, &stats)).transpose()
     }
 
     /// The attributes of the stream, or of a field.

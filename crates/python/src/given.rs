@@ -31,19 +31,21 @@ type SliceGiven = (Option<i64>, Option<i64>, u64);
 /// Of the first dimensions, and of the last ones.
 type PartGiven = (Vec<SliceGiven>, Vec<SliceGiven>);
 
-/// Field, dtype, period, part, first step and whether it may be missing, of each; nothing for all.
-pub(crate) type Fields =
-    Option<Vec<(String, Option<String>, Option<u32>, Option<PartGiven>, Option<u64>, bool)>>;
+/// Field, dtype, period, part, first step, whether it may be missing, and statistics, of each; nothing for all.
+pub(crate) type Fields = Option<Vec<NeedGiven>>;
+type NeedGiven = (String, Option<String>, Option<u32>, Option<PartGiven>, Option<u64>, bool, String);
 
 /// What is needed; `every` is the period of what has none of its own.
 pub(crate) fn needs(fields: Fields, every: u32) -> PyResult<Needs> {
     let Some(fields) = fields else { return Ok(Needs::all(every)) };
-    let needs = fields.into_iter().map(|(field, dtype, own, part, first, optional)| {
-        let dtype = dtype.map(|name| Dtype::parse(&name)).transpose()?;
-        let period = Period { every: own.unwrap_or(every), first };
-        let terms = Terms { period, part: part.map(slices).transpose()? };
-        Ok(Need { field, terms, dtype, optional })
-    });
+    let needs =
+        fields.into_iter().map(|(field, dtype, own, part, first, optional, statistics): NeedGiven| {
+            let dtype = dtype.map(|name| Dtype::parse(&name)).transpose()?;
+            let period = Period { every: own.unwrap_or(every), first };
+            let statistics = Choice::of_name(&statistics)?;
+            let terms = Terms { period, part: part.map(slices).transpose()?, statistics };
+            Ok(Need { field, terms, dtype, optional })
+        });
     Ok(Needs::Fields(needs.collect::<Result<Vec<Need>>>().map_err(raise)?))
 }
 

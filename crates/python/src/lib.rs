@@ -33,6 +33,14 @@ fn status(py: Python<'_>, options: AdminGiven) -> PyResult<String> {
     Ok(status.to_json().to_string())
 }
 
+/// What is needed of a stream, as JSON.
+#[pyfunction]
+fn contracts(py: Python<'_>, options: AdminGiven, stream: String) -> PyResult<String> {
+    let options = options.options()?;
+    let contracts = errors::waiting(py, || Admin::open(&options)?.contracts(&stream))?;
+    Ok(contracts.to_json().to_string())
+}
+
 /// Creates a pipeline and waits until its workers are ready.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
@@ -134,6 +142,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::WriteBuffer>()?;
     module.add_function(wrap_pyfunction!(find_group, module)?)?;
     module.add_function(wrap_pyfunction!(status, module)?)?;
+    module.add_function(wrap_pyfunction!(contracts, module)?)?;
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline_handle::find_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;

@@ -18,7 +18,8 @@ pub(crate) struct FieldGiven {
     spacing: Vec<f64>,
     origin: Vec<f64>,
     units: String,
-    stats: bool,
+    periodic: Vec<bool>,
+    refinement: Vec<u32>,
 }
 
 impl FieldGiven {
@@ -29,7 +30,8 @@ impl FieldGiven {
         field.spacing = self.spacing;
         field.origin = self.origin;
         field.units = self.units;
-        field.stats = self.stats;
+        field.periodic = self.periodic;
+        field.refinement = self.refinement;
         Ok(())
     }
 }

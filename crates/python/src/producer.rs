@@ -93,11 +93,10 @@ impl Producer {
         species: &str,
         fields: Vec<(String, String, usize, String)>,
         every: u32,
-        stats: bool,
     ) -> PyResult<()> {
         let fields = fields.into_iter().map(|(name, dtype, ndim, units)| {
             let dtype = Dtype::parse(&dtype)?;
-            Ok(Field { every, units, stats, ..Field::new(&name, dtype, None, ndim) })
+            Ok(Field { every, units, ..Field::new(&name, dtype, None, ndim) })
         });
         let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
         waiting(py, || self.0.particles(species, fields))

@@ -224,6 +224,7 @@ impl<'a> Rank<'a> {
             level: 0,
             extent: Extent::new(Some(&[at]), &shape, &[], &[])?,
             stats: None,
+            of_field: false,
             bytes: BytesLocation::Payload,
         };
         let home = &mut self.home;
@@ -253,12 +254,21 @@ impl<'a> Rank<'a> {
         let at = self.begins(number);
         let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
         let bytes = BytesLocation::Placed(location);
-        let put = PutBlock { field: FIELD.into(), number, part: 0, level: 0, extent, stats: None, bytes };
+        let put = PutBlock {
+            field: FIELD.into(),
+            number,
+            part: 0,
+            level: 0,
+            extent,
+            stats: None,
+            of_field: false,
+            bytes,
+        };
         self.home.caller.call(&Request::Put(put)).await.map(drop)
     }
 
     async fn end(&mut self, step: StepNumber, written: &[Written]) -> Result<()> {
-        let end = Request::End { step, blocks: written.len() as u64, dropped: false };
+        let end = Request::End { step, blocks: written.len() as u64, dropped: false, stats: Vec::new() };
         match self.plan.options.copies() {
             0 => self.home.caller.tell(&end),
             _ => self.home.caller.call(&end).await.map(drop),

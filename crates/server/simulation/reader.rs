@@ -106,7 +106,7 @@ async fn attach(
 ) -> Result<(Caller, AttachmentId, Option<(RunNumber, StepNumber)>)> {
     let attach = Attach {
         stream: plan.stream.clone(),
-        needs: Needs::all(plan.every),
+        needs: Needs::all(plan.every).into(),
         window: plan.window,
         start,
         follow: false,

@@ -1,4 +1,6 @@
-//! What `forebay status` shows of one server, as JSON.
+//! What `forebay status` shows of one server, as JSON; in [`contracts`], what `forebay contracts` shows of a stream.
+
+pub(crate) mod contracts;
 
 use crate::node::{Components, Node};
 use forebay_core::attr::{Attr, AttrValues, Attrs};
@@ -88,7 +90,7 @@ fn progress(state: &Components) -> Vec<Value> {
 
 /// A consumer or a pipeline.
 fn reader_status(reader: &ReaderStatus) -> Value {
-    let ReaderStatus { who, server, needs, take, window, held, waiting, missed, last, unmatched } = reader;
+    let ReaderStatus { needs, take, window, held, waiting, missed, last, unmatched, .. } = reader;
     let needed = match needs {
         Needs::All(terms) => json!({ "every": terms.period.every }),
         Needs::Fields(fields) => {
@@ -104,20 +106,27 @@ fn reader_status(reader: &ReaderStatus) -> Value {
             json!({ "fields": fields.iter().map(of).collect::<Vec<_>>() })
         }
     };
+    let mut told = who(reader);
+    told["needs"] = needed;
+    told["take"] = json!(if *take == Take::Latest { "latest" } else { "all" });
+    told["window"] = json!(window);
+    told["held"] = json!(held);
+    told["waiting"] = json!(waiting);
+    told["missed"] = json!(missed);
+    told["last"] = json!(last.map(|(_, step)| step));
+    told["unmatched"] = json!(unmatched);
+    told
+}
+
+/// Which consumer or pipeline it is.
+fn who(reader: &ReaderStatus) -> Value {
+    let who = reader.who.as_ref();
     json!({
         "kind": if who.is_some() { "consumer" } else { "pipeline" },
-        "name": who.as_ref().and_then(|who| who.name.clone()),
-        "host": who.as_ref().map(|who| &who.host),
-        "pid": who.as_ref().map(|who| who.pid),
-        "server": server.0,
-        "needs": needed,
-        "take": if *take == Take::Latest { "latest" } else { "all" },
-        "window": window,
-        "held": held,
-        "waiting": waiting,
-        "missed": missed,
-        "last": last.map(|(_, step)| step),
-        "unmatched": unmatched,
+        "name": who.and_then(|who| who.name.clone()),
+        "host": who.map(|who| &who.host),
+        "pid": who.map(|who| who.pid),
+        "server": reader.server.0,
     })
 }
 

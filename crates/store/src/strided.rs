@@ -6,11 +6,12 @@
 
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::mapping::Mapping;
-use crate::{stats, streaming};
-use forebay_core::block::Stats;
+use crate::stats::Accumulator;
+use crate::streaming;
 use forebay_core::dtype::Dtype;
 use forebay_core::region::{Dims, MAX_NDIM, Region};
 use forebay_core::selection::Selection;
+use forebay_core::stats::TILE_BYTES;
 use forebay_core::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
@@ -156,7 +157,7 @@ impl<'a> Source<'a> {
         &self,
         mapping: &Mapping,
         offset: u64,
-        stats: Option<(Dtype, &mut Stats)>,
+        stats: Option<&mut Accumulator>,
     ) -> Result<()> {
         let target = mapping.address_mut(offset, self.bytes())?;
         // SAFETY: the source is readable as `new` demands; the target range was checked and is the caller's.
@@ -164,15 +165,46 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Computes statistics of all of it, and copies nothing that lies in rows.
+    pub fn count(&self, stats: &mut Accumulator) {
+        if let Some(dense) = self.as_dense() {
+            return stats.add(dense);
+        }
+        // Dimensions behind the first are counted one after the other, so that elements come in their order.
+        let rows = Selection {
+            offset: self.shape.iter().map(|_| 0).collect(),
+            shape: std::iter::once(1).chain(self.shape.iter().skip(1).copied()).collect(),
+            step: self.shape.iter().map(|_| 1).collect(),
+        };
+        let is_row = self.shape.len() < 2;
+        for first in 0..self.shape.first().copied().unwrap_or(0) {
+            let mut offset = rows.offset.clone();
+            offset[0] = first;
+            match self.part(&Selection { offset, ..rows.clone() }) {
+                Ok(part) if is_row => stats.add(&part.to_vec(None)),
+                Ok(part) => part.without_first().count(stats),
+                // It lies inside.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The same without its first dimension, which has one element.
+    fn without_first(&self) -> Source<'a> {
+        let mut strides = [0; MAX_NDIM];
+        strides[..MAX_NDIM - 1].copy_from_slice(&self.strides[1..]);
+        Source { shape: self.shape.iter().skip(1).copied().collect(), strides, ..self.clone() }
+    }
+
     /// Copies all of it, dense and row-major, into a new buffer.
-    pub fn to_vec(&self, stats: Option<(Dtype, &mut Stats)>) -> Vec<u8> {
+    pub fn to_vec(&self, stats: Option<&mut Accumulator>) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes() as usize];
         // SAFETY: as above; the buffer has exactly the size.
         unsafe { self.copy_to_address(bytes.as_mut_ptr(), stats) };
         bytes
     }
 
-    unsafe fn copy_to_address(&self, target: *mut u8, stats: Option<(Dtype, &mut Stats)>) {
+    unsafe fn copy_to_address(&self, target: *mut u8, stats: Option<&mut Accumulator>) {
         let dense = dense_strides(&self.shape, self.element);
         // SAFETY: both sides hold all elements of the shape, by the callers' checks.
         unsafe { copy(target, &dense, self.data, &self.strides, &self.shape, self.element, stats) }
@@ -358,7 +390,7 @@ impl<'a> Target<'a> {
 }
 
 /// How much is copied before its statistics are computed: it must still be in the nearest cache.
-const CHUNK: usize = 16 << 10;
+const CHUNK: usize = TILE_BYTES as usize;
 
 /// Copies all elements of a shape from one array to another.
 ///
@@ -372,7 +404,7 @@ unsafe fn copy(
     from_strides: &Strides,
     shape: &[u64],
     element: usize,
-    mut stats: Option<(Dtype, &mut Stats)>,
+    mut stats: Option<&mut Accumulator>,
 ) {
     if shape.contains(&0) {
         return;
@@ -402,7 +434,7 @@ unsafe fn copy(
             match &mut stats {
                 None if streams => streaming::copy(to, from, row_bytes, 2 * plan.from[outer - 1] as isize),
                 None => copy_row(to, to_step, from, from_step, row, element),
-                Some((dtype, stats)) => {
+                Some(stats) => {
                     let chunk = (CHUNK / element) as u64;
                     for first in (0..row).step_by(chunk as usize) {
                         let count = chunk.min(row - first);
@@ -415,11 +447,7 @@ unsafe fn copy(
                             count,
                             element,
                         );
-                        stats::accumulate(
-                            stats,
-                            *dtype,
-                            std::slice::from_raw_parts(to, count as usize * element),
-                        );
+                        stats.add(std::slice::from_raw_parts(to, count as usize * element));
                     }
                 }
             }
@@ -579,8 +607,25 @@ mod tests {
         let values: Vec<f32> = (0..100_000).map(|i| i as f32).collect();
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let source = Source::from_slice(&bytes, &[100, 1000], 4).unwrap();
-        let mut stats = Stats::EMPTY;
-        assert_eq!(source.to_vec(Some((Dtype::F32, &mut stats))), bytes);
-        assert_eq!((stats.min, stats.max, stats.count), (0.0, 99_999.0, 100_000));
+        let mut along = Accumulator::new(Dtype::F32, source.bytes());
+        assert_eq!(source.to_vec(Some(&mut along)), bytes);
+        let along = along.finish();
+        assert_eq!((along.all.min(), along.all.max(), along.all.count), (0.0, 99_999.0, 100_000));
+        assert_eq!(along.tiles.len(), 7 * 2 * 4);
+        let mut alone = Accumulator::new(Dtype::F32, source.bytes());
+        source.count(&mut alone);
+        assert_eq!(alone.finish(), along);
+        // Every other row, backwards: of what lies apart, too.
+        let turned = source.part(&Selection {
+            offset: [0, 0][..].into(),
+            shape: [50, 500][..].into(),
+            step: [2, 2][..].into(),
+        });
+        let turned = turned.unwrap();
+        let mut apart = Accumulator::new(Dtype::F32, turned.bytes());
+        turned.count(&mut apart);
+        let mut gathered = Accumulator::new(Dtype::F32, turned.bytes());
+        gathered.add(&turned.to_vec(None));
+        assert_eq!(apart.finish(), gathered.finish());
     }
 }

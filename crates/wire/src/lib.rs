@@ -29,4 +29,4 @@ pub mod seal;
 pub mod testing;
 
 /// The protocol's version: both sides must speak the same.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;

@@ -13,6 +13,7 @@ BENCHES = (
     "stream",
     "latency",
     "step",
+    "contracts",
     "slowdown",
     "startup",
     "elastic",

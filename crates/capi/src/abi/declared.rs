@@ -45,6 +45,9 @@ numbers! {
     FB_START_HELD = 5,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
+    FB_STATS_NONE = 0,
+    FB_STATS_ALONG = 1,
+    FB_STATS_ALONE = 2,
     FB_HOLES_REFUSED = 0,
     FB_HOLES_LEFT = 1,
     FB_OUTCOME_STAGED = 0,
@@ -79,8 +82,10 @@ sized!(
         spacing: *const f64 = std::ptr::null(),
         origin: *const f64 = std::ptr::null(),
         units: *const c_char = std::ptr::null(),
-        stats: i32 = 0,
         reserved: i32 = 0,
+        reserved2: i32 = 0,
+        periodic: *const i32 = std::ptr::null(),
+        refinement: *const u32 = std::ptr::null(),
     }
 );
 
@@ -130,6 +135,8 @@ sized!(
         offset: *const u64 = std::ptr::null(),
         shape: *const u64 = std::ptr::null(),
         stride: *const u64 = std::ptr::null(),
+        stats: i32 = 0,
+        reserved: i32 = 0,
     }
 );
 
@@ -162,6 +169,8 @@ sized!(
         spacing: [f64; 8] = [0.0; 8],
         origin: [f64; 8] = [0.0; 8],
         units: *const c_char = std::ptr::null(),
+        periodic: [u64; 8] = [0; 8],
+        refinement: [u64; 8] = [0; 8],
     }
 );
 
@@ -203,8 +212,27 @@ sized!(
         max: f64 = 0.0,
         sum: f64 = 0.0,
         count: u64 = 0,
-        non_finite: u64 = 0,
+        nan: u64 = 0,
         step: [u64; 8] = [0; 8],
+        variance: f64 = 0.0,
+        min_bits: u64 = 0,
+        max_bits: u64 = 0,
+        tiles: u64 = 0,
+        tile_bounds: *const c_void = std::ptr::null(),
+    }
+);
+
+sized!(
+    /// Statistics of a whole field at a step: of all its blocks of level 0, without their ghosts.
+    fb_stats, 72, {
+        min: f64 = 0.0,
+        max: f64 = 0.0,
+        sum: f64 = 0.0,
+        variance: f64 = 0.0,
+        count: u64 = 0,
+        nan: u64 = 0,
+        min_bits: u64 = 0,
+        max_bits: u64 = 0,
     }
 );
 

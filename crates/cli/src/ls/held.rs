@@ -187,8 +187,8 @@ fn held_field(step: &Step, name: &str) -> Result<HeldField> {
         name: name.to_owned(),
         bytes: summary.bytes,
         blocks: summary.blocks,
-        min: stats.map(|stats| stats.min),
-        max: stats.map(|stats| stats.max),
+        min: stats.map(|stats| stats.min()),
+        max: stats.map(|stats| stats.max()),
     })
 }
 
@@ -198,7 +198,7 @@ fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
     let block = |(index, record): (usize, &BlockRecord)| {
         let computed = |limit| if all <= limit { step.block(name, index)?.statistics() } else { Ok(None) };
         let stats = match &record.stats {
-            Some(stats) => Some(**stats),
+            Some(stats) => Some(stats.all),
             None => match computed(STATISTICS_MAX) {
                 Err(error) if says_lost(&error) => None,
                 found => found.map_err(|error| error.during(format!("step {}", step.number())))?,
@@ -211,8 +211,8 @@ fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
             number: record.key.number,
             server: record.location.server.0,
             bytes: record.location.bytes,
-            min: stats.map(|stats| stats.min),
-            max: stats.map(|stats| stats.max),
+            min: stats.map(|stats| stats.min()),
+            max: stats.map(|stats| stats.max()),
             offset: record.extent.offset().map(<[u64]>::to_vec),
             shape: record.extent.shape().to_vec(),
         })

@@ -6,7 +6,6 @@ use crate::connection::rpc::lock;
 use crate::consumer::attach::{attach_to, next_if_none_came};
 use crate::consumer::handle::Consumer;
 use crate::reading::held_steps::StepSource;
-use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
@@ -55,7 +54,7 @@ impl Consumer {
                 return Err(self.note_over(gone));
             }
             let held = self.held.held_steps();
-            let attach = self.attach_from(lock(&self.state).next, held.clone(), before.attachment());
+            let attach = self.attach_again(held.clone(), before.attachment());
             let until = Instant::now() + left.min(ATTACH_AGAIN);
             match attach_to(&self.group, &attach, &self.held.pool, until) {
                 Ok((source, from)) => {
@@ -88,17 +87,13 @@ impl Consumer {
         }
     }
 
-    /// What this reader attaches with to go on from a step.
-    fn attach_from(
-        &self,
-        next: Option<(RunNumber, StepNumber)>,
-        still_held: Vec<HeldStep>,
-        id: Option<AttachmentId>,
-    ) -> Attach {
-        let start = next.map_or(self.attach.start, |(run, step)| match self.attach.start {
+    /// What this reader attaches with to go on after the last step that came.
+    fn attach_again(&self, still_held: Vec<HeldStep>, id: Option<AttachmentId>) -> Attach {
+        let state = lock(&self.state);
+        let start = state.next.map_or(self.attach.start, |(run, step)| match self.attach.start {
             Start::Held(..) => Start::Held(run, step),
             _ => Start::Rejoin(run, step),
         });
-        Attach { start, held: still_held, back: id, ..self.attach.clone() }
+        Attach { start, needs: state.needs.clone(), held: still_held, back: id, ..self.attach.clone() }
     }
 }

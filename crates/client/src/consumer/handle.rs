@@ -8,6 +8,7 @@ use crate::declared::ConsumerOptions;
 use crate::reading::held_steps::HeldSteps;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::attr::Attrs;
+use forebay_core::contract::NeedsByStep;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::{Attach, Request};
@@ -33,11 +34,13 @@ pub struct Consumer {
     pub(super) attrs: Mutex<Arc<Attrs>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ConsumerState {
     /// Why there will be no more steps.
     pub(super) over: Option<Error>,
     closed: bool,
+    /// What is needed from which step on.
+    pub(super) needs: NeedsByStep,
     /// The last step that came.
     pub(super) latest: Option<StepNumber>,
     /// The run and the step from which on this reader is to be told of steps, if it must attach again.
@@ -56,7 +59,7 @@ impl Consumer {
         let group = Group::find(&options.group)?;
         let attach = Attach {
             stream: options.stream.clone(),
-            needs: options.needs.clone(),
+            needs: options.needs.clone().into(),
             window: options.window,
             start: options.start,
             follow: options.follow,
@@ -74,7 +77,13 @@ impl Consumer {
             stream: options.stream.clone(),
             held: Arc::new(HeldSteps::new(pool, source)),
             attaching: DeadlineMutex::default(),
-            state: Mutex::new(ConsumerState { next, ..ConsumerState::default() }),
+            state: Mutex::new(ConsumerState {
+                over: None,
+                closed: false,
+                needs: options.needs.clone().into(),
+                latest: None,
+                next,
+            }),
             attrs: Mutex::default(),
         })
     }

@@ -8,6 +8,7 @@ use crate::holes::Holes;
 use crate::on_loss::OnLoss;
 use crate::outcome::Outcome;
 use forebay_core::contract::Association;
+use forebay_core::contract::Statistics;
 use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
 use forebay_core::steps::Take;
@@ -66,6 +67,15 @@ impl Choice for Take {
     const VALUES: &[Named<Self>] = &[
         Named { value: Some(Take::All), number: 0, name: "all", c_name: "FB_TAKE_ALL" },
         Named { value: Some(Take::Latest), number: 1, name: "latest", c_name: "FB_TAKE_LATEST" },
+    ];
+}
+
+impl Choice for Statistics {
+    const WHAT: &str = "stats";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Statistics::None), number: 0, name: "none", c_name: "FB_STATS_NONE" },
+        Named { value: Some(Statistics::Along), number: 1, name: "along", c_name: "FB_STATS_ALONG" },
+        Named { value: Some(Statistics::Alone), number: 2, name: "alone", c_name: "FB_STATS_ALONE" },
     ];
 }
 

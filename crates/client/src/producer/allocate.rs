@@ -7,11 +7,11 @@ use crate::producer::rank::Producer;
 use crate::producer::state::{AllocatedBlock, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::put_target::PutTarget;
-use forebay_core::block::Stats;
 use forebay_core::contract::Field;
-use forebay_core::parts::Wanted;
+use forebay_core::demand::BlockDemand;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_store::{Mapping, stats};
+use forebay_store::Mapping;
+use forebay_store::stats::Accumulator;
 use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use std::sync::Arc;
 
@@ -22,15 +22,12 @@ impl Producer {
     /// Gives memory of a block to compute into, or `None` if nothing wants it (or there is no room and the
     /// policy is to go on). No copy is made when it is committed. Fails over TCP, where a put is as good.
     pub fn alloc(&self, block: &Block<'_>) -> Result<Option<Allocation>> {
-        let field = {
-            let mut state = self.state()?;
-            match self.admit(&mut state, block, None)? {
-                (_, Wanted::Nothing) => return Ok(None),
-                // Where it computes in place the whole block is there, and readers see their part of it.
-                (field, Wanted::Whole | Wanted::Parts(_)) => field,
-            }
-        };
-        let whole = BlockPart::whole(block);
+        let (field, wanted) = self.admit(&mut *self.state()?, block, None)?;
+        if wanted == BlockDemand::NOTHING {
+            return Ok(None);
+        }
+        // Where it computes in place the whole block is there, and readers see their part of it, or its statistics.
+        let whole = BlockPart::whole(block, &wanted);
         let allocated = self.through_home(|home| self.allocate(home, &whole, &field));
         let mut state = lock(&self.state);
         let (target, memory, grant) = match allocated {
@@ -52,8 +49,11 @@ impl Producer {
         state.next_allocation += 1;
         let put = put_block(&whole, BytesLocation::Inline(Box::default()), None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
-        let stats = field.stats && stats::supported(field.dtype);
-        open.allocations.insert(id, AllocatedBlock { target, grant, dtype: field.dtype, stats, put });
+        let stats = whole.stats && field.dtype.is_ordered();
+        open.allocations.insert(
+            id,
+            AllocatedBlock { target, grant, dtype: field.dtype, stats, of_field: whole.of_field, put },
+        );
         // Memory of no bytes has an address of its own too, where no range begins.
         let nowhere = (id / 4095 * 4096 + 1 + id % 4095) % memory.len();
         let offset = grant.map_or(nowhere, |grant| grant.offset);
@@ -91,15 +91,17 @@ impl Producer {
     }
 
     /// Publishes what `alloc` gave. The memory must not be written afterwards. Does not wait, unless a server
-    /// that is not the home holds the block; reads the memory once if the field has statistics.
+    /// that is not the home holds the block; reads the memory once if its statistics are wanted.
     pub fn commit(&self, id: u64) -> Result<()> {
-        let AllocatedBlock { target, grant, dtype, stats, mut put } = self.take_allocation(id)?;
+        let AllocatedBlock { target, grant, dtype, stats, of_field, mut put } = self.take_allocation(id)?;
         if let (true, Some(grant), Some(arena)) = (stats, grant, &target.arena) {
-            let mut computed = Stats::EMPTY;
+            let interior = put.extent.shape().iter().product::<u64>() * dtype.size() as u64;
+            let mut computed = Accumulator::new(dtype, interior);
             arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
-                stats::accumulate_interior(&mut computed, dtype, bytes, &put.extent);
+                computed.add_interior(bytes, &put.extent);
             })?;
-            put.stats = Some(Box::new(computed));
+            put.stats = Some(Box::new(computed.finish()));
+            put.of_field = of_field;
         }
         let commit = |home: &Arc<PutTarget>| self.commit_at((&target, home), grant, &put);
         let committed = self.through_home(|home| match commit(home) {

@@ -2,6 +2,7 @@
 
 use forebay_core::Result;
 use forebay_core::block::Extent;
+use forebay_core::demand::BlockDemand;
 use forebay_core::parts::{Wanted, extent_of_part, place_in_block};
 use forebay_store::Mapping;
 use forebay_store::strided::Source;
@@ -31,30 +32,39 @@ pub(super) struct BlockPart<'a> {
     pub(super) part: u32,
     pub(super) level: u32,
     pub(super) extent: Cow<'a, Extent>,
+    /// Whether it is to carry its statistics.
+    pub(super) stats: bool,
+    /// Whether these are to be counted among those of the whole field.
+    pub(super) of_field: bool,
 }
 
 impl<'a> BlockPart<'a> {
     /// All of a block.
-    pub(super) fn whole(block: &'a Block<'_>) -> BlockPart<'a> {
+    pub(super) fn whole(block: &'a Block<'_>, wanted: &BlockDemand) -> BlockPart<'a> {
         let Block { field, number, level, extent } = block;
-        BlockPart { field, number: *number, part: 0, level: *level, extent: Cow::Borrowed(extent) }
+        let of_field = wanted.stats_of_field;
+        let stats = wanted.stats || of_field;
+        let extent = Cow::Borrowed(extent);
+        BlockPart { field, number: *number, part: 0, level: *level, extent, stats, of_field }
     }
 
     /// What is wanted of a block, each with its elements.
     pub(super) fn wanted_of<'s>(
         block: &'a Block<'_>,
         source: &Source<'s>,
-        wanted: &Wanted,
+        wanted: &BlockDemand,
     ) -> Result<Vec<(BlockPart<'a>, Source<'s>)>> {
-        let parts = match wanted {
+        let whole = || BlockPart::whole(block, wanted);
+        let parts = match &wanted.data {
             Wanted::Nothing => return Ok(Vec::new()),
-            Wanted::Whole => return Ok(vec![(BlockPart::whole(block), source.clone())]),
+            Wanted::Whole => return Ok(vec![(whole(), source.clone())]),
             Wanted::Parts(parts) => parts,
         };
         let part = |(part, selection)| {
             let extent = extent_of_part(&block.extent, selection)?;
             let elements = source.part(&place_in_block(&block.extent, &extent))?;
-            Ok((BlockPart { part, extent: Cow::Owned(extent), ..BlockPart::whole(block) }, elements))
+            let (extent, stats, of_field) = (Cow::Owned(extent), wanted.stats, false);
+            Ok((BlockPart { part, extent, stats, of_field, ..whole() }, elements))
         };
         (1..).zip(parts).map(part).collect()
     }

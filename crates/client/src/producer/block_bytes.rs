@@ -1,57 +1,77 @@
 //! The bytes of a block as they are gathered and counted on the way to a server.
 
 use crate::producer::block::BlockPart;
-use forebay_core::block::{Extent, Stats};
+use forebay_core::Result;
+use forebay_core::block::Extent;
 use forebay_core::contract::Field;
-use forebay_core::dtype::Dtype;
-use forebay_store::stats;
+use forebay_core::selection::Selection;
+use forebay_core::stats::{BlockStats, Stats};
+use forebay_store::stats::Accumulator;
 use forebay_store::strided::Source;
 use forebay_wire::client::block::{BytesLocation, PutBlock};
 use std::borrow::Cow;
 
 /// The statistics that a block is to have, if any. They are computed while it is copied, or from the copy if it has
 /// ghosts: those take no part.
-pub(super) struct BlockStats<'a> {
-    stats: Option<Stats>,
-    dtype: Dtype,
+pub(super) struct StatsOnTheWay<'a> {
+    stats: Option<Accumulator>,
     extent: &'a Extent,
 }
 
-impl<'a> BlockStats<'a> {
-    pub(super) fn new(field: &Field, block: &'a BlockPart<'_>) -> BlockStats<'a> {
-        let stats = (field.stats && stats::supported(field.dtype)).then_some(Stats::EMPTY);
-        BlockStats { stats, dtype: field.dtype, extent: &block.extent }
+impl<'a> StatsOnTheWay<'a> {
+    pub(super) fn new(field: &Field, block: &'a BlockPart<'_>) -> StatsOnTheWay<'a> {
+        let wanted = block.stats && field.dtype.is_ordered();
+        let stats = wanted.then(|| Accumulator::new(field.dtype, interior_bytes(field, &block.extent)));
+        StatsOnTheWay { stats, extent: &block.extent }
     }
 
     /// For what copies the block: where the elements are to be counted on the way.
-    pub(super) fn while_copied(&mut self) -> Option<(Dtype, &mut Stats)> {
-        self.stats.as_mut().filter(|_| !self.extent.has_ghosts()).map(|stats| (self.dtype, stats))
+    pub(super) fn while_copied(&mut self) -> Option<&mut Accumulator> {
+        self.stats.as_mut().filter(|_| !self.extent.has_ghosts())
     }
 
     /// The block is copied, and these are its bytes.
-    pub(super) fn done(mut self, bytes: &[u8]) -> Option<Stats> {
+    pub(super) fn done(mut self, bytes: &[u8]) -> Option<BlockStats> {
         if let Some(stats) = self.stats.as_mut().filter(|_| self.extent.has_ghosts()) {
-            stats::accumulate_interior(stats, self.dtype, bytes, self.extent);
+            stats.add_interior(bytes, self.extent);
         }
-        self.stats
+        self.stats.map(Accumulator::finish)
     }
 }
 
+/// The bytes of a block's interior.
+pub(super) fn interior_bytes(field: &Field, extent: &Extent) -> u64 {
+    extent.shape().iter().product::<u64>() * field.dtype.size() as u64
+}
+
+/// The statistics of a block that is not staged: its array as it lies, ghosts included.
+pub(super) fn stats_of(field: &Field, extent: &Extent, source: &Source<'_>) -> Result<Stats> {
+    let interior = Selection {
+        offset: extent.ghost_low(),
+        shape: extent.shape().into(),
+        step: extent.shape().iter().map(|_| 1).collect(),
+    };
+    let mut stats = Accumulator::new(field.dtype, interior_bytes(field, extent));
+    source.part(&interior)?.count(&mut stats);
+    Ok(stats.finish().all)
+}
+
 /// A source's elements, dense: where they lie if they are, else (or for their statistics) a copy.
-pub(super) fn gather<'a>(source: &Source<'a>, stats: Option<(Dtype, &mut Stats)>) -> Cow<'a, [u8]> {
+pub(super) fn gather<'a>(source: &Source<'a>, stats: Option<&mut Accumulator>) -> Cow<'a, [u8]> {
     match source.as_dense() {
         Some(dense) if stats.is_none() => Cow::Borrowed(dense),
         _ => Cow::Owned(source.to_vec(stats)),
     }
 }
 
-pub(super) fn put_block(block: &BlockPart<'_>, bytes: BytesLocation, stats: Option<Stats>) -> PutBlock {
+pub(super) fn put_block(block: &BlockPart<'_>, bytes: BytesLocation, stats: Option<BlockStats>) -> PutBlock {
     PutBlock {
         field: block.field.to_owned(),
         number: block.number,
         part: block.part,
         level: block.level,
         extent: block.extent.clone().into_owned(),
+        of_field: block.of_field && stats.is_some(),
         stats: stats.map(Box::new),
         bytes,
     }

@@ -64,8 +64,8 @@ impl Producer {
             .elsewhere
             .values()
             .fold(told, |told, target| told.and(self.end_elsewhere(target, open.step)));
-        let OpenStep { step, time, blocks, dropped, stored, .. } = open;
-        self.log_for_replay(ReplayStep { step, time, blocks, dropped, stored, demand });
+        let OpenStep { step, time, blocks, dropped, stored, stats, .. } = open;
+        self.log_for_replay(ReplayStep { step, time, blocks, dropped, stored, demand, stats });
         told
     }
 
@@ -74,7 +74,8 @@ impl Producer {
         while open.phase != OpenPhase::Ended {
             open.phase = OpenPhase::Ending;
             let home = self.home();
-            let end = Request::End { step: open.step, blocks: open.blocks, dropped: open.dropped };
+            let stats = open.stats.clone().into_iter().collect();
+            let end = Request::End { step: open.step, blocks: open.blocks, dropped: open.dropped, stats };
             let Err(error) = self.end_at(&home, &end) else { return (open, Ok(())) };
             lock(&self.state).open = Some(open);
             let moved = self.on_home_lost_in_step(&home, error);

@@ -5,16 +5,18 @@ use crate::check_dtype::check_dtype;
 use crate::connection::rpc::{Payload, lock};
 use crate::outcome::Outcome;
 use crate::producer::block::{Block, BlockPart};
-use crate::producer::block_bytes::{BlockStats, gather, put_block};
+use crate::producer::block_bytes::{StatsOnTheWay, gather, put_block, stats_of};
 use crate::producer::rank::Producer;
 use crate::producer::state::{ProducerState, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::producer::targets::location_in;
 use crate::put_target::PutTarget;
-use forebay_core::block::{INLINE_MAX, Stats};
+use forebay_core::block::INLINE_MAX;
 use forebay_core::contract::Field;
+use forebay_core::demand::BlockDemand;
 use forebay_core::directory::check_block_fits;
 use forebay_core::parts::Wanted;
+use forebay_core::stats::{BlockStats, Stats};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
 use forebay_store::strided::Source;
@@ -44,7 +46,7 @@ impl Producer {
         stage: impl Fn(&BlockPart<'_>, &Field, &Source<'_>) -> Result<Outcome>,
     ) -> Result<Outcome> {
         let (field, wanted) = self.admit(&mut *self.state()?, block, Some(source))?;
-        if wanted == Wanted::Nothing {
+        if wanted == BlockDemand::NOTHING {
             return Ok(Outcome::Undemanded);
         }
         let stored = block.extent.stored_shape();
@@ -56,6 +58,11 @@ impl Producer {
                 &stored[..]
             )));
         }
+        // Those of a block that is staged as it is come with it.
+        let counted = match wanted.stats_of_field && wanted.data != Wanted::Whole {
+            true => Some(stats_of(&field, &block.extent, source)?),
+            false => None,
+        };
         let (mut staged, mut dropped, mut failed) = (0, false, None);
         for (part, elements) in BlockPart::wanted_of(block, source, &wanted)? {
             match stage(&part, &field, &elements) {
@@ -71,6 +78,9 @@ impl Producer {
         if let Some(open) = state.open.as_mut() {
             open.blocks += staged;
             open.dropped |= dropped;
+            if let Some(counted) = counted.filter(|_| failed.is_none()) {
+                open.stats.entry(block.field.to_owned()).or_insert(Stats::EMPTY).merge(&counted);
+            }
         }
         match failed {
             None if dropped => Ok(Outcome::Dropped),
@@ -92,7 +102,7 @@ impl Producer {
         state: &mut ProducerState,
         block: &Block<'_>,
         source: Option<&Source<'_>>,
-    ) -> Result<(Arc<Field>, Wanted)> {
+    ) -> Result<(Arc<Field>, BlockDemand)> {
         let field = state.field(&self.stream, block.field)?.clone();
         if let Some(source) = source {
             check_dtype(&field, source.dtype())?;
@@ -110,7 +120,7 @@ impl Producer {
         }
         let wanted = match staging.is_active() {
             true => demand.of_block(&field, open.step, block.level, &block.extent),
-            false => Wanted::Nothing,
+            false => BlockDemand::NOTHING,
         };
         Ok((field, wanted))
     }
@@ -130,7 +140,7 @@ impl Producer {
     ) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
         if bytes <= INLINE_MAX as u64 {
-            let mut stats = BlockStats::new(field, block);
+            let mut stats = StatsOnTheWay::new(field, block);
             let inline = source.to_vec(stats.while_copied()).into_boxed_slice();
             let stats = stats.done(&inline);
             let put = put_block(block, BytesLocation::Inline(inline), stats);
@@ -155,7 +165,7 @@ impl Producer {
         source: &Source<'_>,
     ) -> Result<Outcome> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let mut stats = BlockStats::new(field, block);
+        let mut stats = StatsOnTheWay::new(field, block);
         let Some(arena) = &target.arena else {
             let dense = gather(source, stats.while_copied());
             return match self.send((target, home), block, &dense, stats.done(&dense)) {
@@ -178,7 +188,7 @@ impl Producer {
         (target, home): (&Arc<PutTarget>, &Arc<PutTarget>),
         block: &BlockPart<'_>,
         dense: &[u8],
-        stats: Option<Stats>,
+        stats: Option<BlockStats>,
     ) -> Result<()> {
         if Arc::ptr_eq(target, home) {
             let sent = self.send_with_bytes(home, put_block(block, BytesLocation::Payload, stats), dense)?;

@@ -7,7 +7,7 @@
 use crate::connection::rpc::{Payload, lock};
 use crate::outcome::Outcome;
 use crate::producer::block::{Block, BlockPart};
-use crate::producer::block_bytes::{BlockStats, gather, put_block};
+use crate::producer::block_bytes::{StatsOnTheWay, gather, put_block};
 use crate::producer::outstanding::OutstandingPut;
 use crate::producer::rank::{Producer, RankLock};
 use crate::producer::state::{ProducerState, no_step};
@@ -61,7 +61,7 @@ impl Producer {
         field: &Field,
         source: &Source<'_>,
     ) -> Result<Outcome> {
-        let mut stats = BlockStats::new(field, block);
+        let mut stats = StatsOnTheWay::new(field, block);
         let dense = gather(source, stats.while_copied());
         let message = Request::Put(put_block(block, BytesLocation::Payload, stats.done(&dense)));
         let request = home.rpc.post(&message, Some(Payload(&dense)))?;

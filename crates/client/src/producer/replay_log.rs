@@ -5,6 +5,7 @@
 
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use forebay_core::ids::StepNumber;
+use forebay_core::stats::Stats;
 use forebay_wire::client::block::Grant;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,6 +22,8 @@ pub(super) struct ReplayStep {
     pub(super) stored: Vec<StoredBlock>,
     /// The version of the demand that was in force.
     pub(super) demand: u64,
+    /// As in an open step.
+    pub(super) stats: BTreeMap<String, Stats>,
 }
 
 /// The latest steps that were ended, as far as they can be put again.

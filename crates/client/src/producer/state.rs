@@ -14,6 +14,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
+use forebay_core::stats::Stats;
 use forebay_core::steps::RankCounts;
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::{Grant, PutBlock};
@@ -73,6 +74,8 @@ pub(super) struct OpenStep {
     /// Other servers than the home that blocks of this step went to.
     pub(super) elsewhere: BTreeMap<ServerId, Arc<PutTarget>>,
     pub(super) counts: SpeciesCounts,
+    /// Of fields, the statistics of blocks that are not staged as they are.
+    pub(super) stats: BTreeMap<String, Stats>,
     pub(super) outstanding: OutstandingPuts,
 }
 
@@ -84,6 +87,8 @@ pub(super) struct AllocatedBlock {
     pub(super) grant: Option<Grant>,
     pub(super) dtype: Dtype,
     pub(super) stats: bool,
+    /// Whether these are to be counted among those of the field.
+    pub(super) of_field: bool,
     pub(super) put: PutBlock,
 }
 

@@ -4,9 +4,11 @@ use crate::reading::buffers::Buffer;
 use crate::reading::held_steps::Hold;
 use crate::reading::readable_arena::ReadableArena;
 use forebay_core::Result;
-use forebay_core::block::{BlockRecord, Stats};
+use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_store::{Mapping, stats};
+use forebay_core::stats::Stats;
+use forebay_store::Mapping;
+use forebay_store::stats::Accumulator;
 use std::sync::Arc;
 
 /// One block of a step, with a view of its bytes: dense, row-major, ghosts included, read-only.
@@ -40,26 +42,25 @@ pub struct MappedBytes {
 }
 
 impl BlockView {
-    /// The statistics of its interior: those that its producer gave, or else computed from its bytes. `None` for complex
+    /// The statistics of its interior: those that came with it, or else computed from its bytes. `None` for complex
     /// numbers, which have no order.
     pub fn statistics(&self) -> Result<Option<Stats>> {
         if let Some(stats) = &self.record.stats {
-            return Ok(Some(**stats));
+            return Ok(Some(stats.all));
         }
-        if !stats::supported(self.field.dtype) {
+        if !self.field.dtype.is_ordered() {
             return Ok(None);
         }
-        let mut found = Stats::EMPTY;
-        let mut add = |bytes: &[u8]| {
-            stats::accumulate_interior(&mut found, self.field.dtype, bytes, &self.record.extent);
-        };
+        let interior = self.record.extent.shape().iter().product::<u64>() * self.field.dtype.size() as u64;
+        let mut found = Accumulator::new(self.field.dtype, interior);
+        let mut add = |bytes: &[u8]| found.add_interior(bytes, &self.record.extent);
         match &self.bytes {
             BlockBytes::Owned(bytes) => add(bytes),
             BlockBytes::Mapped(mapped) => {
                 mapped.mapping.with_readable(mapped.offset, mapped.bytes, add)?;
             }
         }
-        Ok(Some(found))
+        Ok(Some(found.finish().all))
     }
 }
 

@@ -17,6 +17,7 @@ use forebay_core::ids::StepNumber;
 use forebay_core::parts::place_in_block;
 use forebay_core::region::Region;
 use forebay_core::selection::Selection;
+use forebay_core::stats::Stats;
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
@@ -85,6 +86,33 @@ impl Step {
         })
     }
 
+    /// A field of which the reader needs more than statistics.
+    fn find_data(&self, name: &str) -> Result<&FieldReport> {
+        let found = self.find(name)?;
+        if found.stats_alone {
+            return Err(Error::new(
+                ErrorKind::NotCovered,
+                format!("field '{name}' at {}: this reader needs its statistics alone", self.report.id),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The statistics of a whole field at this step, of all its blocks of level 0, if this reader needs them. Moves no data.
+    pub fn stats(&self, name: &str) -> Result<Option<Stats>> {
+        Ok(self.find(name)?.stats.as_deref().copied())
+    }
+
+    /// The error for statistics of a field that this reader has not asked for, or that it has none of.
+    pub fn has_no_stats(&self, name: &str) -> Error {
+        let text = format!(
+            "field '{name}' at {}: there are no statistics of it; they are asked for in the contract, of the whole field, and \
+             complex numbers have none",
+            self.report.id
+        );
+        Error::new(ErrorKind::NotCovered, text)
+    }
+
     /// A field as it is at this step.
     pub fn field(&self, name: &str) -> Result<&Field> {
         Ok(&self.find(name)?.field)
@@ -94,7 +122,7 @@ impl Step {
     /// servers that know them are asked, once for each step and field.
     pub fn records(&self, name: &str) -> Result<Records<'_>> {
         self.held.guard.check("consumer")?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup_needed(found)?;
         if found.part.is_none() {
             return Ok(records);
@@ -109,7 +137,7 @@ impl Step {
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
         self.held.guard.check("consumer")?;
         let hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup_needed(found)?;
         let seen = seen_of(found, &records);
         let chosen = seen.iter().filter(|block| only(block.record));
@@ -120,7 +148,7 @@ impl Step {
     pub fn block(&self, name: &str, index: usize) -> Result<BlockView> {
         self.held.guard.check("consumer")?;
         let hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup_needed(found)?;
         let seen = seen_of(found, &records);
         let block = seen.get(index).ok_or_else(|| {
@@ -134,7 +162,7 @@ impl Step {
     pub fn own_blocks(&self, name: &str, share: &Share) -> Result<Vec<BlockView>> {
         self.held.guard.check("consumer")?;
         let hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = match share.beside_all {
             true => Records::Told(&found.blocks),
             false => self.lookup_needed(found)?,
@@ -244,7 +272,7 @@ impl Step {
     ) -> Result<()> {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
         let (step, term) = (self.report.id.to_string(), self.report.term);
         check_needed(&step, found, selection)?;
@@ -276,7 +304,7 @@ impl Step {
     pub fn covered(&self, name: &str, selection: &Selection) -> Result<Vec<Region>> {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
         check_needed(&self.report.id.to_string(), found, selection)?;
         let parts = assemble::covered(&found.field, &records, selection)?;
@@ -287,7 +315,7 @@ impl Step {
     pub fn check_covered(&self, name: &str, selection: &Selection) -> Result<()> {
         self.held.guard.check("consumer")?;
         let _hold = self.hold()?;
-        let found = self.find(name)?;
+        let found = self.find_data(name)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
         check_needed(&self.report.id.to_string(), found, selection)?;
         let covered = assemble::parts(&self.report.id.to_string(), &found.field, &records, selection);

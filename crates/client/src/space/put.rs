@@ -131,8 +131,16 @@ impl Space {
         payload: Option<Payload<'_>>,
     ) -> Result<()> {
         let field = put.field.name.clone();
-        let block =
-            PutBlock { field, number, part: 0, level: 0, extent: put.extent.clone(), stats: None, bytes };
+        let block = PutBlock {
+            field,
+            number,
+            part: 0,
+            level: 0,
+            extent: put.extent.clone(),
+            stats: None,
+            of_field: false,
+            bytes,
+        };
         let (field, step, by, replicas) = (put.field.clone(), put.step, self.by, self.replicas);
         let message = Request::Put(Box::new(space::SpacePut { field, step, by, replicas, block }));
         match rpc.call_within(&message, payload, rpc.patience(), "to keep an array")?.message {

@@ -46,8 +46,10 @@ pub struct Field {
     pub origin: Vec<f64>,
     /// Physical units, as the user writes them.
     pub units: String,
-    /// Whether blocks are to carry statistics.
-    pub stats: bool,
+    /// Whether the domain goes on with its first elements behind its last ones; empty or one for each dimension.
+    pub periodic: Vec<bool>,
+    /// How many elements of a level lie where one of the level below does; empty or one for each dimension.
+    pub refinement: Vec<u32>,
     /// Of the space: whether each put is the whole array, and takes the place of the one before. One server answers for it.
     pub whole: bool,
 }
@@ -81,7 +83,8 @@ impl Field {
             spacing: Vec::new(),
             origin: Vec::new(),
             units: String::new(),
-            stats: false,
+            periodic: Vec::new(),
+            refinement: Vec::new(),
             whole: false,
         }
     }
@@ -146,12 +149,19 @@ impl Field {
             return fail("its period is 0; use 1 for every step".into());
         }
         self.sequence.check().map_err(|error| error.during(format!("field '{}'", self.name)))?;
-        for (what, given) in
-            [("dims", self.dims.len()), ("spacing", self.spacing.len()), ("origin", self.origin.len())]
-        {
+        for (what, given) in [
+            ("dims", self.dims.len()),
+            ("spacing", self.spacing.len()),
+            ("origin", self.origin.len()),
+            ("periodic", self.periodic.len()),
+            ("refinement", self.refinement.len()),
+        ] {
             if given != 0 && given != n {
                 return fail(format!("{what} has {given} entries for {n} dimensions"));
             }
+        }
+        if self.refinement.contains(&0) {
+            return fail("a refinement of 0: levels grow finer by 1 or more".into());
         }
         for dim in &self.dims {
             check_name(&format!("a dimension of field '{}'", self.name), dim)?;
@@ -160,6 +170,12 @@ impl Field {
             return fail(format!("units of {} bytes; at most 4096 are allowed", self.units.len()));
         }
         Ok(())
+    }
+
+    /// The steps at which it is offered.
+    pub fn outputs(&self) -> Sequence {
+        let stride = self.sequence.stride.saturating_mul(u64::from(self.every.max(1)));
+        Sequence { first: self.sequence.first, stride }
     }
 
     /// Which of the steps at which it is offered this is, counted from 0; `None` if it is none.
@@ -182,7 +198,6 @@ impl Field {
 
     /// What differs in `other`, given by another rank, which cannot change in a run: both values of each.
     pub fn differences(&self, other: &Field) -> Vec<String> {
-        let numbers = |values: &[f64]| format!("{values:?}");
         let association = |field: &Field| format!("{:?}", field.association).to_lowercase();
         let has_shape = |field: &Field| field.shape.is_some().to_string();
         let pairs = [
@@ -194,20 +209,41 @@ impl Field {
             ("every", self.every.to_string(), other.every.to_string()),
             ("association", association(self), association(other)),
             ("dims", format!("{:?}", self.dims), format!("{:?}", other.dims)),
+            ("periodic", format!("{:?}", self.periodic), format!("{:?}", other.periodic)),
+            ("refinement", format!("{:?}", self.refinement), format!("{:?}", other.refinement)),
+        ];
+        differing(pairs)
+    }
+
+    /// What differs in `other`, given by another rank of the same step: both values of each.
+    pub fn differences_at_step(&self, other: &Field) -> Vec<String> {
+        let numbers = |values: &[f64]| format!("{values:?}");
+        let pairs = [
+            ("shape", self.kind_and_shape(), other.kind_and_shape()),
             ("spacing", numbers(&self.spacing), numbers(&other.spacing)),
             ("origin", numbers(&self.origin), numbers(&other.origin)),
             ("units", format!("'{}'", self.units), format!("'{}'", other.units)),
-            ("stats", self.stats.to_string(), other.stats.to_string()),
         ];
-        let differ = pairs.into_iter().filter(|(_, mine, theirs)| mine != theirs);
-        differ.map(|(what, mine, theirs)| format!("{what} {theirs}, not {mine}")).collect()
+        differing(pairs)
     }
 
-    /// Whether `other`, given by another rank, is the same offer (the shape may change from step to step).
+    /// Whether `other`, given by another rank, is the same offer: shape, spacing, origin and units may change from step to step.
     pub fn agrees_with(&self, other: &Field) -> bool {
-        Field { shape: None, ..self.clone() } == Field { shape: None, ..other.clone() }
-            && self.shape.is_some() == other.shape.is_some()
+        let fixed = |field: &Field| Field {
+            shape: None,
+            spacing: Vec::new(),
+            origin: Vec::new(),
+            units: String::new(),
+            ..field.clone()
+        };
+        fixed(self) == fixed(other) && self.shape.is_some() == other.shape.is_some()
     }
+}
+
+/// Those of these that differ: what, both values.
+fn differing<const N: usize>(pairs: [(&str, String, String); N]) -> Vec<String> {
+    let differ = pairs.into_iter().filter(|(_, mine, theirs)| mine != theirs);
+    differ.map(|(what, mine, theirs)| format!("{what} {theirs}, not {mine}")).collect()
 }
 
 #[cfg(test)]

@@ -86,6 +86,13 @@ impl Needs {
         }
     }
 
+    /// The names of those that are needed, and none of which is among these.
+    pub fn missing_from<'a>(&self, offers: impl Iterator<Item = &'a Field> + Clone) -> Vec<String> {
+        let Needs::Fields(needs) = self else { return Vec::new() };
+        let missing = needs.iter().filter(|need| !offers.clone().any(|offer| need.names(&offer.name)));
+        missing.map(|need| need.field.clone()).collect()
+    }
+
     /// Whether this field, or a part of it, is needed at this step.
     pub fn wants(&self, field: &Field, step: StepNumber) -> bool {
         self.of(&field.name).is_some_and(|terms| terms.period.includes(field, step))
@@ -102,11 +109,10 @@ impl Needs {
         };
         for need in needs.iter().filter(|need| !need.optional) {
             if !offers.clone().any(|offer| need.names(&offer.name)) {
-                let known: Vec<_> = offers.map(|offer| &offer.name[..]).collect();
                 return Err(Error::not_found(format!(
                     "stream '{stream}' has no field '{}'; it offers {}",
                     need.field,
-                    if known.is_empty() { "none".into() } else { known.join(", ") }
+                    shown(offers)
                 )));
             }
         }
@@ -131,6 +137,20 @@ impl Needs {
             }
         }
     }
+}
+
+/// How many fields are named with their types.
+const SHOWN_MAX: usize = 8;
+
+/// What is offered, for people.
+fn shown<'a>(offers: impl Iterator<Item = &'a Field> + Clone) -> String {
+    let one = |offer: &Field| format!("{} ({})", offer.name, offer.kind_and_shape());
+    let mut known: Vec<String> = offers.clone().take(SHOWN_MAX).map(one).collect();
+    let more = offers.count().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        known.push(format!("{more} more"));
+    }
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }
 
 #[cfg(test)]
@@ -178,7 +198,7 @@ mod tests {
         assert!(check(vec![]).is_err());
         assert!(check(vec![Need::new(&"x".repeat(1000))]).is_err());
         assert!(check(vec![Need::new("x"), Need::new("y"), Need::new("x")]).is_err());
-        let none = Terms { period: Period::every(0), part: None };
+        let none = Terms { period: Period::every(0), ..Terms::ALL };
         assert!(check(vec![Need { terms: none.clone(), ..Need::new("x") }]).is_err());
         assert!(Needs::All(none).check().is_err());
     }

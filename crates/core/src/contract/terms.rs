@@ -1,6 +1,6 @@
 //! What is needed of a field.
 
-use super::{Field, Slices};
+use super::{Field, Sequence, Slices};
 use crate::ids::StepNumber;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,16 @@ impl Period {
         Period { every, first: None }
     }
 
+    /// The steps at which a field is needed.
+    pub fn steps_of(&self, field: &Field) -> Sequence {
+        let offered = field.outputs();
+        let before = self.first.map_or(0, |first| field.outputs_before(first));
+        Sequence {
+            first: offered.first.saturating_add(before.saturating_mul(offered.stride)),
+            stride: offered.stride.saturating_mul(u64::from(self.every.max(1))),
+        }
+    }
+
     /// Whether a field is needed at a step.
     pub fn includes(&self, field: &Field, step: StepNumber) -> bool {
         let Some(output) = field.output_at(step) else { return false };
@@ -39,6 +49,18 @@ impl fmt::Display for Period {
     }
 }
 
+/// Which statistics of a field are needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Statistics {
+    /// None.
+    #[default]
+    None,
+    /// Those of each block, and of the whole field, along with the data.
+    Along,
+    /// Those of the whole field, and no data.
+    Alone,
+}
+
 /// What is needed of a field: at which steps, and which part. What a producer has to know of a contract.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Terms {
@@ -46,21 +68,29 @@ pub struct Terms {
     pub period: Period,
     /// Which part of its global shape; `None`: all of it.
     pub part: Option<Slices>,
+    /// Which statistics.
+    pub statistics: Statistics,
 }
 
 impl Terms {
     /// All of it, each time.
-    pub const ALL: Terms = Terms { period: Period::ALL, part: None };
+    pub const ALL: Terms = Terms { period: Period::ALL, part: None, statistics: Statistics::None };
 
     /// All of it, every so many times.
     pub fn every(every: u32) -> Terms {
-        Terms { period: Period::every(every), part: None }
+        Terms { period: Period::every(every), ..Terms::ALL }
     }
 
     /// Checks what can be wrong in itself.
     pub fn check(&self) -> Result<()> {
         if self.period.every == 0 {
             return Err(Error::invalid("its period is 0; use 1 for every step"));
+        }
+        if let (Statistics::Alone, Some(part)) = (self.statistics, &self.part) {
+            return Err(Error::invalid(format!(
+                "statistics alone are those of the whole field, and region {part} is asked for: leave the region out, or ask for \
+                 the data along with them"
+            )));
         }
         Ok(())
     }
@@ -80,13 +110,16 @@ impl Terms {
     pub fn cover(&self, other: &Terms) -> bool {
         (self.period == other.period || self.period == Period::ALL)
             && (self.part.is_none() || self.part == other.part)
+            && match self.statistics {
+                Statistics::Along => self.part == other.part || other.statistics == Statistics::None,
+                own => own == other.statistics,
+            }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Sequence;
     use crate::dtype::Dtype;
 
     #[test]

@@ -1,8 +1,10 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
-use crate::contract::Needs;
+use crate::Error;
+use crate::contract::{Needs, NeedsByStep};
 use crate::identity::Identity;
 use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::steps::matched::Matched;
 use crate::steps::report::HeldStep;
 use crate::steps::unmatched::Unmatched;
 use serde::{Deserialize, Serialize};
@@ -68,7 +70,7 @@ pub enum Take {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttachmentRecord {
     /// What it needs.
-    pub needs: Needs,
+    pub needs: NeedsByStep,
     /// Whether it goes on with the next run when one ends.
     pub follow: bool,
     /// Which closed steps it is told of.
@@ -139,7 +141,9 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub struct Attachment {
     /// What it needs.
-    pub needs: Needs,
+    pub needs: NeedsByStep,
+    /// What it has asked for instead, until it is decided from which step on that holds.
+    pub(super) proposed: Option<Needs>,
     /// The server that it is connected to.
     pub server: ServerId,
     /// How many steps it may hold unreleased at once.
@@ -194,13 +198,16 @@ pub struct Attachment {
     pub(super) told: Option<AttachmentRecord>,
     /// The latest steps of which it needs nothing.
     pub(super) unmatched: Unmatched,
+    /// When it last needed which field.
+    pub(super) matched: Matched,
 }
 
 impl Attachment {
     /// A new attachment.
-    pub fn new(needs: Needs, server: ServerId, window: u32) -> Attachment {
+    pub fn new(needs: impl Into<NeedsByStep>, server: ServerId, window: u32) -> Attachment {
         Attachment {
-            needs,
+            needs: needs.into(),
+            proposed: None,
             server,
             window: window.clamp(1, 1024),
             follow: false,
@@ -229,6 +236,7 @@ impl Attachment {
             attrs: (0, 0),
             told: None,
             unmatched: Unmatched::default(),
+            matched: Matched::default(),
         }
     }
 
@@ -238,7 +246,7 @@ impl Attachment {
     }
 
     /// What keeps the demand in force, and the steps, for readers of a run that may come back. It is told of nothing.
-    pub(super) fn stand_in(needs: Needs, run: Option<RunNumber>) -> Attachment {
+    pub(super) fn stand_in(needs: impl Into<NeedsByStep>, run: Option<RunNumber>) -> Attachment {
         let mut attachment = Attachment::new(needs, ServerId(0), 1);
         attachment.window = 0;
         attachment.role = Role::StandIn { dropped: BTreeSet::new() };
@@ -263,6 +271,27 @@ impl Attachment {
             Phase::Waiting | Phase::Looking => None,
             Phase::TakesPart(run, step) | Phase::Ended(run, step) => Some((run, step)),
             Phase::Closing(from) => from,
+        }
+    }
+
+    /// Says whose contract an error is about.
+    pub(super) fn about(&self, error: Error) -> Error {
+        match &self.reader {
+            Some(reader) => error.during(format!("the contract of a reader, {reader}")),
+            None => error.during("the contract of a pipeline"),
+        }
+    }
+
+    /// What is demanded for it: what it needs at last.
+    pub(super) fn demanded(&self) -> &Needs {
+        self.proposed.as_ref().unwrap_or_else(|| self.needs.latest())
+    }
+
+    /// It is decided that what it has asked for holds from this step on.
+    pub(super) fn change_needs_at(&mut self, run: RunNumber, step: StepNumber) {
+        if let Some(needs) = self.proposed.take() {
+            self.needs.change(run, step, needs);
+            self.unmatched = Unmatched::default();
         }
     }
 

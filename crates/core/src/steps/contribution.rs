@@ -4,6 +4,7 @@ use crate::block::BlockRecord;
 use crate::contract::Field;
 use crate::directory::check_blocks;
 use crate::ids::{ServerId, StepNumber};
+use crate::stats::Stats;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -17,12 +18,14 @@ pub struct FieldContribution {
     pub blocks: Vec<BlockRecord>,
     /// What it put besides, and is registered with the owners of tiles.
     pub registered: RegisteredBlocks,
+    /// The statistics of what this rank put, where those of the whole field are wanted.
+    pub stats: Option<Box<Stats>>,
 }
 
 impl FieldContribution {
     /// A field all of whose blocks are told.
     pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldContribution {
-        FieldContribution { field, blocks, registered: RegisteredBlocks::default() }
+        FieldContribution { field, blocks, registered: RegisteredBlocks::default(), stats: None }
     }
 }
 

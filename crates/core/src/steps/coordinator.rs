@@ -14,6 +14,7 @@ use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{Attachment, AttachmentId};
 use crate::steps::counts::StepCounts;
+use crate::steps::matching::{Matching, Offered, ReaderMatches};
 use crate::steps::options::Policy;
 use crate::steps::rank::RankState;
 use crate::steps::reader_status::ReaderStatus;
@@ -192,6 +193,33 @@ impl StreamCoordinator {
                 },
             },
             reached: run.and_then(Run::reached),
+        }
+    }
+
+    /// What all that is attached needs of the latest run's offer.
+    pub fn matching(&self) -> Matching {
+        let run = self.runs.get(&self.last_run);
+        let offered = || run.into_iter().flat_map(|run| run.offer.fields.values());
+        let attached = || self.attachments.values().filter(|attachment| !attachment.is_stand_in());
+        let readers = attached().map(|attachment| ReaderMatches {
+            reader: ReaderStatus::of(attachment, self.unmatched_text(attachment)),
+            matches: attachment.matched.matches(self.last_run, attachment.demanded(), offered()),
+            missing: attachment.demanded().missing_from(offered()),
+        });
+        let fields = offered().map(|field| Offered {
+            field: field.name.clone(),
+            dtype: field.dtype,
+            steps: field.outputs(),
+            bytes: field.bytes(),
+            readers: attached().filter(|attachment| attachment.demanded().of(&field.name).is_some()).count()
+                as u64,
+            staged: run.and_then(|run| run.staged.get(&field.name).copied()),
+        });
+        Matching {
+            run: self.last_run(),
+            last_closed: run.and_then(|run| run.last_closed),
+            readers: readers.collect(),
+            fields: fields.collect(),
         }
     }
 

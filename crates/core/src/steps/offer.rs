@@ -49,8 +49,8 @@ impl Offer {
         let fields = self.fields.len();
         match self.fields.get_mut(&field.name) {
             Some(known) if !known.agrees_with(&field) => Err(Error::conflict(format!(
-                "rank {rank} offers field '{}' of stream '{stream}' with {}, as it was offered before: only its shape may \
-                 change in a run, and all ranks must agree",
+                "rank {rank} offers field '{}' of stream '{stream}' with {}, as it was offered before: its shape, \
+                 spacing, origin and units alone may change in a run, and all ranks must agree",
                 field.name,
                 known.differences(&field).join("; ")
             ))),
@@ -103,8 +103,17 @@ impl Offer {
         Ok(())
     }
 
+    /// The fields that are needed at a step.
+    pub(super) fn wanted<'a>(
+        &'a self,
+        needs: &'a Needs,
+        step: StepNumber,
+    ) -> impl Iterator<Item = &'a Field> {
+        self.fields.values().filter(move |field| needs.wants(field, step))
+    }
+
     /// Whether something of a step is needed.
     pub(super) fn is_wanted(&self, needs: &Needs, step: StepNumber) -> bool {
-        self.fields.values().any(|field| needs.wants(field, step))
+        self.wanted(needs, step).next().is_some()
     }
 }

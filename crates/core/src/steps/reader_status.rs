@@ -36,7 +36,7 @@ impl ReaderStatus {
         ReaderStatus {
             who: attachment.reader.clone(),
             server: attachment.server,
-            needs: attachment.needs.clone(),
+            needs: attachment.demanded().clone(),
             take: attachment.take,
             window: attachment.window,
             held: (attachment.delivered.len() + attachment.pinned.len()) as u64,

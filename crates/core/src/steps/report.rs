@@ -5,6 +5,7 @@ use crate::block::BlockRecord;
 use crate::contract::{Field, Slices};
 use crate::directory::check_blocks;
 use crate::ids::{Epoch, RunNumber, StepId, StepNumber};
+use crate::stats::Stats;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -27,12 +28,16 @@ pub struct FieldReport {
     pub blocks: Vec<BlockRecord>,
     /// How many blocks are registered with the owners of their tiles instead.
     pub registered: u64,
+    /// The statistics of the whole field, if the one who is told needs them.
+    pub stats: Option<Box<Stats>>,
+    /// Whether that one needs nothing else of it.
+    pub stats_alone: bool,
 }
 
 impl FieldReport {
     /// A field all of whose blocks are told.
     pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
-        FieldReport { field, part: None, blocks, registered: 0 }
+        FieldReport { field, part: None, blocks, registered: 0, stats: None, stats_alone: false }
     }
 }
 

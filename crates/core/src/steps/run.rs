@@ -44,6 +44,8 @@ pub(super) struct Run {
     pub(super) counts: StepCounts,
     /// The highest step that has been closed, here or as was handed over.
     pub(super) last_closed: Option<StepNumber>,
+    /// The last closed step at which something of a field was staged, and how many bytes.
+    pub(super) staged: BTreeMap<String, (StepNumber, u64)>,
     /// Up to which step all was counted by the coordinator before this one, which has handed over its counts.
     counted_up_to: Option<StepNumber>,
     /// In which term its steps began to be counted, if another server coordinated it before and has not handed its counts
@@ -78,6 +80,7 @@ impl Run {
             kept: BTreeSet::new(),
             counts: StepCounts::default(),
             last_closed: None,
+            staged: BTreeMap::new(),
             counted_up_to: None,
             counted_since: 0,
             origin: Origin::Joined,
@@ -383,6 +386,12 @@ impl Run {
             self.counts.closed += 1;
             self.counts.dropped += u64::from(step.dropped);
             self.counts.torn += u64::from(step.torn);
+        }
+        for (field, bytes) in step.bytes_of_fields() {
+            match self.staged.get_mut(field) {
+                Some(last) => *last = (*last).max((number, bytes)),
+                None => drop(self.staged.insert(field.clone(), (number, bytes))),
+            }
         }
         Some(step)
     }

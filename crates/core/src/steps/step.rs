@@ -1,10 +1,11 @@
 //! One step of a run, as far as its ranks have told of it.
 
 use crate::block::BlockRecord;
-use crate::contract::{Needs, Slices};
+use crate::contract::{Needs, Slices, Statistics};
 use crate::directory::FieldIndex;
 use crate::ids::{Epoch, ServerId, StepId};
-use crate::steps::contribution::{FieldContribution, StepContribution};
+use crate::stats::Stats;
+use crate::steps::contribution::{FieldContribution, RegisteredBlocks, StepContribution};
 use crate::steps::report::{FieldReport, StepReport};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,9 @@ pub(super) struct Step {
     pub(super) ended: BTreeSet<u32>,
     pub(super) fields: BTreeMap<String, FieldIndex>,
     /// Blocks of fields that owners of tiles know.
-    pub(super) registered: BTreeMap<String, u64>,
+    pub(super) registered: BTreeMap<String, RegisteredBlocks>,
+    /// The statistics of fields of which they are wanted.
+    pub(super) stats: BTreeMap<String, Stats>,
     /// The servers that hold or know blocks of it.
     pub(super) servers: BTreeSet<ServerId>,
     /// As in [`crate::steps::Effect::Free`].
@@ -67,6 +70,7 @@ impl Step {
             ended: BTreeSet::new(),
             fields: BTreeMap::new(),
             registered: BTreeMap::new(),
+            stats: BTreeMap::new(),
             servers,
             unseen_before,
             bytes: 0,
@@ -92,6 +96,7 @@ impl Step {
         self.bytes = 0;
         self.fields.clear();
         self.registered.clear();
+        self.stats.clear();
         std::mem::take(&mut self.servers).into_iter().collect()
     }
 
@@ -110,20 +115,24 @@ impl Step {
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;
         self.servers.extend(&ended.servers);
-        for FieldContribution { field, blocks, registered } in ended.fields {
+        for FieldContribution { field, blocks, registered, stats } in ended.fields {
+            if let Some(stats) = stats {
+                self.stats.entry(field.name.clone()).or_insert(Stats::EMPTY).merge(&stats);
+            }
             if registered.blocks > 0 {
-                *self.registered.entry(field.name.clone()).or_default() += registered.blocks;
+                let known = self.registered.entry(field.name.clone()).or_default();
+                known.blocks += registered.blocks;
+                known.bytes = known.bytes.saturating_add(registered.bytes);
                 self.bytes += registered.bytes;
             }
             let index =
                 self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
             if index.field() != &field && result.is_ok() {
                 result = Err(Error::conflict(format!(
-                    "rank {rank} gives field '{}' as {} at step {}, another rank as {}; all ranks of a step must agree",
+                    "rank {rank} gives field '{}' at step {} another way than another rank: {}; all ranks of a step must agree",
                     field.name,
-                    field.kind_and_shape(),
                     ended.step,
-                    index.field().kind_and_shape()
+                    index.field().differences_at_step(&field).join("; ")
                 )));
             }
             for block in blocks {
@@ -148,13 +157,27 @@ impl Step {
         let fields = wanted
             .map(|index| {
                 let field = index.field();
-                let part = needs.of(&field.name).and_then(|terms| terms.part.clone());
-                let registered = self.registered.get(&field.name).copied().unwrap_or(0);
+                let terms = needs.of(&field.name);
+                let part = terms.and_then(|terms| terms.part.clone());
+                let statistics = terms.map_or(Statistics::None, |terms| terms.statistics);
+                let wants_stats = statistics != Statistics::None && part.is_none();
+                let stats = self.stats.get(&field.name).filter(|_| wants_stats);
+                if statistics == Statistics::Alone {
+                    let stats = stats.copied().map(Box::new);
+                    return FieldReport {
+                        stats,
+                        stats_alone: true,
+                        ..FieldReport::new(field.clone(), Vec::new())
+                    };
+                }
+                let registered = self.registered.get(&field.name).map_or(0, |registered| registered.blocks);
                 FieldReport {
                     field: field.clone(),
                     blocks: blocks_in(index, part.as_ref()),
                     part,
                     registered,
+                    stats: stats.copied().map(Box::new),
+                    stats_alone: false,
                 }
             })
             .collect();
@@ -171,9 +194,19 @@ impl Step {
         }
     }
 
+    /// The fields of which it has blocks, and how many bytes.
+    pub(super) fn bytes_of_fields(&self) -> impl Iterator<Item = (&String, u64)> {
+        self.fields.iter().filter_map(|(name, index)| {
+            let registered = self.registered.get(name).copied().unwrap_or_default();
+            let bytes = index.blocks().iter().map(|block| block.location.bytes);
+            let has_some = registered.blocks > 0 || !index.blocks().is_empty();
+            has_some.then(|| (name, bytes.fold(registered.bytes, u64::saturating_add)))
+        })
+    }
+
     /// How many blocks it has, here or with the owners of their tiles.
     pub(super) fn block_count(&self) -> u64 {
         let told: usize = self.fields.values().map(|index| index.blocks().len()).sum();
-        told as u64 + self.registered.values().sum::<u64>()
+        told as u64 + self.registered.values().map(|registered| registered.blocks).sum::<u64>()
     }
 }

@@ -3,6 +3,7 @@
 use super::client::{Client, log_unanswered};
 use super::payload;
 use super::role_session::{PATIENCE_MAX, RoleSession, not_spoken};
+use crate::status::contracts;
 use forebay_cluster::membership::Healed;
 use forebay_core::ids::check_name;
 use forebay_core::{Error, Result};
@@ -60,6 +61,7 @@ impl Session {
                 let (stream, driven) = node.state.lock().pipelines.find(&name)?;
                 Ok(Some(Reply::Pipeline { stream, driven }))
             }
+            Request::Contracts { stream } => self.contracts(&stream).await.map(Some),
             Request::LeaveGroup { discard, patience_ms } => {
                 let patience = Duration::from_millis(patience_ms).min(PATIENCE_MAX);
                 node.leave(discard, patience, self.client.left()).await?;
@@ -76,6 +78,18 @@ impl Session {
                 Ok(Some(Reply::Done))
             }
         }
+    }
+
+    /// What is needed of a stream.
+    async fn contracts(&mut self, stream: &str) -> Result<Reply> {
+        check_name("stream", stream)?;
+        if let Some(server) = self.client.find_elsewhere(stream).await? {
+            return Ok(Reply::Redirect(server));
+        }
+        let state = self.client.node.state.lock();
+        let known = state.coordination.get(stream);
+        let known = known.ok_or_else(|| Error::not_found(format!("there is no stream '{stream}'")))?;
+        Ok(Reply::Contracts(contracts::shown(stream, &known.matching()).to_string()))
     }
 
     /// Creates a pipeline, or leaves none: not if its workers take too long, nor if who asked has gone.

@@ -6,8 +6,9 @@ use super::reading::Reading;
 use super::role_session::{RoleSession, not_spoken};
 use crate::node::Node;
 use crate::streams::attachments::Delivery;
+use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
-use forebay_core::steps::{Attachment, AttachmentId, Situation};
+use forebay_core::steps::{Attachment, AttachmentId, Situation, StreamCoordinator};
 use forebay_core::{Error, Result};
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::frame::Frame;
@@ -73,6 +74,7 @@ impl Session {
                 Ok(Some(Reply::Done))
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
+            Request::Need { attachment, needs } => self.change_needs(attachment, *needs).await.map(Some),
             Request::Detach { attachment, held } => {
                 self.close_attachment(attachment, &held);
                 Ok(Some(Reply::Done))
@@ -119,12 +121,7 @@ impl Session {
             }
             id
         };
-        let agreed = tokio::select! {
-            biased;
-            agreed = timeout(self.client.patience, node.agreed_on(&stream, id)) => agreed.is_ok(),
-            () = self.client.left() => false,
-        };
-        if agreed {
+        if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
             let from = node.coordinator(&mut node.state.lock(), &stream).active_from(id);
             return Ok(Reply::Attached { attachment: id, from });
         }
@@ -134,6 +131,38 @@ impl Session {
             "the servers did not agree in time from which step of stream '{stream}' on a new reader takes part: one of \
              them stands still"
         )))
+    }
+
+    /// Changes the contract of an attachment. Answers once it is agreed from which step on that holds.
+    async fn change_needs(&mut self, id: AttachmentId, needs: Needs) -> Result<Reply> {
+        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else {
+            return Err(Error::not_found("the reader is not attached"));
+        };
+        let (stream, node) = (stream.clone(), self.client.node.clone());
+        {
+            let mut state = node.state.lock();
+            let effects = node.coordinator(&mut state, &stream).change_needs(id, needs)?;
+            node.apply(&mut state, &stream, effects);
+            node.drain(&mut state);
+        }
+        if self.agreed(&stream, |stream| stream.are_needs_agreed(id)).await {
+            let from = node.coordinator(&mut node.state.lock(), &stream).needs_hold_from(id);
+            return Ok(Reply::Needed { from });
+        }
+        Err(Error::timeout(format!(
+            "the servers did not agree in time from which step of stream '{stream}' on the new contract holds, one of them \
+             stands still: it holds later, and may be asked for once more"
+        )))
+    }
+
+    /// Waits until something about a stream is agreed; `false` if that takes too long, or the reader leaves.
+    async fn agreed(&mut self, stream: &str, is_agreed: impl Fn(&StreamCoordinator) -> bool) -> bool {
+        let node = self.client.node.clone();
+        tokio::select! {
+            biased;
+            agreed = timeout(self.client.patience, node.until_agreed(stream, is_agreed)) => agreed.is_ok(),
+            () = self.client.left() => false,
+        }
     }
 
     /// The server that coordinates a stream, if it is another one; if it is this one, waits until it has been told all that
@@ -227,13 +256,13 @@ impl Node {
         }
     }
 
-    /// Waits until it is agreed from which step on an attachment takes part. The caller sets the deadline.
-    async fn agreed_on(&self, stream: &str, id: AttachmentId) {
+    /// Waits until something about a stream that this server coordinates is agreed. The caller sets the deadline.
+    async fn until_agreed(&self, stream: &str, is_agreed: impl Fn(&StreamCoordinator) -> bool) {
         loop {
             let decided = self.agreed.notified();
             tokio::pin!(decided);
             decided.as_mut().enable();
-            if self.coordinator(&mut self.state.lock(), stream).is_start_agreed(id) {
+            if is_agreed(self.coordinator(&mut self.state.lock(), stream)) {
                 return;
             }
             decided.await;

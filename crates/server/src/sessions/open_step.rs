@@ -4,6 +4,7 @@ use crate::held::Held;
 use forebay_core::block::BlockRecord;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{BlockKey, StepNumber};
+use forebay_core::stats::Stats;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(super) struct OpenStep {
     pub(super) time: f64,
     pub(super) demand: Arc<Demand>,
     pub(super) fields: BTreeMap<String, Vec<BlockRecord>>,
+    /// Of fields of which they are wanted, the statistics of what the rank put.
+    pub(super) stats: BTreeMap<String, Stats>,
     pub(super) held: Vec<Held>,
     /// Field and key of each block.
     pub(super) keys: HashSet<(String, BlockKey)>,
@@ -29,11 +32,17 @@ impl OpenStep {
             time,
             demand,
             fields: BTreeMap::new(),
+            stats: BTreeMap::new(),
             held: Vec::new(),
             keys: HashSet::new(),
             sizes: Vec::new(),
             told: 0,
         }
+    }
+
+    /// Statistics are to be counted among those of a field.
+    pub(super) fn count(&mut self, field: &str, stats: &Stats) {
+        self.stats.entry(field.to_owned()).or_insert(Stats::EMPTY).merge(stats);
     }
 
     /// A block is put in it, of which so many bytes are told at most; it may be `here`, on this server.

@@ -152,12 +152,12 @@ impl Session {
             Request::BeganAlone { step, time, ended } => {
                 self.on_began_alone(step, time)?;
                 if ended {
-                    self.end_step(step, 0, false)?;
+                    self.end_step(step, 0, false, Vec::new())?;
                 }
             }
             Request::Put(block) => return self.put(header, block).await.map(Some),
-            Request::End { step, blocks, dropped } => {
-                if let Some(kept) = self.end_step(step, blocks, dropped)? {
+            Request::End { step, blocks, dropped, stats } => {
+                if let Some(kept) = self.end_step(step, blocks, dropped, stats)? {
                     self.wait_for_copies(kept).await?;
                 }
             }

@@ -128,9 +128,18 @@ impl Rank {
         torn: bool,
         done: Option<Done>,
     ) -> Result<()> {
+        let mut put = open.fields;
+        // Of some nothing was put but what is counted.
+        for name in open.stats.keys() {
+            put.entry(name.clone()).or_default();
+        }
         let mut fields = Vec::new();
-        for (name, blocks) in open.fields {
-            fields.push(FieldContribution::new(self.field(&name)?.clone(), blocks));
+        for (name, blocks) in put {
+            let stats = open.stats.get(&name).copied().map(Box::new);
+            fields.push(FieldContribution {
+                stats,
+                ..FieldContribution::new(self.field(&name)?.clone(), blocks)
+            });
         }
         let (step, time) = (open.number, open.time);
         let ended = StepContribution { step, time, fields, dropped, torn, servers: Vec::new() };

@@ -28,6 +28,11 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Asks what is needed of a stream. Answer: [`Reply::Contracts`], or [`Reply::Redirect`].
+    Contracts {
+        /// Its name.
+        stream: String,
+    },
     /// The server leaves its group, once all that it holds is held elsewhere; then it ends. Answer: [`Reply::Done`].
     LeaveGroup {
         /// Whether what no other server can hold is given up.
@@ -66,7 +71,9 @@ pub enum Reply {
         /// Those which it gives up.
         given_up: Vec<ServerId>,
     },
-    /// To [`Request::CreatePipeline`]: another server coordinates the stream.
+    /// To [`Request::Contracts`]: JSON.
+    Contracts(String),
+    /// To [`Request::CreatePipeline`] and [`Request::Contracts`]: another server coordinates the stream.
     Redirect(ServerId),
 }
 

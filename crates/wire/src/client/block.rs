@@ -1,7 +1,8 @@
 //! Blocks as they are put and granted memory for: what several protocols of clients speak of.
 
-use forebay_core::block::{Extent, Location, Stats};
+use forebay_core::block::{Extent, Location};
 use forebay_core::ids::BlockKey;
+use forebay_core::stats::BlockStats;
 use serde::{Deserialize, Serialize};
 
 /// A range of an arena that a client may write to.
@@ -53,7 +54,9 @@ pub struct PutBlock {
     /// Its box.
     pub extent: Extent,
     /// Statistics, if they were computed.
-    pub stats: Option<Box<Stats>>,
+    pub stats: Option<Box<BlockStats>>,
+    /// Whether these are to be counted among the statistics of the whole field.
+    pub of_field: bool,
     /// Its bytes.
     pub bytes: BytesLocation,
 }
@@ -66,7 +69,8 @@ impl PutBlock {
             BytesLocation::Granted { .. } | BytesLocation::Payload | BytesLocation::Placed(_) => 0,
         };
         // Four numbers a dimension (shape, offset and both ghosts) and all that has a fixed size.
-        128 + 4 * 10 * self.extent.ndim() + inline
+        let stats = self.stats.as_ref().map_or(0, |stats| 160 + stats.tiles.len());
+        128 + 4 * 10 * self.extent.ndim() + inline + stats
     }
 
     /// The block's key within its field and step, put by this rank.

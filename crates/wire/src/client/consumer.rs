@@ -1,7 +1,7 @@
 //! A reader and the server that coordinates its stream.
 
 use crate::protocol::speaks;
-use forebay_core::contract::Needs;
+use forebay_core::contract::{Needs, NeedsByStep};
 use forebay_core::error::Error;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Attach {
     /// The stream.
     pub stream: String,
-    /// What is needed.
-    pub needs: Needs,
+    /// What is needed: of a reader that comes back, with the changes that it knows of.
+    pub needs: NeedsByStep,
     /// How many steps may be told before one is released.
     pub window: u32,
     /// With which step to begin.
@@ -61,6 +61,13 @@ pub enum Request {
         /// The attachment.
         attachment: AttachmentId,
     },
+    /// Changes its contract. Answer: [`Reply::Needed`], once it is agreed from which step on that holds.
+    Need {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// What is needed.
+        needs: Box<Needs>,
+    },
     /// Detaches. Answer: [`Reply::Done`].
     Detach {
         /// The attachment.
@@ -84,6 +91,11 @@ pub enum Reply {
     },
     /// To [`Request::Attach`]: another server coordinates the stream.
     Redirect(ServerId),
+    /// To [`Request::Need`].
+    Needed {
+        /// The run and the step from which on it holds; `None` of one that waits for a run.
+        from: Option<(RunNumber, StepNumber)>,
+    },
     /// To [`Request::Look`].
     Situation(Box<Situation>),
 }

@@ -9,6 +9,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::error::Error;
 use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::stats::Stats;
 use forebay_core::steps::{Joining, RankCounts, Rejoin};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,8 @@ pub enum Request {
         blocks: u64,
         /// Whether something did not fit and was dropped by policy.
         dropped: bool,
+        /// Of fields, the statistics of blocks that were not staged as they are, where those of the whole field are wanted.
+        stats: Vec<(String, Stats)>,
     },
     /// Answer: [`Reply::Done`] when all that was put before is held, or what failed.
     Flush,

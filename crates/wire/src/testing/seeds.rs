@@ -8,11 +8,12 @@ use crate::client::space::{self, SpacePut};
 use crate::drive::{Drive, DriveOrder};
 use crate::peer::{self, PeerMessage};
 use forebay_core::Result;
-use forebay_core::block::{BlockRecord, Extent, Location, Stats};
-use forebay_core::contract::{Field, Index, Need, Needs, Period, Slice, Slices, Terms};
+use forebay_core::block::{BlockRecord, Extent, Location};
+use forebay_core::contract::{Field, Index, Need, Needs, Period, Slice, Slices, Statistics, Terms};
 use forebay_core::dtype::Dtype;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
+use forebay_core::stats::{BlockStats, Stats, Sum, Value};
 use forebay_core::steps::{
     AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
 };
@@ -47,8 +48,7 @@ pub fn blocks() -> Vec<BlockRecord> {
             generation: 7 + number,
         },
         inline: inline.then(|| vec![9; bytes as usize].into()),
-        stats: (number == 2)
-            .then(|| Box::new(Stats { min: -1.0, max: 2.0, sum: 3.0, count: 4, non_finite: 0 })),
+        stats: (number == 2).then(|| Box::new(BlockStats { all: seed_stats(), tiles: Box::default() })),
     };
     vec![block(0, true), block(1, false), block(2, false)]
 }
@@ -76,7 +76,16 @@ pub fn step_report() -> StepReport {
 
 /// A block of the field that is put.
 pub fn put(bytes: BytesLocation) -> PutBlock {
-    PutBlock { field: "U".into(), number: 3, part: 2, level: 0, extent: extent(4), stats: None, bytes }
+    PutBlock {
+        field: "U".into(),
+        number: 3,
+        part: 2,
+        level: 0,
+        extent: extent(4),
+        stats: None,
+        of_field: false,
+        bytes,
+    }
 }
 
 /// The same, to the space.
@@ -102,12 +111,18 @@ pub struct Requests {
     pub space: Vec<space::Request>,
 }
 
+fn seed_stats() -> Stats {
+    let bounds = Some((Value::Float(-1.0), Value::Float(2.0)));
+    Stats { bounds, count: 4, nan: 1, sum: Sum::Float(3.0, 0.0), m2: 0.5 }
+}
+
 /// A part of a field every so many steps.
 fn seed_terms() -> Terms {
     let slice = Slice { start: Some(Index::FromStart(3)), stop: Some(Index::FromEnd(1)), step: 2 };
     Terms {
         period: Period { every: 3, first: Some(1005) },
         part: Slices::new(vec![slice], vec![Slice::ALL]).ok(),
+        statistics: Statistics::Along,
     }
 }
 
@@ -117,7 +132,7 @@ pub fn requests() -> Requests {
     let inline = BytesLocation::Inline(vec![1; 216].into());
     let attach = Attach {
         stream: "s".into(),
-        needs,
+        needs: needs.into(),
         window: 3,
         start: Default::default(),
         follow: true,

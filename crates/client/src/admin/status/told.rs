@@ -363,3 +363,87 @@ pub struct WorkerStatus {
     /// The last lines that it printed.
     pub log: Vec<String>,
 }
+
+/// What `forebay contracts` and `Admin.contracts` tell: what a stream's latest run offers, and what of it each
+/// reader needs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamContracts {
+    /// The stream's name.
+    pub stream: String,
+    /// Its latest run; null if none is known.
+    pub run: Option<u64>,
+    /// The highest step of it that was closed, as far as is known.
+    pub last_closed: Option<u64>,
+    /// What it offers, and what is staged of that: the union of all contracts.
+    pub fields: Vec<OfferedField>,
+    /// The consumers and pipelines that are attached.
+    pub readers: Vec<ReaderContract>,
+    /// How many of those had no room in the message.
+    pub readers_left_out: u64,
+}
+
+/// A field that a stream's latest run offers, and what all readers together need of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OfferedField {
+    /// Its name.
+    pub field: String,
+    /// The type of its elements.
+    pub dtype: String,
+    /// The first step number at which it is offered.
+    pub first: u64,
+    /// How far apart in numbers two of its steps are.
+    pub apart: u64,
+    /// How many bytes it has at a step; null if it has no global shape.
+    pub bytes: Option<u64>,
+    /// How many readers need it.
+    pub readers: u64,
+    /// The last closed step at which something of it was staged, as the server that coordinates the stream now has
+    /// seen.
+    pub last_staged: Option<u64>,
+    /// How many bytes of it were staged then, ghosts among them.
+    pub staged_bytes: Option<u64>,
+}
+
+/// A consumer or a pipeline, and what it needs of the fields that are offered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReaderContract {
+    /// `consumer` or `pipeline`.
+    pub kind: String,
+    /// The name that it was given.
+    pub name: Option<String>,
+    /// Where it runs; null of a pipeline.
+    pub host: Option<String>,
+    /// Its process; null of a pipeline.
+    pub pid: Option<u64>,
+    /// The server that it is connected to.
+    pub server: u64,
+    /// The fields that are offered and needed.
+    pub matches: Vec<FieldMatch>,
+    /// The fields that it needs and that are not offered: optional ones, or the ranks have not declared all yet.
+    pub missing: Vec<String>,
+    /// What is said of a contract that met none of the last 16 steps.
+    pub unmatched: Option<String>,
+}
+
+/// What a reader needs of a field.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FieldMatch {
+    /// Its name.
+    pub field: String,
+    /// Every so many of the steps at which it is offered.
+    pub every: u64,
+    /// The first of them, by its number.
+    pub first: u64,
+    /// How far apart in numbers two of them are.
+    pub apart: u64,
+    /// The part of it that is needed, as NumPy writes it; null: all.
+    pub region: Option<String>,
+    /// How many bytes that is at a step, without ghosts; null if the field has no global shape.
+    pub bytes: Option<u64>,
+    /// The last closed step of the run at which it was needed.
+    pub last: Option<u64>,
+}

@@ -62,7 +62,8 @@ impl Producer {
             match self.replay_ended_step(home, ended) {
                 Ok(ended) => {
                     let (blocks, dropped) = (ended.blocks, ended.dropped);
-                    home.rpc.tell(&Request::End { step, blocks, dropped })?;
+                    let stats = ended.stats.clone().into_iter().collect();
+                    home.rpc.tell(&Request::End { step, blocks, dropped, stats })?;
                     tracing::info!("stream '{}': step {step} was put again at {}", self.stream, home.server);
                     replayed.push(ended);
                 }
@@ -93,7 +94,9 @@ impl Producer {
 
     /// Whether a step that was ended may lack something, since this demand is not the one that was in force at it.
     fn lacks_wanted(&self, ended: &ReplayStep, demand: &Demand, stored: &[StoredBlock]) -> bool {
-        let has = |field: &Field| stored.iter().any(|block| block.put.field == field.name);
+        let has = |field: &Field| {
+            ended.stats.contains_key(&field.name) || stored.iter().any(|block| block.put.field == field.name)
+        };
         let lacks = |field: &Field| demand.wants(field, ended.step) && !has(field);
         demand.version != ended.demand && lock(&self.state).fields.values().any(|field| lacks(field))
     }

@@ -3,11 +3,13 @@
 use super::{StreamCoordinator, Survivors};
 use crate::contract::Needs;
 use crate::demand::Demand;
-use crate::ids::{ServerId, StepNumber};
+use crate::ids::{RunNumber, ServerId, StepNumber};
 use crate::seeded::{Bug, seeded};
+use crate::steps::attachment::{Attachment, AttachmentId};
 use crate::steps::effect::Effect;
 use crate::steps::rank::{Rank, RankState};
 use crate::steps::run::Run;
+use crate::{Error, Result};
 use std::sync::Arc;
 
 impl StreamCoordinator {
@@ -17,7 +19,7 @@ impl StreamCoordinator {
         let all = Needs::all(1);
         let kept = keeps.then_some(&all);
         let attached = self.attachments.values().filter(|attachment| attachment.takes_part_in(self.last_run));
-        Demand::union(self.demand.version + 1, attached.map(|attachment| &attachment.needs).chain(kept))
+        Demand::union(self.demand.version + 1, attached.map(Attachment::demanded).chain(kept))
     }
 
     /// Something was attached, or is gone: agrees with the servers on what is demanded from now on.
@@ -40,6 +42,51 @@ impl StreamCoordinator {
         vec![Effect::Prepare { run, version: self.demand.version }]
     }
 
+    /// A reader changes its contract: from the step that is agreed on, other needs hold. Needs that the run cannot meet are
+    /// refused, and nothing has changed.
+    pub fn change_needs(&mut self, id: AttachmentId, needs: Needs) -> Result<Vec<Effect>> {
+        needs.check()?;
+        let gone = || Error::not_found("the reader is not attached");
+        let attachment = self.attachments.get(&id).ok_or_else(gone)?;
+        if !attachment.demands {
+            return Err(Error::invalid(
+                "a reader that looks at what is held, and demands nothing, has no contract to change",
+            ));
+        }
+        if *attachment.demanded() == needs {
+            return Ok(Vec::new());
+        }
+        let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() && run.offer.is_complete());
+        if let Some(run) = run.filter(|run| attachment.takes_part_in(run.number)) {
+            let checked = needs.check_against(&self.name, run.offer.fields.values());
+            checked.map_err(|error| attachment.about(error))?;
+        }
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.proposed = Some(needs);
+        }
+        let mut effects = self.on_demand_changed();
+        if !self.cut.is_agreeing()
+            && !self.waits_to_settle()
+            && let Some(attachment) = self.attachments.get_mut(&id)
+        {
+            // No run is there: they hold for the next one.
+            attachment.change_needs_at(self.last_run + 1, 0);
+        }
+        self.tell_attachments(&mut effects);
+        Ok(effects)
+    }
+
+    /// From which step of which run on the latest contract of a reader holds, if that is known.
+    pub fn needs_hold_from(&self, id: AttachmentId) -> Option<(RunNumber, StepNumber)> {
+        let attachment = self.attachments.get(&id).filter(|attachment| attachment.proposed.is_none())?;
+        attachment.needs.changed_at().max(attachment.from())
+    }
+
+    /// Whether it is decided from which step on the latest contract of a reader holds; also of one that is gone.
+    pub fn are_needs_agreed(&self, id: AttachmentId) -> bool {
+        self.attachments.get(&id).is_none_or(|attachment| attachment.proposed.is_none())
+    }
+
     /// A server answered to [`Effect::Prepare`].
     pub fn on_prepared(&mut self, from: ServerId, version: u64, highest: Option<StepNumber>) -> Vec<Effect> {
         self.cut.on_prepared(from, version, highest);
@@ -59,9 +106,10 @@ impl StreamCoordinator {
         }
         let proposed = &decision.demand;
         let mut waits_for_another = false;
-        for attachment in self.attachments.values_mut().filter(|a| proposed.includes(&a.needs)) {
+        for attachment in self.attachments.values_mut().filter(|a| proposed.includes(a.demanded())) {
             let first_run = attachment.first_run;
             attachment.begin_at(decision.run, decision.from);
+            attachment.change_needs_at(decision.run, decision.from);
             waits_for_another |= attachment.first_run > first_run;
         }
         let mut effects = Vec::new();

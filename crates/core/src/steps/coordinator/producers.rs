@@ -141,7 +141,9 @@ impl StreamCoordinator {
             attachment.takes_part_in(number) && (attachment.from().is_some() || number == self.last_run)
         };
         let failed = self.attachments.iter().filter(|(_, attachment)| concerned(attachment));
-        let failed = failed.filter_map(|(id, attachment)| Some((*id, check(&attachment.needs).err()?)));
+        let failed = failed.filter_map(|(id, attachment)| {
+            Some((*id, attachment.about(check(attachment.demanded()).err()?)))
+        });
         let failed: Vec<(AttachmentId, Error)> = failed.collect();
         failed.into_iter().flat_map(|(id, error)| self.fail(id, error, None)).collect()
     }
@@ -334,10 +336,14 @@ impl StreamCoordinator {
         for attachment in self.attachments.values_mut() {
             let takes = attachment.delivery;
             let wanted = if attachment.in_force(number, step_number) {
-                let wanted = run.is_wanted(&attachment.needs, step_number);
+                let mut wanted = false;
+                for field in run.offer.wanted(attachment.needs.at(number, step_number), step_number) {
+                    attachment.matched.note(number, step_number, &field.name);
+                    wanted = true;
+                }
                 if attachment.unmatched.note(step_number, wanted)
                     && let Some(text) =
-                        attachment.unmatched.text(&attachment.needs, run.offer.fields.values())
+                        attachment.unmatched.text(attachment.needs.latest(), run.offer.fields.values())
                 {
                     effects.push(Effect::Unmatched(attachment.reader.clone(), text));
                 }
@@ -345,7 +351,8 @@ impl StreamCoordinator {
             } else {
                 attachment.oldest
                     && (attachment.takes_part_in(number) || attachment.is_looking())
-                    && (takes == Delivery::All || run.is_staged(&attachment.needs, step_number))
+                    && (takes == Delivery::All
+                        || run.is_staged(attachment.needs.at(number, step_number), step_number))
             };
             let told = (number, step_number) < attachment.first;
             if !wanted || told || (torn && takes < Delivery::Torn) {

@@ -29,7 +29,8 @@ impl StreamCoordinator {
         let waits = attachment.follow || start == Start::Run || self.attachments.contains_key(&id);
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() || !waits);
         if let Some(run) = run.filter(|run| run.offer.is_complete()) {
-            attachment.needs.check_against(&self.name, run.offer.fields.values())?;
+            let checked = attachment.needs.latest().check_against(&self.name, run.offer.fields.values());
+            checked.map_err(|error| attachment.about(error))?;
         }
         if let Start::Cursor(run, _) = start
             && run > self.last_run
@@ -58,6 +59,10 @@ impl StreamCoordinator {
             (Start::Latest, None) => (start, self.newest(&attachment)),
             (Start::Next | Start::Oldest | Start::Run, None) => (start, (0, 0)),
         };
+        // It may not have heard of its last change.
+        if let Some(known) = known.as_ref().filter(|known| known.needs.is_newer_than(&attachment.needs)) {
+            attachment.needs = known.needs.clone();
+        }
         attachment.whole_runs = start == Start::Run;
         attachment.first_run = known.as_ref().map_or(0, |known| known.first_run);
         self.queue_what_is_held(&mut attachment, start, first, stood_in.as_ref());
@@ -85,7 +90,9 @@ impl StreamCoordinator {
     fn newest(&self, attachment: &Attachment) -> (RunNumber, StepNumber) {
         let found = self.runs.iter().rev().find_map(|(number, run)| {
             let wanted = |(step, held): &(&StepNumber, &Step)| {
-                held.is_closed() && !held.dropped && run.is_wanted(&attachment.needs, **step)
+                held.is_closed()
+                    && !held.dropped
+                    && run.is_wanted(attachment.needs.at(*number, **step), **step)
             };
             run.steps.iter().rev().find(wanted).map(|(step, _)| (*number, *step))
         });
@@ -184,7 +191,7 @@ impl StreamCoordinator {
                 let closed =
                     step.is_closed() && (all || !step.dropped) && (takes >= Delivery::Torn || !step.torn);
                 let wants = (*number, *step_number) >= first
-                    && (all || run.is_wanted(&attachment.needs, *step_number));
+                    && (all || run.is_wanted(attachment.needs.at(*number, *step_number), *step_number));
                 if closed && wants {
                     wanted.push(*step_number);
                 }
@@ -261,7 +268,8 @@ impl StreamCoordinator {
         situation.has_ranks = run.has_ranks();
         situation.takes_part = attachment.takes_part_in(run.number);
         situation.reached = run.reached();
-        situation.is_any_wanted = run.offer.fields.keys().any(|field| attachment.needs.of(field).is_some());
+        situation.is_any_wanted =
+            run.offer.fields.keys().any(|field| attachment.demanded().of(field).is_some());
         situation.unmatched = self.why_unmatched(id);
         situation.name_fields(run.offer.fields.keys());
         situation
@@ -275,7 +283,7 @@ impl StreamCoordinator {
     /// The same of an attachment.
     pub(super) fn unmatched_text(&self, attachment: &Attachment) -> Option<String> {
         let run = self.runs.get(&self.last_run).filter(|run| attachment.takes_part_in(run.number))?;
-        attachment.unmatched.text(&attachment.needs, run.offer.fields.values())
+        attachment.unmatched.text(attachment.needs.latest(), run.offer.fields.values())
     }
 
     /// From which step on an attachment takes part, if that is known.
@@ -285,8 +293,8 @@ impl StreamCoordinator {
 
     /// Whether something is needed by an attachment at a step of a run, as far as the run's contract is known.
     pub fn is_wanted_by(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> bool {
-        let wants = |run: &Run| self.attachments.get(&id).is_some_and(|a| run.is_wanted(&a.needs, step));
-        self.runs.get(&run).is_some_and(wants)
+        let Some(attachment) = self.attachments.get(&id) else { return false };
+        self.runs.get(&run).is_some_and(|known| known.is_wanted(attachment.needs.at(run, step), step))
     }
 
     /// Whether anything of a step is held, or expected.
@@ -426,7 +434,7 @@ impl StreamCoordinator {
             let Some(of_run) = self.runs.get(&run) else { continue };
             let Some(found) = of_run.steps.get(&step) else { continue };
             let id_of_step = StepId { stream: self.name.clone(), run, step };
-            let mut report = found.report(id_of_step, &attachment.needs);
+            let mut report = found.report(id_of_step, attachment.needs.at(run, step));
             if attachment.note_attrs_told(run, of_run.offer.attrs_version) {
                 report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
             }

@@ -208,7 +208,7 @@ impl StepRegistration {
         let ranges = self.ranges_on(me);
         let StepRegistration { id, rank, mut ended, owners, failed, refused, error, copies, done, .. } = self;
         let mut servers: BTreeSet<ServerId> = BTreeSet::new();
-        for FieldContribution { field, blocks, registered } in &mut ended.fields {
+        for FieldContribution { field, blocks, registered, .. } in &mut ended.fields {
             let mut told: Vec<BlockRecord> = Vec::new();
             for block in std::mem::take(blocks) {
                 servers.insert(block.location.server);

@@ -15,8 +15,8 @@ use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use tokio::time::Instant;
 
 /// How much a rank may tell of a step, in bytes as they are encoded: its blocks go to the coordinator in one
-/// message. The rest is for what is around them.
-const TOLD_MAX: usize = BODY_MAX - (64 << 10);
+/// message. The rest is for what is around them, and for statistics of as many fields as there can be.
+const TOLD_MAX: usize = BODY_MAX - (2 << 20);
 
 impl Session {
     /// Takes a block; says where it is if other servers hold it too.
@@ -43,9 +43,13 @@ impl Session {
             _ => (None, true),
         };
         let PutBlock { level, extent, stats, .. } = block;
+        let counted = stats.as_ref().filter(|_| block.of_field).map(|stats| stats.all);
         let record = BlockRecord { key, level, extent, location, inline, stats };
         // The servers that are told of it refuse anything else, and all of the step with it.
         check_blocks(field, std::slice::from_ref(&record))?;
+        if let Some(counted) = counted {
+            open.count(&block.field, &counted);
+        }
         open.add(block.field, record, told, here);
         if !here || !at_once {
             return Ok(Reply::Done);

@@ -4,6 +4,7 @@ use super::Session;
 use crate::sessions::open_step::OpenStep;
 use crate::streams::local_ranks::MayBegin;
 use forebay_core::ids::StepNumber;
+use forebay_core::stats::Stats;
 use forebay_core::{Error, Result};
 use forebay_wire::client::producer::Reply;
 use std::time::Duration;
@@ -91,7 +92,7 @@ impl Session {
             rank.open = None;
             rank.last = number.checked_sub(1);
         } else if next > number {
-            self.end_step(number, u64::MAX, true)?;
+            self.end_step(number, u64::MAX, true, Vec::new())?;
         } else {
             return Err(Error::step_order(format!("step {number} is begun, end it before step {next}")));
         }
@@ -134,12 +135,14 @@ impl Session {
         step: StepNumber,
         blocks: u64,
         dropped: bool,
+        stats: Vec<(String, Stats)>,
     ) -> Result<Option<oneshot::Receiver<Result<()>>>> {
         let node = self.client.node.clone();
         let rank = self.rank()?;
-        let Some(open) = rank.open.take_if(|open| open.number == step) else {
+        let Some(mut open) = rank.open.take_if(|open| open.number == step) else {
             return Err(no_step("an end"));
         };
+        stats.iter().for_each(|(field, stats)| open.count(field, stats));
         rank.writing.abort_all(&node);
         let arrived: usize = open.fields.values().map(Vec::len).sum();
         let lost = arrived as u64 != blocks;

@@ -1,16 +1,6 @@
 //! A server that its group gives up although it runs: it comes back as another member.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and wait for other threads"
-)]
-
-mod common;
-
-use common::{Group, PATIENCE};
+use crate::{Group, PATIENCE};
 use forebay_client::status::ServerStatus;
 use forebay_client::{Admin, Producer, ProducerOptions};
 use forebay_core::ids::ServerId;

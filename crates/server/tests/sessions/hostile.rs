@@ -1,11 +1,7 @@
 //! What no honest process says, from one that holds the secret: a server refuses it or does as it is told,
 //! never panics, never writes or frees what is another's, and serves everybody else as before.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{BUDGET, Group, PATIENCE, Raw};
+use crate::{BUDGET, Group, PATIENCE, Raw};
 use forebay_client::status::ServerStatus;
 use forebay_client::{Admin, Block, Consumer, ConsumerOptions, Producer, ProducerOptions, Selection};
 use forebay_core::ErrorKind;
@@ -453,7 +449,8 @@ fn blocks_that_are_placed_nowhere() {
                 Location { server: ServerId(0), arena: 1, offset: 1 << 60, bytes: 216, generation: 1 };
             let answer = rank.ask(&producer::Request::Put(seeds::put(BytesLocation::Placed(place))));
             assert!(!matches!(answer, Ok(producer::Reply::Done)), "{answer:?}");
-            let _ = rank.tell(&producer::Request::End { step: 0, blocks: 1, dropped: false });
+            let _ =
+                rank.tell(&producer::Request::End { step: 0, blocks: 1, dropped: false, stats: Vec::new() });
             let _ = rank.ask(&producer::Request::Flush);
         }
     }
@@ -594,7 +591,7 @@ fn absurd_contracts() {
         take: Take::All,
         reader: Identity::default(),
         stream: "s".into(),
-        needs,
+        needs: needs.into(),
         window: 1,
         start: Default::default(),
         follow: false,

@@ -1,10 +1,6 @@
 //! Answers that come when nobody waits for them any more.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{Group, PATIENCE};
+use crate::{Group, PATIENCE};
 use forebay_client::{Producer, ProducerOptions};
 use forebay_core::ErrorKind;
 use forebay_core::demand::Demand;

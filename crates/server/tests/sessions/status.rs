@@ -1,16 +1,6 @@
 //! What a server tells of itself has the members that are declared, and no others.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and wait for other threads"
-)]
-
-mod common;
-
-use common::{Group, PATIENCE};
+use crate::{Group, PATIENCE};
 use forebay_client::status::{GroupStatus, ServerStatus, StreamStatus};
 use forebay_client::{Admin, Attr, AttrValues, Block, Consumer, ConsumerOptions, Producer, ProducerOptions};
 use forebay_core::block::Extent;

@@ -14,7 +14,7 @@ use forebay_wire::connection::{Hello, HostId, Role};
 use forebay_wire::handshake::Prologue;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A private group, gone with it.
 pub(crate) struct Group {

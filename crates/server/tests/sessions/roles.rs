@@ -1,16 +1,6 @@
 //! One suite that the session of every role passes: its welcome, its answers, and its end, however that comes about.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and wait for other threads"
-)]
-
-mod common;
-
-use common::{Group, PATIENCE, Raw};
+use crate::{Group, PATIENCE, Raw};
 use forebay_client::Admin;
 use forebay_core::contract::Needs;
 use forebay_core::identity::Identity;
@@ -90,7 +80,7 @@ fn cases() -> Vec<Case> {
         take: Take::All,
         reader: Identity::default(),
         stream: "s".into(),
-        needs: Needs::all(1),
+        needs: Needs::all(1).into(),
         window: 3,
         start: Default::default(),
         follow: true,
