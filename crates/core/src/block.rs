@@ -174,6 +174,11 @@ impl Extent {
         })
     }
 
+    /// Bytes of the interior, of a block whose array is known to be possible.
+    pub fn interior_bytes(&self, dtype: Dtype) -> u64 {
+        self.shape().iter().product::<u64>() * dtype.size() as u64
+    }
+
     /// The interior as a region of the global array, gaps included; for a block without a place, of itself.
     pub fn interior(&self) -> Region {
         let selection = self.selection();

@@ -346,7 +346,7 @@ pub fn check_blocks(field: &Field, blocks: &[BlockRecord]) -> Result<()> {
                 block.key, field.name
             )));
         }
-        let interior = block.extent.shape().iter().product::<u64>() * field.dtype.size() as u64;
+        let interior = block.extent.interior_bytes(field.dtype);
         if block.stats.as_ref().is_some_and(|stats| !stats.fits(interior, field.dtype.size())) {
             return Err(Error::protocol(format!(
                 "{} of field '{}' has statistics of another number of tiles",

@@ -95,8 +95,7 @@ impl Producer {
     pub fn commit(&self, id: u64) -> Result<()> {
         let AllocatedBlock { target, grant, dtype, stats, of_field, mut put } = self.take_allocation(id)?;
         if let (true, Some(grant), Some(arena)) = (stats, grant, &target.arena) {
-            let interior = put.extent.shape().iter().product::<u64>() * dtype.size() as u64;
-            let mut computed = Accumulator::new(dtype, interior);
+            let mut computed = Accumulator::new(dtype, put.extent.interior_bytes(dtype));
             arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
                 computed.add_interior(bytes, &put.extent);
             })?;

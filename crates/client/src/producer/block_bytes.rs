@@ -21,7 +21,7 @@ pub(super) struct StatsOnTheWay<'a> {
 impl<'a> StatsOnTheWay<'a> {
     pub(super) fn new(field: &Field, block: &'a BlockPart<'_>) -> StatsOnTheWay<'a> {
         let wanted = block.stats && field.dtype.is_ordered();
-        let stats = wanted.then(|| Accumulator::new(field.dtype, interior_bytes(field, &block.extent)));
+        let stats = wanted.then(|| Accumulator::new(field.dtype, block.extent.interior_bytes(field.dtype)));
         StatsOnTheWay { stats, extent: &block.extent }
     }
 
@@ -39,11 +39,6 @@ impl<'a> StatsOnTheWay<'a> {
     }
 }
 
-/// The bytes of a block's interior.
-pub(super) fn interior_bytes(field: &Field, extent: &Extent) -> u64 {
-    extent.shape().iter().product::<u64>() * field.dtype.size() as u64
-}
-
 /// The statistics of a block that is not staged: its array as it lies, ghosts included.
 pub(super) fn stats_of(field: &Field, extent: &Extent, source: &Source<'_>) -> Result<Stats> {
     let interior = Selection {
@@ -51,7 +46,7 @@ pub(super) fn stats_of(field: &Field, extent: &Extent, source: &Source<'_>) -> R
         shape: extent.shape().into(),
         step: extent.shape().iter().map(|_| 1).collect(),
     };
-    let mut stats = Accumulator::new(field.dtype, interior_bytes(field, extent));
+    let mut stats = Accumulator::new(field.dtype, extent.interior_bytes(field.dtype));
     source.part(&interior)?.count(&mut stats);
     Ok(stats.finish().all)
 }

@@ -51,8 +51,8 @@ impl BlockView {
         if !self.field.dtype.is_ordered() {
             return Ok(None);
         }
-        let interior = self.record.extent.shape().iter().product::<u64>() * self.field.dtype.size() as u64;
-        let mut found = Accumulator::new(self.field.dtype, interior);
+        let dtype = self.field.dtype;
+        let mut found = Accumulator::new(dtype, self.record.extent.interior_bytes(dtype));
         let mut add = |bytes: &[u8]| found.add_interior(bytes, &self.record.extent);
         match &self.bytes {
             BlockBytes::Owned(bytes) => add(bytes),

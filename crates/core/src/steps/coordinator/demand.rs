@@ -31,6 +31,9 @@ impl StreamCoordinator {
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over());
         let Some((run, highest)) = live.map(|run| (run.number, run.highest_left)) else {
             self.demand = Arc::new(self.union());
+            // Nothing is to be agreed on: contracts that change hold for the next run.
+            let next = self.last_run + 1;
+            self.attachments.values_mut().for_each(|attachment| attachment.change_needs_at(next, 0));
             return Vec::new();
         };
         if self.cut.is_agreeing() {
@@ -65,13 +68,6 @@ impl StreamCoordinator {
             attachment.proposed = Some(needs);
         }
         let mut effects = self.on_demand_changed();
-        if !self.cut.is_agreeing()
-            && !self.waits_to_settle()
-            && let Some(attachment) = self.attachments.get_mut(&id)
-        {
-            // No run is there: they hold for the next one.
-            attachment.change_needs_at(self.last_run + 1, 0);
-        }
         self.tell_attachments(&mut effects);
         Ok(effects)
     }

@@ -335,6 +335,23 @@ fn the_places_of_readers_are_kept_until_they_are_back() {
     assert!(effects.contains(&Effect::Attachment(AttachmentId(9), None)), "{effects:?}");
 }
 
+/// While homes still tell, and no run is known: it holds for the next one.
+#[test]
+fn a_contract_changes_amid_a_takeover() {
+    let mut stream = Checked::new("s", vec![S0]).with_versions_after(1 << 40);
+    let reader = AttachmentId(7);
+    stream.on_attachment_report(3, reader, record(None)).unwrap();
+    stream.attach(reader, Attachment::new(needs(1), S0, 9), Start::Next).unwrap();
+    stream.change_needs(reader, needs(2)).unwrap();
+    assert!(!stream.are_needs_agreed(reader));
+    settle(&mut stream);
+    assert!(stream.are_needs_agreed(reader));
+    stream.join(0, S0, options(1, Policy::DropOldest)).unwrap();
+    stream.define(1, 0, field()).unwrap();
+    let told = (0..5).flat_map(|number| delivered(&stream.on_step_ended(1, 0, S0, ended(0, number))));
+    assert_eq!(told.collect::<Vec<_>>(), [(0, 0), (2, 0), (4, 0)]);
+}
+
 /// Nobody else knew of the run; its rank comes back after the readers are known.
 #[test]
 fn nobody_stands_in_for_readers_that_are_known() {
